@@ -110,7 +110,7 @@ def _request(topic: str, partitions: int) -> bytes:
 
 def _refusal(answer: bytes) -> str:
     """What is wrong with an answer to the request above, or nothing."""
-    # Behind the number of the request and the tags of the header.
+    # After the number of the request and the tags of the header.
     decoded = messages.decode_response(OFFSET_COMMIT, VERSION, answer[5:])
     errors = {int(partition.error_code) for topic in decoded.topics for partition in topic.partitions}
     return "" if errors == {0} else f"the hostile commits were refused: errors {sorted(errors)}"

@@ -2,7 +2,7 @@
 for `Idempotency-Key`. Handler, effect and transaction are the same in both; it must never do for one of them what it
 does not do for the other.
 
-Run as `python shop.py KIND DATABASE PORT`, and with the word `keys` behind that for one with keys."""
+Run as `python shop.py KIND DATABASE PORT`, and with the word `keys` after that for one with keys."""
 
 import logging
 import sys

@@ -87,7 +87,7 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def lab_example() -> Iterator[str]:
-    """The example with the answer behind each command, as a test has seen it."""
+    """The example with the answer after each command, as a test has seen it."""
     answers = iter((EXAMPLES / "lab.out").read_text().splitlines())
     lines = (EXAMPLES / "lab.txt").read_text().splitlines()
     width = max(len(line) for line in lines if not line.startswith("#"))
@@ -127,7 +127,7 @@ def served(key: int) -> str:
 
 
 def purpose(key: int) -> str:
-    """What the handler's module says behind the colon of its first sentence."""
+    """What the handler's module says after the colon of its first sentence."""
     module = HANDLERS[key].__module__
     text = (ROOT / "src" / (module.replace(".", "/") + ".py")).read_text()
     sentence = text.split('"""')[1].split("\n\n")[0].replace("\n", " ")

@@ -116,7 +116,7 @@ def add_to_peer(connection: Connection, topic: str, values: list[bytes]) -> None
 
 
 class Line:
-    """An application, its relay, and a consumer behind it."""
+    """An application, its relay, and a consumer of what the relay publishes."""
 
     def __init__(self, side: Side, engine: Engine, broker: Broker) -> None:
         self._side = side

@@ -60,7 +60,7 @@ def flip(at: int) -> Callable[[bytearray], None]:
 def test_what_recovery_would_find_is_shown(copy: Path) -> None:
     said = semel_lines("dump", str(copy))
     assert said[0].startswith("checkpoint  cluster ")
-    assert said[1].startswith("journal     9 entries behind the checkpoint, to position ")
+    assert said[1].startswith("journal     9 entries after the checkpoint, to position ")
     assert said[2].startswith("topic       records, number 0, id ")
     assert said[3] == "  partition 0  offsets 0 to 7, 1 producer"
 

@@ -50,6 +50,7 @@ TURNS: Final = {
     r"\b([Ff]or|from|than|[Tt]o) who \w+": "name the actor: a caller that, a client that",
     r"\b[Bb]usiness of\b": "say who does it: `core` decides, the caller commits",
     r"\b[Mm]akes? an entry true\b": "apply an entry",
+    r"\b(?<!far )[Bb]ehind (it|them|this|that|these|those|each|what|one|the (end|last|first|checkpoint))\b": "after it",
     rf"{BEGINNING}So (few|many|much)\b|\b(most|next|first) so many\b|\bso many at most\b": "name the number",
 }
 
@@ -122,7 +123,13 @@ def test_the_turns_are_found_where_they_are() -> None:
         "a number says nothing of a batch whose answer came before it was safe",
         "Who says nothing has what there is.",
         "Only who writes hears that he was fenced",
+        "the entries behind the checkpoint",
     ):
         assert turns([sentence]), sentence
-    for sentence in ("Who may read the log?", "the client, who has asked before,", "Some of the records expired."):
+    for sentence in (
+        "Who may read the log?",
+        "the client, who has asked before,",
+        "Some of the records expired.",
+        "The relay is far behind it.",
+    ):
         assert turns([sentence]) == [], sentence

@@ -20,7 +20,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/core/test_partition_transactions.py",),
     ),
     Bug(
-        "the search for blocks of aborted transactions breaks off where the first one ends behind the stretch",
+        "the search for blocks of aborted transactions breaks off where the first one ends after the stretch",
         "semel.core.aborted:AbortedTransactions.blocks_between",
         "blocks[at + 2] >= end",
         "blocks[at] >= end",
@@ -64,7 +64,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a fetch names no aborted transaction",
         "semel.broker.apis.fetch:_read",
-        "partition.aborted.between(item.fetch_offset, behind)",
+        "partition.aborted.between(item.fetch_offset, next_offset)",
         "()",
         ("tests/broker/apis/test_isolation.py",),
     ),

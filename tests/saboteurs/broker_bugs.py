@@ -152,8 +152,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/crash/test_matrix.py",),
     ),
     Bug(
-        "what lies behind the end of a segment is not cut off",
-        "semel.storage.partition_log:PartitionLog.cut_behind_end",
+        "what lies after the end of a segment is not cut off",
+        "semel.storage.partition_log:PartitionLog.cut_after_end",
         "file.size() > last.size",
         "file.size() < 0",
         ("tests/storage/test_partition_log.py", "tests/storage/test_log.py", "tests/crash/test_matrix.py"),

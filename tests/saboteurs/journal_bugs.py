@@ -126,7 +126,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/apis/test_classic_groups.py", "-k", "follow_on"),
     ),
     Bug(
-        "an overdue transaction that breaks off starves those behind it",
+        "an overdue transaction that breaks off starves those after it",
         "semel.broker.alarm:Deadlines.pass_time",
         "Exception",
         "KeyError",

@@ -178,7 +178,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         (_PROTOCOL,),
     ),
     Bug(
-        "whose lane it is shows only behind the fence",
+        "whose lane it is shows only after the fence",
         "semel.spark.lanes.lane:LaneWriter.write",
         """
         self._look(client, claim)
@@ -230,7 +230,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         (_PROTOCOL,),
     ),
     Bug(
-        "behind what a person accepted, batches of the history before are duplicates",
+        "after what a person accepted, batches of the history before are duplicates",
         "semel.spark.lanes.protocol:advance",
         "marker is not None and not _may_follow(marker, claim)",
         "marker is not None",
@@ -285,7 +285,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         (_IDS, "-k", "no_producer_of_the_user or leaves_its_older_id_alone"),
     ),
     Bug(
-        "the marker comes behind the commit",
+        "the marker comes after the commit",
         "semel.spark.lanes.lane:LaneWriter.write",
         """
         rows.mark(where, key, _)

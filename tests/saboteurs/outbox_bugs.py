@@ -11,7 +11,7 @@ _REFUSED: Final = "tests/outbox/test_refused.py"
 OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- batches: dense, made once, and of all that waits -----------------------------------------------------------
     Bug(
-        "a relay goes on behind the last message that it took",
+        "a relay goes on after the last message that it took",
         "semel.outbox.ledger:_made",
         "if not rows: ...",
         """

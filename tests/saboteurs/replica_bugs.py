@@ -53,7 +53,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_WRITER}::test_a_lost_answer_is_no_fence_and_no_second_slot",),
     ),
     Bug(
-        "a broker has more slots under way than are closed behind a fence",
+        "a broker has more slots under way than are closed after a fence",
         "semel.replica.writer:SlotWriter.is_busy",
         "len(self._under_way) >= DEPTH",
         "len(self._under_way) > DEPTH",
@@ -95,7 +95,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_WRITER}::test_all_that_a_fenced_broker_has_under_way_is_lost_together",),
     ),
     Bug(
-        "the slots behind a fence are read",
+        "the slots after a fence are read",
         "semel.core.slots:History.take",
         "DEPTH if is_fence else 1",
         "1",
@@ -109,7 +109,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_HISTORY}::test_two_brokers_that_believe_to_have_the_same_epoch_are_told_apart",),
     ),
     Bug(
-        "a reader believes an older broker behind a fence",
+        "a reader believes an older broker after a fence",
         "semel.core.slots:History.take",
         "head.epoch < self.epoch",
         "False",
@@ -137,7 +137,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_WRITER}::test_what_waits_for_the_store_is_bounded",),
     ),
     Bug(
-        "a broker uses a store in which more slots are closed behind a fence",
+        "a broker uses a store in which more slots are closed after a fence",
         "semel.replica.membership:read_cluster_id",
         "(version, depth) != (VERSION, DEPTH)",
         "version != VERSION",
@@ -292,7 +292,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_CHECKPOINTS}::test_the_floor_waits_until_all_that_the_checkpoint_covers_is_durable",),
     ),
     Bug(
-        "a slot holds what is before a checkpoint and what is behind it",
+        "a slot holds what is before a checkpoint and what is after it",
         "semel.replica.journal:SlotJournal.take",
         "self.taken + size != self.cut",
         "True",
@@ -306,7 +306,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_STARTS}::test_a_new_machine_starts_from_the_checkpoint_and_what_came_after",),
     ),
     Bug(
-        "a newcomer begins one slot behind the checkpoint",
+        "a newcomer begins one slot after the checkpoint",
         "semel.core.slots:History.from_record",
         'record["next_slot"]',
         'record["next_slot"] + 1',

@@ -67,7 +67,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         _transactions("without_a_leader"),
     ),
     Bug(
-        "what is taken back is sent behind what waits",
+        "what is taken back is sent after what waits",
         "semel.client.transaction:Transaction._take_back",
         "unanswered + self._waiting",
         "self._waiting + unanswered",

@@ -48,7 +48,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/apis/test_between_steps.py",),
     ),
     Bug(
-        "a request that was timely when it came is taken for timely behind its steps",
+        "a request that was timely when it came is taken for timely after its steps",
         "semel.broker.transactions:TransactionCoordinator.end",
         "check_timely()",
         "pass",

@@ -36,7 +36,7 @@ class Topic:
             }
         )
         self._places = [TopicPartition(name, number, 0) for number in range(partitions)]
-        # The place behind the last event of each partition.
+        # The place after the last event of each partition.
         self._ends = dict.fromkeys(range(partitions), 0)
         self._consumer.assign(self._places)
 
@@ -48,7 +48,7 @@ class Topic:
                 self._ends[int(message.partition() or 0)] = int(message.offset() or 0) + 1
 
     def is_consumed(self) -> bool:
-        """Whether the group has committed what lies behind all that was read."""
+        """Whether the group has committed what lies after all that was read."""
         try:
             committed = self._consumer.committed(self._places, timeout=ASK_SECONDS_MAX)
         except KafkaException:

@@ -150,7 +150,7 @@ async def _drained(service: Service) -> Counter[str]:
 
 
 async def _figures(clients: Clients) -> dict[str, float]:
-    """The figures when nothing waits any more, or when the time is up: the relay tidies up behind the last event."""
+    """The figures when nothing waits any more, or when the time is up: the relay tidies up after the last event."""
     deadline = time.monotonic() + TIDY_SECONDS_MAX
     while True:
         figures = await clients.figures()

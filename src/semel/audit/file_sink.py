@@ -34,7 +34,7 @@ def committed_files(directory: Path) -> list[Path]:
 
 
 def _batches_to_read(names: list[str]) -> list[str]:
-    """The last file that stands for all before it, and those of the batches behind that."""
+    """The last file that stands for all before it, and those of the batches after that."""
     compact = [int(name.removesuffix(_COMPACT)) for name in names if _is_compact(name)]
     last = max(compact, default=-1)
     following = sorted(int(name) for name in names if name.isdecimal() and int(name) > last)
@@ -64,6 +64,6 @@ def _in_directory(directory: Path, uri: str) -> Path:
             return directory / written.relative_to(root)
     parts = written.parts
     if directory.name in parts:
-        behind = len(parts) - parts[::-1].index(directory.name)
-        return directory.joinpath(*parts[behind:])
+        after = len(parts) - parts[::-1].index(directory.name)
+        return directory.joinpath(*parts[after:])
     return directory / written.name

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from semel.audit.errors import AuditFailed
 
-# Amounts are compared, and summed, as decimals with nine digits behind the point; more digits are refused.
+# Amounts are compared, and summed, as decimals with nine digits after the point; more digits are refused.
 AMOUNT_TYPE: Final = pa.decimal128(38, 9)
 _SUM_TYPE: Final = pa.decimal256(76, 9)
 TIME_TYPE: Final = pa.int64()
@@ -153,7 +153,7 @@ def times_of(values: Any, name: object) -> Readable:
 
 
 def amounts_of(values: Any, name: object) -> Readable:
-    """Decimals with nine digits behind the point, exactly; a floating-point number counts as its shortest text."""
+    """Decimals with nine digits after the point, exactly; a floating-point number counts as its shortest text."""
     kind = values.type
     if pa.types.is_floating(kind) or _is_bytes(kind):
         return _read(values, lambda part: part.cast(pa.string()).cast(AMOUNT_TYPE), AMOUNT_TYPE, name)

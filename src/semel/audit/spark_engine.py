@@ -39,7 +39,7 @@ Expression = str | tuple[str, str]
 _ID_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 _TIME_TYPES: Final = ("timestamp", "timestamp_ntz", "date")
 _AMOUNT_TYPE: Final = "decimal(38,9)"
-# Twice the digits behind the point, by which it is seen that an amount has more than are compared.
+# Twice the digits after the point, by which it is seen that an amount has more than are compared.
 _FINER_TYPE: Final = "decimal(38,18)"
 _SUMMED_TYPE: Final = "decimal(38,0)"
 # The bucket of what has no id.
@@ -66,7 +66,7 @@ def on_spark(
     buckets: int | None = None,
     key: str | None = None,
 ) -> Verdict:
-    """Compare one batch DataFrame with another. Amounts are compared with nine digits behind the point."""
+    """Compare one batch DataFrame with another. Amounts are compared with nine digits after the point."""
     if window_ms is not None and time is None:
         raise AuditFailed("windows need to know where the time of an event stands: time=...")
     # The plan checks what it is made of, here as there.

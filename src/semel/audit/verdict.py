@@ -1,4 +1,4 @@
-"""The verdict of an audit: counts that are exact, and the ids behind them as far as they were asked for."""
+"""The verdict of an audit: counts that are exact, and the ids that they count as far as they were asked for."""
 
 import heapq
 from collections import Counter

@@ -51,7 +51,7 @@ def length_word(length: int) -> np.uint64:
 
 
 def _words_at(data: Any, begin: int, end: int) -> Words:
-    """The word that begins at each byte, and at the end; of what lies behind the end it may hold anything."""
+    """The word that begins at each byte, and at the end; of what lies after the end it may hold anything."""
     if data is None or data.size < end + WORD_BYTES:
         padded = np.zeros(end - begin + WORD_BYTES, np.uint8)
         if end > begin:
@@ -61,10 +61,10 @@ def _words_at(data: Any, begin: int, end: int) -> Words:
 
 
 def _words_of_one_length(word_at: Words, lengths: npt.NDArray[np.int32]) -> list[Words]:
-    """Each id stands as far behind the last one as it is long, so that none has to be looked for."""
+    """The ids lie one after the other, all of one length, so that none has to be looked for."""
     length = int(lengths[0])
-    behind = length * (len(lengths) - 1) + 1
-    words = [word_at[at : at + behind : length].copy() for at in range(0, length + 1, WORD_BYTES)]
+    stop = length * (len(lengths) - 1) + 1
+    words = [word_at[at : at + stop : length].copy() for at in range(0, length + 1, WORD_BYTES)]
     return _closed(words, lengths[0])
 
 

@@ -4,7 +4,7 @@ The connection receives bytes into a buffer of its own, and handlers work on vie
 handler is done. A long request takes several turns of the event loop, and the next one of the same connection waits
 meanwhile. A handler answers through its `Exchange`, at once or later, and may name a position up to which the journal
 must be durable before the answer is sent. Answers are sent in the order of the requests, so one that waits holds back
-those behind it.
+those after it.
 
 The connection stops reading from a client that does not take its answers, has too many requests under way, or has to
 wait because of a quota. An invalid request ends the connection, because it is unknown where the next request begins.

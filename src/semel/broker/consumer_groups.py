@@ -77,7 +77,7 @@ class ConsumerGroupCoordinator:
             lost_connection_session_percent=limits.group_lost_connection_session_percent,
             members_max=limits.group_members_max,
         )
-        # The position of the journal behind the last entry of each group.
+        # The position of the journal after the last entry of each group.
         self._changed: dict[str, int] = {}
         self._deadlines = runtime.alarm.deadlines(self._pass_time)
 

@@ -133,7 +133,7 @@ class Exchange:
 
     def reply_by_hanging_up(self, after: int = 0) -> None:
         """Close the connection in place of an answer, because the protocol has no other way to report the error."""
-        # The requests behind this one are not served: their sender could never know how far the broker got.
+        # The requests after this one are not served: their sender could never know how far the broker got.
         self.connection.stop_serving()
         self.reply(HANGING_UP, after)
 

@@ -44,7 +44,7 @@ class Sync(Protocol):
         """Whether there are entries that are neither durable nor under way."""
 
     def begin(self, done: Callable[[int, Outcome], None]) -> int:
-        """Begin with the next part; return the position behind it. `done` gets that position when everything before it
+        """Begin with the next part; return the position after it. `done` gets that position when everything before it
         is durable, or the error.
         """
 

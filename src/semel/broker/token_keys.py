@@ -135,7 +135,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def fetch(url: str) -> bytes:
-    """What is behind an https URL; its certificate has to be one that this machine trusts."""
+    """What an https URL serves; its certificate has to be one that this machine trusts."""
     secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
     until = time.monotonic() + _FETCH_SECONDS_MAX
     content = b""

@@ -18,7 +18,7 @@ class Fault(StrEnum):
 
     # The answer to a Produce is swallowed, though the broker has committed the batch; then both sides are reset.
     DROP_ACK = "drop_ack"
-    # An answer, and with it those behind it, comes late.
+    # An answer, and with it those after it, comes late.
     DELAY = "delay"
     # An answer stops in the middle of its frame; then both sides are closed.
     TRUNCATE = "truncate"

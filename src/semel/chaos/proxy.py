@@ -5,7 +5,7 @@
         proxy.arm(Fault.DROP_ACK)
 
 It runs in a thread of its own, passes frames on whole, and knows of each answer which request it belongs to. Where the
-broker tells clients an address, the proxy puts one of its own in its place, with a listener behind it for each broker
+broker tells clients an address, the proxy puts one of its own in its place, with a listener of its own for each broker
 of a cluster, so that clients stay with it. It must never change a message in any other way: what it does to them is
 what networks do.
 """

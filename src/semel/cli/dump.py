@@ -97,7 +97,7 @@ def _show_overview(files: Files, examined: Examined) -> None:
         life, _, position = state["journal"]
         how = "after a clean stop" if state["clean"] else "while running"
         print(f"checkpoint  cluster {state['cluster_id']}, life {life}, journal position {position}, written {how}")
-    print(f"journal     {counted(examined.replayed_entries, 'entry', 'entries')} behind the checkpoint", end=", ")
+    print(f"journal     {counted(examined.replayed_entries, 'entry', 'entries')} after the checkpoint", end=", ")
     print(f"to position {examined.position}, in {counted(len(journal.starts_of(files)), 'file')}")
     if examined.stopped is not None:
         print(f"STOPPED     {examined.stopped}")

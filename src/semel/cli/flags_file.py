@@ -46,7 +46,7 @@ def _named_in(words: Sequence[str]) -> str | None:
     file = None
     for word, following in zip(words, [*words[1:], None], strict=False):
         if word == FLAG:
-            # Without a name behind it the parser will refuse the flag.
+            # Without a name after it the parser will refuse the flag.
             file = following
         elif word.startswith(f"{FLAG}="):
             file = word.removeprefix(f"{FLAG}=")

@@ -127,7 +127,7 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
     kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
     relay = Relay(engine, kafka, **{name: value for name, value in chosen.items() if value is not None})
-    # Freeze all objects that exist now, because they will stay. A relay that is behind makes some thousand objects for
+    # Freeze all objects that exist now, because they will stay. A relay that lags makes some thousand objects for
     # each batch, and would spend a third of its time collecting garbage.
     gc.freeze()
     with _telling(relay):
@@ -223,7 +223,7 @@ def _print_status(found: "Status", now_ms: int) -> None:
         oldest = f", the oldest for {max(now_ms - found.oldest_added_at_ms, 0) / 1000:.1f} s"
     print(f"{found.waiting} messages wait{oldest}")
     if found.quarantined:
-        print(f"{found.quarantined} of them were refused by the broker, and {found.held_up} wait behind those")
+        print(f"{found.quarantined} of them were refused by the broker, and {found.held_up} wait for those")
     if found.name is None:
         print("no relay has begun yet")
         return

@@ -59,15 +59,15 @@ def _list(cluster: Cluster) -> None:
     # Offsets, not records: a marker takes an offset too, and compaction leaves gaps.
     rows = [("TOPIC", "PARTITIONS", "OFFSETS")]
     for name, topic in sorted(cluster.every_topic().items()):
-        first, behind = _ends(cluster, topic)
-        rows.append((name, str(topic.partitions), str(sum(behind.values()) - sum(first.values()))))
+        first, last = _ends(cluster, topic)
+        rows.append((name, str(topic.partitions), str(sum(last.values()) - sum(first.values()))))
     print_table(rows, right=True)
 
 
 def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     partitions = partitions_of(topic)
-    behind = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
-    return offsets_of(cluster, partitions, EARLIEST), behind
+    last = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
+    return offsets_of(cluster, partitions, EARLIEST), last
 
 
 def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:
@@ -83,14 +83,14 @@ def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[
 
 def _describe(cluster: Cluster, name: str) -> None:
     topic = topic_of(cluster, name)
-    first, behind = _ends(cluster, topic)
+    first, last = _ends(cluster, topic)
     # 22 characters, as Kafka's own tools show an id.
     print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
     for config in admin.configs_of(cluster, name, None):
         if config.config_source == _SET_ON_TOPIC:
             print(f"  {config.name}={config.value}")
     for where in partitions_of(topic):
-        print(f"partition {where.partition}  offsets {first[where]} to {behind[where]}")
+        print(f"partition {where.partition}  offsets {first[where]} to {last[where]}")
         for producer in admin.producers_of(cluster, where):
             print(
                 f"  producer {producer.producer_id}  epoch {producer.producer_epoch}  "
@@ -103,8 +103,8 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     if not sure:
         if not sys.stdin.isatty():
             raise Failure("deleting cannot be undone; say --yes")
-        first, behind = _ends(cluster, topic)
-        count = sum(behind.values()) - sum(first.values())
+        first, last = _ends(cluster, topic)
+        count = sum(last.values()) - sum(first.values())
         print(f"Delete {name} with its {counted(count, 'offset')}? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Fetched(NamedTuple):
-    """Whole batches of one partition, the aborted transactions among them, and the offset behind them."""
+    """Whole batches of one partition, the aborted transactions among them, and the offset after them."""
 
     records: memoryview
     aborted: list[tuple[int, int]]
@@ -220,18 +220,18 @@ class _Fetching:
         )
 
     def _taken(self, answer: FetchPartitionAnswer) -> Fetched | None:
-        """The batches of an answer, if there are any; moves on behind them."""
+        """The batches of an answer, if there are any; moves on after them."""
         if not answer.records:
             return None
         records = memoryview(answer.records[0])
         try:
-            behind = next_offset(records)
+            end = next_offset(records)
         except ProtocolError as error:
             raise CorruptRecords(f"partition {self._where} from offset {self._offset}: {error}") from None
-        if behind <= self._offset:
-            raise CorruptRecords(f"partition {self._where} from offset {self._offset}: records that end at {behind}")
-        self._offset = behind
-        return Fetched(records, list(answer.aborted_transactions or ()), behind)
+        if end <= self._offset:
+            raise CorruptRecords(f"partition {self._where} from offset {self._offset}: records that end at {end}")
+        self._offset = end
+        return Fetched(records, list(answer.aborted_transactions or ()), end)
 
     def _is_empty_to_the_end(self, answer: FetchPartitionAnswer) -> bool:
         committed_only = self._isolation is Isolation.READ_COMMITTED

@@ -146,7 +146,7 @@ def commit(
 
 
 def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:
-    """The offset that a place means in each partition, not before its first record nor behind its last one. A place is
+    """The offset that a place means in each partition, not before its first record nor after its last one. A place is
     earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z."""
     wanted = list(partitions)
     if place == "earliest":

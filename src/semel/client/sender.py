@@ -36,7 +36,7 @@ class Sender:
         self._under_way: deque[list[PartitionBatch]] = deque()
 
     def take(self, batches: Iterable[PartitionBatch]) -> None:
-        """Queue batches behind all others."""
+        """Queue batches after all others."""
         self._to_send.extend(requests_of(batches, self._settings.request_bytes_max))
 
     def advance(self, *, wait_for_all: bool) -> None:

@@ -69,7 +69,7 @@ class ClientSettings:
 
     @property
     def payload_bytes_max(self) -> int:
-        """How many bytes of records a batch has behind its header."""
+        """How many bytes of records a batch has after its header."""
         return max(min(self.batch_bytes, self.request_bytes_max) - HEADER_BYTES, 1)
 
     @property

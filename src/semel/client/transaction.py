@@ -37,7 +37,7 @@ _NO_CLAIM: Final = (-1, -1)
 
 @dataclass(frozen=True)
 class Records:
-    """What a batch has behind its header, with offsets that count from 0, and what the header says of it."""
+    """What a batch has after its header, with offsets that count from 0, and what the header says of it."""
 
     count: int
     payload: Buffer
@@ -147,7 +147,7 @@ class Transaction:
     def abort(self) -> None:
         """Take back what is open, unless a commit was asked for.
 
-        An EndTxn would leave the epoch as it is, and batches still on their way to a leader would be written behind it.
+        An EndTxn would leave the epoch as it is, and batches still on their way to a leader would be written after it.
         To claim the own id again aborts as well, and raises the epoch. But Kafka's coordinator would then abort a
         successor's transaction too. So the client first announces the same partitions again: the coordinator refuses
         that if the id has a successor.

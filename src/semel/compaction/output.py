@@ -34,7 +34,7 @@ class SegmentOutput:
         self._synced = 0
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """A batch comes behind those before."""
+        """Add a batch after those that came before."""
         segment = self._segment
         segment.note(header)
         self._parts.append(batch)

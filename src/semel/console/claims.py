@@ -33,7 +33,7 @@ from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
 # Each list of each database shows no more rows.
 ROWS_MAX: Final = 50
 _CONNECT_SECONDS_MAX: Final = 5
-# The secrets that PostgreSQL's library takes behind the question mark of a URL.
+# The secrets that PostgreSQL's library takes after the question mark of a URL.
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 # What a Spark sink into tables has claimed: its last batch, in the database of its rows.

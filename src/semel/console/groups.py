@@ -1,7 +1,7 @@
 """Consumer groups: a page of their list with their lag, one of them with its members and offsets, and other offsets.
 
 The lag of a page is counted to the last stable offset: it is what a reader of committed records could have by now. What
-an open transaction holds back behind that is shown apart, because no consumer can work it off.
+an open transaction holds back beyond that is shown apart, because no consumer can work it off.
 
 A reset is two steps. The first only says what it would be. The second sends those very offsets, and is refused if the
 group has moved meanwhile.

@@ -1,4 +1,4 @@
-"""What stands behind the question mark of an address, with its types. What makes no sense is refused by its name."""
+"""The query of a URL and the types of its parameters. A value that makes no sense is refused by its name."""
 
 from collections.abc import Mapping
 from typing import Final

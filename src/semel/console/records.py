@@ -1,7 +1,7 @@
 """Records of one partition: a page of them from an offset, a time or the end on, and the pieces of a large one.
 
 A record is shown as the log holds it, with the claim under which it was written. One of an aborted transaction is
-marked so; one behind the last stable offset is marked as held back, because readers of committed records do not get it
+marked so; one after the last stable offset is marked as held back, because readers of committed records do not get it
 yet. What a page looks through is bounded, and so is what it shows of each record: the rest comes in pieces.
 """
 
@@ -108,7 +108,7 @@ def _time_ms(text: str) -> int:
 def read_from(
     cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
 ) -> tuple[int, Iterator[tuple[int, Row]], int]:
-    """The records from an offset on that one fetch gives, how many bytes were opened for them, and the offset behind
+    """The records from an offset on that one fetch gives, how many bytes were opened for them, and the offset after
     them."""
     # Only readers of committed records are told what was aborted, and they are told nothing beyond the stable offset.
     isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
@@ -118,14 +118,14 @@ def read_from(
     cluster.check(where, answer.error_code, "Read")
     records = answer.records[0] if answer.records else b""
     rows: list[tuple[int, Row]] = []
-    behind, opened_bytes = at, 0
+    next_offset, opened_bytes = at, 0
     for batch, is_aborted in batches(records, answer.aborted_transactions or ()):
-        behind = max(behind, batch.base_offset + batch.last_offset_delta + 1)
+        next_offset = max(next_offset, batch.base_offset + batch.last_offset_delta + 1)
         rows += [(one.offset, (batch, one, is_aborted)) for one in batch.records if one.offset >= at]
         opened_bytes += _BATCH_BYTES + sum(map(_bytes, batch.records))
         if opened_bytes >= SEARCHED_BYTES_MAX:
             break
-    return opened_bytes, iter(rows), behind
+    return opened_bytes, iter(rows), next_offset
 
 
 def _bytes(record: Record) -> int:

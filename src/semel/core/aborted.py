@@ -59,7 +59,7 @@ class AbortedTransactions:
         return self.next_block - self.first_block
 
     def note(self, producer_id: int, first_offset: int, marker_offset: int, stable_offset: int) -> None:
-        """Add an aborted transaction. Its marker lies behind all markers before it."""
+        """Add an aborted transaction. Its marker lies after the markers of all others."""
         if self._youngest is _NONE_YET:
             self._youngest = _columns(b"")
         values = producer_id, first_offset, marker_offset, stable_offset
@@ -86,7 +86,7 @@ class AbortedTransactions:
 
     def _reaching(self, begin: int, end: int, read: ReadBlocks) -> Iterator[list["array[int]"]]:
         """Producer ids, first offsets and markers' offsets of all transactions that reach into a stretch, and of some
-        that begin behind it.
+        that begin after it.
         """
         begin = max(begin, self._floor)
         numbers = self.blocks_between(begin, end)

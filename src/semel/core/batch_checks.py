@@ -219,7 +219,7 @@ def _judge(
 
 
 def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """Refuse a batch if its producer's clock is too far ahead of the broker's, or too far behind it."""
+    """Refuse a batch if its producer's clock is too far ahead of the broker's, or too far behind."""
     if header.max_timestamp - now_ms > after_max_ms:
         ahead_ms = header.max_timestamp - now_ms
         raise Refused(

@@ -83,7 +83,7 @@ class Standing(IntEnum):
 class Number(IntEnum):
     """The number that a batch claims, if it does not repeat a known batch."""
 
-    NEXT = 0  # right behind the last one, or 0 where no number of this epoch is on record
+    NEXT = 0  # right after the last one, or 0 where no number of this epoch is on record
     OTHER = 1
 
 
@@ -223,13 +223,13 @@ def judge_run(
         standing, expected = CURRENT, advance(last_sequence, 1)
     if standing is FORGOTTEN or standing is ZOMBIE:
         return record_count, Judgement(VERDICTS[standing][OTHER], None, expected)
-    behind = (expected - first_sequence) & SEQUENCE_MASK
-    if behind == 0:
+    distance = (expected - first_sequence) & SEQUENCE_MASK
+    if distance == 0:
         return record_count, Judgement(VERDICTS[standing][NEXT], None, expected)
-    if behind <= known_count:
-        return min(record_count, behind), Judgement(DUPLICATE, None, expected)
+    if distance <= known_count:
+        return min(record_count, distance), Judgement(DUPLICATE, None, expected)
     # Neither known nor next: the verdict holds up to where the known numbers begin, which end before the next number.
-    return min(record_count, behind - known_count), Judgement(VERDICTS[standing][OTHER], None, expected)
+    return min(record_count, distance - known_count), Judgement(VERDICTS[standing][OTHER], None, expected)
 
 
 def note_run(state: bytes | None, now_ms: int, epoch: int, last_sequence: int, record_count: int) -> bytes:

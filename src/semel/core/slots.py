@@ -3,7 +3,7 @@
 The journal is a row of numbered slots in a store, and the store lets only one broker create each slot. A broker that
 takes over creates the first missing slot, with an epoch that is one higher and an empty body: its fence. A broker
 writes at most `DEPTH` slots at the same time. So the slots that its predecessor is still writing are the fence's own
-and the `DEPTH` - 1 slots behind it. These are closed: no reader reads them, and the new broker does not write to them.
+and the `DEPTH` - 1 slots after it. These are closed: no reader reads them, and the new broker does not write to them.
 So every acknowledged entry lies before the fence, and no entry that was not durable before the fence becomes part of
 the journal.
 
@@ -93,7 +93,7 @@ class History:
         if head.slot != self.next_slot:
             raise BrokenHistory(f"slot {self.next_slot} holds what was written for slot {head.slot}")
         if head.epoch < self.epoch:
-            raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, behind a fence of epoch {self.epoch}")
+            raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, after a fence of epoch {self.epoch}")
         if head.previous != self.last or head.position != self.position:
             raise BrokenHistory(f"slot {head.slot} does not follow on the slot before it")
         if is_fence and (head.body_bytes or head.epoch != self.epoch + 1):

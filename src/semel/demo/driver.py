@@ -135,7 +135,7 @@ def processes_of_session(session_id: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # Behind the name in brackets, which may hold anything: state, parent, group, session.
+                # After the name in brackets, which may hold anything: state, parent, group, session.
                 state, _, _, session = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
                 if int(session) == session_id and state != "Z":
                     members.append(int(entry.name))

@@ -55,7 +55,7 @@ class Happening:
 
 @dataclass(slots=True)
 class Pipeline:
-    """What happened to the payments behind the log."""
+    """What happened to the payments after they were in the log."""
 
     rows: list[Row] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)

@@ -103,7 +103,7 @@ class _Work:
         return sum(outcomes.get(name, 0) for outcomes in self._judged.values())
 
     def dedup_row(self, payments: Sequence[Payment]) -> Row:
-        """What the deduplication made of what it read. The sinks behind it say whether that was right."""
+        """What the deduplication made of what it read. The sinks show whether that was right."""
         accepted, duplicates = self.outcome("accepted"), self.outcome("duplicate")
         return Row(
             name="deduplicated",

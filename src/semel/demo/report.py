@@ -253,7 +253,7 @@ def _bundle(semantics: Semantics) -> str:
 
 
 def _breakable(name: str) -> str:
-    """A long name goes on in the next line behind one of its dots."""
+    """A long name goes on in the next line after one of its dots."""
     return escape(name).replace(".", ".<wbr>")
 
 

@@ -113,7 +113,7 @@ class Stream:
 
 
 class Sender:
-    """One client behind its proxy."""
+    """One client and its proxy."""
 
     def __init__(self, run: Run, proxy: ChaosProxy) -> None:
         from confluent_kafka import Producer

@@ -104,7 +104,7 @@ class _Pace:
                 failures += 1
                 if failures >= self.retries.attempts:
                     raise GaveUp(key, attempts, reason, answer) from failure
-            # Behind what the server asks for, so that not all come back in the same moment.
+            # Longer than the server asks for, so that not all come back in the same moment.
             wait_seconds += self.retries.wait_seconds(max(failures, 1), self.chance())
             if self.clock() + wait_seconds > until:
                 raise GaveUp(key, attempts, f"{reason}, and the time is up", answer) from failure

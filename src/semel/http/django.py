@@ -1,6 +1,6 @@
 """The transaction of Django's ORM as a database of the HTTP keys: `Idempotency(transactions, scope=...)`.
 
-It is begun around Django, before a request begins there, and ended behind it. Django drops a connection that it finds
+It begins around Django, before Django begins a request, and ends after it. Django drops a connection that it finds
 in a transaction when a request begins, so for that time the connection is not looked at. It must never end without an
 error where Django rolls back by itself, as it does after an error of the database that a view has caught: all of it, or
 the block that the view is, under ATOMIC_REQUESTS or `@transaction.atomic`. Nor may it be begun in another thread than
@@ -42,7 +42,7 @@ def _not_looked_at(connection: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _undone_blocks(connection: Any) -> Iterator[list[str]]:
     """The savepoints of those `atomic` blocks that Django has undone at their end although no error left them. Such a
-    block releases its savepoint behind that; a view that goes back to one of its own need not."""
+    block releases its savepoint after that; a view that goes back to one of its own need not."""
     roll_back, release = connection.savepoint_rollback, connection.savepoint_commit
     left: list[str] = []
     undone: list[str] = []

@@ -24,7 +24,7 @@ KEY_HEADER: Final = "idempotency-key"
 # What the practice of payment interfaces allows, and every index of a database holds.
 KEY_CHARACTERS_MAX: Final = 255
 
-# Printable ASCII; inside, a quote and a backslash stand behind a backslash.
+# Printable ASCII; inside, a backslash comes before each quote and each backslash.
 _QUOTED: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 # Without quotes nothing may be in it that would separate, quote or escape: a comma is where two headers were joined.
 _BARE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")

@@ -2,7 +2,7 @@
 
 What cannot be decoded and what keeps failing is put aside in the transaction that claims it, so that it neither wedges
 its partition nor is skipped. An event that was put aside by its id is claimed by that: the same event, sent again, is a
-duplicate. A version that was put aside is not: the versions after it are gaps, and wait in the quarantine behind it.
+duplicate. A version that was put aside is not: the versions after it are gaps, and wait in the quarantine for it.
 """
 
 from collections.abc import Callable

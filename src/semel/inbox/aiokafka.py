@@ -154,7 +154,7 @@ def for_aiokafka(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _fetched(client: Any) -> Any:
-    """One record at most. This client cannot read behind one that it cannot decode, whatever it is told."""
+    """One record at most. This client cannot read on after one that it cannot decode, whatever it is told."""
     try:
         return await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The claim of an event: what an application calls that has a connection and an event, and the statements behind it.
+"""The claim of an event: what an application calls that has a connection and an event, and the SQL statements for it.
 
 There is no look before the insert: the database's own primary key decides, and a second transaction with the same id
 waits there for the first one; then it is a duplicate if the first one commits, and accepted if not. An id that is old

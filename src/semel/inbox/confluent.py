@@ -62,7 +62,7 @@ _LATER: Final = frozenset(
     }
 )
 # Where a name is not UTF-8 the client gives a result and an error at once. A plain call of a method may go on with the
-# result, and the error comes up anywhere behind it; this one raises it.
+# result, and the error comes up anywhere after it; this one raises it.
 _HEADERS_OF: Final = methodcaller("headers")
 
 

@@ -1,4 +1,4 @@
-"""The claim of a place: the record at an offset is accepted if no record at it, or behind it, was accepted before.
+"""The claim of a place: the record at an offset is accepted if no record at it, or after it, was accepted before.
 
 One statement compares and moves the row, so of two consumers that have the partition for a moment, as around a
 rebalance, one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have holes, where

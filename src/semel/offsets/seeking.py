@@ -36,7 +36,7 @@ def seeking(engine: Engine, consumer: str, *, cooperative: bool = False) -> Call
 def _check_there(consumer: str, place: str, next_offset: int, low: int, high: int) -> None:
     if low <= next_offset <= high:
         return
-    what = "records behind it were deleted before they were read" if next_offset < low else "the topic was made again"
+    what = "records after it were deleted before they were read" if next_offset < low else "the topic was made again"
     raise OffsetsDoNotFit(
         f"{consumer!r} goes on at offset {next_offset} of {place}, which has {low} to {high}: {what}, or it is another "
         "cluster. semel.offsets.forget(connection, consumer, topic) begins again"

@@ -117,7 +117,7 @@ class Status(NamedTuple):
     # Not known to be in the log, and when the oldest of them was added.
     waiting: int
     oldest_added_at_ms: int | None
-    # Among those: messages that the broker refused, and messages behind a refused one.
+    # Among those: messages that the broker refused, and messages that wait for a refused one.
     quarantined: int
     held_up: int
     # None until the first relay has begun.

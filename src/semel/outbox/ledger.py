@@ -3,7 +3,7 @@
 A batch is a number and a list of rows, fixed in the shard's row before anything is sent, so that the relay after a
 crash finds the same batch. Numbers are dense: one more than the last, under the lock of that row. A shard has one batch
 at a time that is not known to be in the log. Once it is, its rows are deleted in the transaction that makes the next
-one of what is left then, in the order of the rows' numbers; never of what is behind the last number that was taken: a
+one of what is left then, in the order of the rows' numbers; never of what comes after the last number that was taken: a
 transaction that commits late has rows before that one. Whatever changes a batch asks first whether the shard is still
 its own.
 """

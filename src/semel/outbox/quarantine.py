@@ -1,6 +1,6 @@
 """What a person does with messages that the broker refused: look at them, have them tried again, or drop them.
 
-After either, the messages that waited behind them can go on. Each call is in a transaction of the caller's.
+After either, the messages that waited for them can go on. Each call is in a transaction of the caller's.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
-    """Let them wait again, before whatever waits behind them."""
+    """Let them wait again, before the messages that wait for them."""
     for number in numbers:
         _take_out(connection, number)
     wake(connection)

@@ -30,7 +30,7 @@ from semel.publish import Publisher, PublishRefused
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 
 # A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
-# times as many rows made a relay that is behind 1.3 times as fast. It has to stay short for those who wait for its end.
+# times as many rows made a relay that lags 1.3 times as fast. It has to stay short for those who wait for its end.
 BATCH_ROWS: Final = 2000
 # What a batch holds in memory, unless one message is larger.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -46,7 +46,7 @@ _BETWEEN_SECONDS: Final = 0.02
 # What is under way when the relay is stopped gets this long; if it is broken off, the next start finds out.
 _STOP_SECONDS: Final = 5.0
 # A topic that is not there is waited for as long as it takes a new one to be known everywhere, and the others wait
-# behind it.
+# after it.
 _CLIENT: Final[Mapping[str, Any]] = {"topic.metadata.propagation.max.ms": 5_000}
 _BOOTSTRAP: Final = "bootstrap.servers"
 

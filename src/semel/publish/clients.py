@@ -39,7 +39,7 @@ _GUARDED: Final = {
 
 
 def lacking(code: int, right: str, name: str | None) -> str:
-    """The right that a cluster with ACLs asks for if it refuses with this code, to put behind the reason; empty for
+    """The right that a cluster with ACLs asks for if it refuses with this code, to add to the reason; empty for
     other codes."""
     kind = _GUARDED.get(code)
     return "" if kind is None else f"; this user needs the right {right} on {kind} {name!r}"

@@ -1,9 +1,9 @@
 """The topic of a name's cursor: made if it is missing, refused if it would forget, read to its end.
 
-Each name has a topic of its own, with one partition that only the name's producer writes to. In a topic that
-names share, the open transaction of one holds back what readers of committed records see of all others: a cursor could
-hide behind it, and its reader would wait for a stranger. The cursor must never be taken for final before the fence is
-up; `peek` is for a reader that has fenced nobody.
+Each name has a topic of its own, with one partition that only the name's producer writes to. If names shared a topic,
+the open transaction of one name would hide the cursors of all others from readers of committed records, and a reader
+would have to wait for somebody else's transaction. The cursor must never be taken for final before the fence is up;
+`peek` is for a reader that has fenced nobody.
 """
 
 import contextlib
@@ -60,8 +60,8 @@ _FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError
 
 
 class Undecided(PublishFailed):
-    """What is behind some offset of the cursor topic cannot be read: somebody's transaction is open, or the broker that
-    was asked does not lead the topic any more."""
+    """The cursor topic cannot be read to its end: somebody's transaction is open, or the broker that was asked does not
+    lead the topic any more."""
 
 
 class CursorTopic:
@@ -132,7 +132,7 @@ class CursorTopic:
                 tail *= _TAIL_GROWTH
 
     def _end(self, deadline: Deadline) -> int:
-        """Behind the last record, of whatever fate."""
+        """After the last record, of whatever fate."""
 
         def ask(seconds: float) -> int:
             [answer] = (

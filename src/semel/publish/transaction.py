@@ -141,7 +141,7 @@ class Transaction:
         if error is None:
             self._last_offset = message.offset() or 0
         elif self._failed is None:
-            # Only the first failure says why; those behind it are purged because of it.
+            # Only the first failure says why; those after it are purged because of it.
             self._failed = record, error
 
     def _check(self) -> None:

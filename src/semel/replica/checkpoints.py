@@ -55,7 +55,7 @@ class StoreCheckpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether there are so many slots behind the last checkpoint that a newcomer would have to wait for them."""
+        """Whether there are so many slots after the last checkpoint that a newcomer would have to wait for them."""
         slots_max = max(SLOTS_MAX, sum(piece.size for piece in self._floor.pieces) // SLOT_BYTES)
         return self._writer.next_slot - self._floor.slot >= slots_max
 

@@ -89,7 +89,7 @@ def missing(known: Contents, sizes: Mapping[str, int]) -> Iterator[Stretch]:
 
 
 def packed(stretches: Iterable[Stretch], bytes_max: int = OBJECT_BYTES_MAX) -> Iterator[list[Stretch]]:
-    """What goes into each object: the stretches one behind the other, cut where an object is full."""
+    """What goes into each object: the stretches one after the other, cut where an object is full."""
     batch: list[Stretch] = []
     room = bytes_max
     for path, position, size in stretches:
@@ -105,7 +105,7 @@ def packed(stretches: Iterable[Stretch], bytes_max: int = OBJECT_BYTES_MAX) -> I
 
 
 def with_object(contents: Contents, key: str, stretches: Iterable[Stretch], digests: Iterable[str]) -> None:
-    """Name an object that holds these stretches, one behind the other."""
+    """Name an object that holds these stretches, one after the other."""
     place = 0
     for stretch, digest in zip(stretches, digests, strict=True):
         row = contents.files.setdefault(stretch.path, [])

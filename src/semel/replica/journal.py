@@ -20,14 +20,14 @@ class SlotJournal:
         self._pending_bytes_max = pending_bytes_max
         self._entries: deque[bytes] = deque()
         self.end = 0
-        # Behind the last entry that was taken.
+        # After the last entry that was taken.
         self.taken = 0
         self.synced = 0
         # Where a checkpoint was begun: one slot ends there, and another one begins.
         self.cut = -1
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Hold an entry; answer the position behind it. OSError means that nothing was appended."""
+        """Hold an entry; answer the position after it. OSError means that nothing was appended."""
         entry = encode_entry(kind, parts)
         pending = self.end - self.synced
         if pending and pending + len(entry) > self._pending_bytes_max:
@@ -63,7 +63,7 @@ class SlotJournal:
         self.end = self.taken = self.synced = position
 
     def mark(self) -> int:
-        """The place behind the last entry. No slot holds what comes before it and what comes behind it."""
+        """The place after the last entry. No slot holds what comes before it and what comes after it."""
         self.cut = self.end
         return self.cut
 

@@ -1,7 +1,7 @@
 """Moves a whole log from a directory into a store, and back, while no broker is at work on it.
 
 In a store it becomes the first checkpoint, so nobody has to replay anything. Out of a store comes what a broker would
-take over: the newest checkpoint and the journal behind it. This puts up a fence as a broker would, so one that comes
+take over: the newest checkpoint and the journal after it. This puts up a fence as a broker would, so one that comes
 back later can write nothing that the directory does not have. Every byte is compared with its digest at its new place
 before the old one is given up.
 """

@@ -1,4 +1,4 @@
-"""Follows the slots that another broker writes, and takes over behind the last one.
+"""Follows the slots that another broker writes, and takes over after the last one.
 
 Every entry goes into the log as in a recovery. To take over, this reads to the first slot that is missing and creates
 it as its fence; if somebody was faster, it reads that one and tries the next.
@@ -49,7 +49,7 @@ class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
     def __init__(self, store: Store, journal: SlotJournal, log: Follower, history: History) -> None:
-        """Goes on behind this history, which a checkpoint has."""
+        """Goes on after this history, which a checkpoint has."""
         self._store = store
         self._journal = journal
         self._log = log
@@ -65,7 +65,7 @@ class SlotReader:
             while read < slots_max and await self._read_next():
                 read += 1
         except BrokenHistory:
-            # Nothing may be read behind it, so this waits until the store answers.
+            # Nothing may be read after it, so this waits until the store answers.
             await answered(self._verify)
             raise
         await self._verify()
@@ -109,7 +109,7 @@ class SlotReader:
         return True
 
     async def take_over(self) -> int:
-        """Read all there is and create the fence behind it; answer the epoch of this broker."""
+        """Read all slots and create the fence after the last one; answer the epoch of this broker."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         while True:
             while await self.read_on(SLOTS_PER_LOOK):

@@ -90,7 +90,7 @@ async def _fetch(store: Store, files: Files, contents: Contents) -> None:
                 if not has(file, extent):
                     lacking[extent.key].append((path, extent))
                 await asyncio.sleep(0)
-            # What is behind that is no part of the checkpoint, and may be of another file of this name.
+            # What comes after that is no part of the checkpoint, and may be of another file of this name.
             file.truncate(min(file.size(), max(extent.position + extent.size for extent in row)))
         finally:
             file.close()

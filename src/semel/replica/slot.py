@@ -1,7 +1,7 @@
 """The object in a slot: a head, and the entries of the journal that it carries.
 
     head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead`
-    body    entries, one behind the other: the size of the payload, the kind, three bytes of nothing, the payload
+    body    entries, one after the other: the size of the payload, the kind, three bytes of nothing, the payload
 
 The digests are the first 16 bytes of SHA-256.
 """
@@ -47,7 +47,7 @@ def slot_of(key: str) -> int | None:
 
 
 def digest_of(parts: Sequence[Buffer]) -> bytes:
-    """The digest of these bytes, one behind the other."""
+    """The digest of these bytes, one after the other."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)

@@ -66,8 +66,8 @@ async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class SlotWriter:
-    """The slots of the broker that is active, from behind its fence on. Busy until it is opened: who stands by must
-    not write."""
+    """The slots of the active broker, from the one after its fence on. Busy until it is opened: a standby must not
+    write."""
 
     # A kill takes what no slot has.
     outlives_kills = False
@@ -78,7 +78,7 @@ class SlotWriter:
         self._note_created = note_created
         # Beyond the last slot that was sent.
         self._history = history
-        # The slots under way, in their order: the position behind each, and how it ended once that is known.
+        # The slots under way, in their order: the position after each, and how it ended once that is known.
         self._under_way: dict[int, tuple[int, BaseException | None, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # The history at the cut of the journal, once all slots before it were sent.

@@ -61,7 +61,7 @@ def _parsed(text: str) -> Iterator[Callable[[str], str | None]]:
         place = match.end()
         separator = re.compile(r"\s*(,\s*|$)").match(text, place)
         if separator is None:
-            raise RulesRefused(f"{text[place:]!r} stands behind a rule for principals; a comma was expected")
+            raise RulesRefused(f"{text[place:]!r} comes after a rule for principals; a comma was expected")
         place = separator.end()
         yield _name_itself if match[1] else _rule(match[2], match[3], match[4])
 
@@ -111,7 +111,7 @@ def subject_of(certificate: bytes) -> str:
         ((_, certificate_content, _),) = _elements(certificate)
         to_be_signed = next(_elements(certificate_content))
         fields = [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
-        # Behind the serial number, the signature's algorithm, the issuer, and how long it is valid.
+        # After the serial number, the signature's algorithm, the issuer, and how long it is valid.
         relative_names = [list(_elements(relative.content)) for relative in _elements(fields[4].content)]
         return ",".join("+".join(map(_attribute, relative)) for relative in reversed(relative_names))
     except (IndexError, StopIteration, UnicodeDecodeError) as error:

@@ -59,7 +59,7 @@ class ScramExchange:
     def respond(self, message: bytes) -> bytes:
         """The answer to the client's next message; Refused if it does not get in."""
         if self._is_over:
-            raise self._malformed("a message behind the last one")
+            raise self._malformed("a message after the last one")
         try:
             text = message.decode()
         except UnicodeDecodeError:

@@ -64,7 +64,7 @@ class TokenSettings:
         if not (self.issuer and self.audience and self.user_claim and self.algorithms):
             raise TokensRefused("tokens need an issuer, an audience, an algorithm and the claim that names the user")
         if "://" in self.keys and not self.keys.startswith("https://"):
-            raise TokensRefused(f"the keys of tokens are in a file or behind https://, not {self.keys}")
+            raise TokensRefused(f"the keys of tokens are in a file or under a URL with https://, not {self.keys}")
 
 
 class Bearer(NamedTuple):

@@ -66,7 +66,7 @@ _PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
         _Line("enable.idempotence", False, "a batch that is sent again is written again: readers have to expect it"),
         _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
         _Line("retries", RETRIES_MAX, "sent again until it is answered, or until delivery.timeout.ms is over"),
-        _Line("max.in.flight.requests.per.connection", 1, "what is sent again must not arrive behind its successors"),
+        _Line("max.in.flight.requests.per.connection", 1, "what is sent again must not arrive after its successors"),
         _PATIENCE,
         _Line("delivery.timeout.ms", 120_000, "longer than any restart of the broker: what is given up is lost"),
     ),

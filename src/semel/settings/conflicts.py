@@ -242,7 +242,7 @@ def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflic
         yield Conflict(
             (config.shown(java),),
             Cost.OUT_OF_ORDER,
-            "without idempotence, a batch that is sent again arrives behind its successors",
+            "without idempotence, a batch that is sent again arrives after its successors",
             f"turn idempotence on, or set {config.name(java)}=1",
         )
 
@@ -254,7 +254,7 @@ def _several_under_way(config: Configuration, found: Sequence[Conflict]) -> Iter
         yield Conflict(
             (config.shown(java),),
             Cost.OUT_OF_ORDER,
-            "if a batch is given up, its successors may be in the log, and it is behind them when it is produced again",
+            "if a batch is given up, its successors may be in the log, and it is after them when it is produced again",
             f"set {config.name(java)}=1",
         )
 

@@ -16,7 +16,7 @@ from semel.settings.clients import Client, Role
 READ_FORMATS: Final = ("properties", "json", "toml")
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# A name ends at the first '=', ':' or blank that is not escaped; the value begins behind it.
+# A name ends at the first '=', ':' or blank that is not escaped; the value begins after it.
 _PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 

@@ -1,7 +1,7 @@
 """The blocks of a partition's aborted transactions on disk: where they are, and how they are written and read.
 
 A block is written once, when it is full, and never changed. Until a durable checkpoint names the block, recovery takes
-its content from the journal. So after a crash the bytes behind the last block that the checkpoint names are
+its content from the journal. So after a crash the bytes after the last block that the checkpoint names are
 overwritten. A file holds many blocks, and is removed together with the last of them.
 
 `core.aborted` defines the content of a block, and which blocks a search must read; nothing here may decide that a block
@@ -147,8 +147,8 @@ class AbortedBlocks:
             position = run[0] % per_file * block_bytes
             yield Stretch(self._path(file_number), position, len(run) * block_bytes), run
 
-    def _paths(self, first: int, behind: int) -> list[str]:
-        return [self._path(file_number) for file_number in range(first, behind)]
+    def _paths(self, first: int, end: int) -> list[str]:
+        return [self._path(file_number) for file_number in range(first, end)]
 
     def _path(self, file_number: int) -> str:
         return f"{self._directory}/{file_number:020d}.aborted"

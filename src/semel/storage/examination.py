@@ -1,6 +1,6 @@
 """Reads a data directory without owning or changing it, for `semel dump`.
 
-`examine` computes the same state as recovery, from the last checkpoint and the entries behind it, without the lock and
+`examine` computes the same state as recovery, from the last checkpoint and the entries after it, without the lock and
 without writing; a broker may be using the directory. `walk_segment` goes through the batches of one file. If something
 is damaged, both go as far as they can and say where they stopped. A person uses this to find out what is left, so
 nothing here may raise because of what it reads.
@@ -62,7 +62,7 @@ class Examined:
         self.replayed_entries = 0
         # The entry that is being applied, in a few words.
         self.examining = ""
-        # The position behind the last valid entry.
+        # The position after the last valid entry.
         self.position = 0
         # The reason why the examination stopped early, in one line; None if it did not.
         self.stopped: str | None = None

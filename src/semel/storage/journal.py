@@ -20,11 +20,11 @@ it begins. An entry is a head of 32 bytes and a payload:
 
 The entry's own position distinguishes it from entries that an earlier use of a recycled file left behind. The life
 distinguishes it from entries of an earlier life of the log. Every start begins a new life, which appends where recovery
-stopped reading. Behind that place there may still be unacknowledged entries of the life before, at positions that the
+stopped reading. After that place there may still be unacknowledged entries of the life before, at positions that the
 new life uses again.
 
 The other position is for recovery, which reads up to the first place without a valid entry. If the machine stopped
-there in the middle of a write, nothing behind that place was ever acknowledged. But if a valid entry further on says
+there in the middle of a write, nothing after that place was ever acknowledged. But if a valid entry further on says
 that the journal was durable beyond that place, the disk has lost bytes that it had synced. To go on would lose
 acknowledged records silently, so recovery raises `Damaged`, with the file and the offset.
 
@@ -81,7 +81,7 @@ class SyncJob:
 
 
 class Bookmark(NamedTuple):
-    """A place in the journal, for a checkpoint. The entries behind it were written in this life."""
+    """A place in the journal, for a checkpoint. The entries after it were written in this life."""
 
     life: int
     # The position at which the file begins. It must be stored, because a crash during a roll leaves stray files.
@@ -91,7 +91,7 @@ class Bookmark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """An entry that was read. `end` is the position behind it."""
+    """An entry that was read. `end` is the position after it."""
 
     position: int
     end: int
@@ -127,17 +127,17 @@ class Entries(Protocol):
 
     @property
     def end(self) -> int:
-        """The position behind the last entry."""
+        """The position after the last entry."""
 
     @property
     def synced(self) -> int:
         """The position before which everything is durable."""
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Add an entry; return the position behind it. After an OSError nothing was appended."""
+        """Add an entry; return the position after it. After an OSError nothing was appended."""
 
     def mark(self) -> object:
-        """The place behind the last entry, for a checkpoint."""
+        """The place after the last entry, for a checkpoint."""
 
     def recycle(self, below: int) -> None:
         """Free the files whose entries all lie before position `below`: they will not be read again."""
@@ -173,11 +173,11 @@ class Journal:
         self._starts.append(position)
 
     def mark(self) -> Bookmark:
-        """The place behind the last entry."""
+        """The place after the last entry."""
         return Bookmark(self._life, self._start, self.end)
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Write an entry; return the position behind it. After an OSError nothing was appended."""
+        """Write an entry; return the position after it. After an OSError nothing was appended."""
         size = HEAD_BYTES
         for part in parts:
             size += len(part)
@@ -317,11 +317,11 @@ def look_into(files: Files, start: int) -> Iterator[Sight]:
     content = _content(files, path_of(start))
     view = memoryview(content)
     life: int | None = None
-    at = behind = 0
+    at = last_end = 0
     read_again_at = -1
     while at >= 0:
         entry = _entry_at(view, at, start + at, life)
-        if entry is None and at == behind != read_again_at:
+        if entry is None and at == last_end != read_again_at:
             # A broker may be writing to this file, and may have appended an entry meanwhile.
             read_again_at = at
             content = _content(files, path_of(start))
@@ -333,10 +333,10 @@ def look_into(files: Files, start: int) -> Iterator[Sight]:
         _, _, _, kind_and_life, _, durable = _HEAD.unpack_from(content, at)
         life = kind_and_life >> _KIND_BITS
         is_roll = entry.kind == _KIND_ROLL
-        yield Sight(entry, life, durable, is_roll, at - behind)
+        yield Sight(entry, life, durable, is_roll, at - last_end)
         if is_roll:
             return
-        at = behind = entry.end - start
+        at = last_end = entry.end - start
 
 
 def path_of(start: int) -> str:
@@ -345,7 +345,7 @@ def path_of(start: int) -> str:
 
 
 def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, starts: list[int]) -> None:
-    """Raise `Damaged` if an entry behind `end` proves that the journal was durable beyond it."""
+    """Raise `Damaged` if an entry after `end` proves that the journal was durable beyond it."""
     offset = end.position - end.file
     if _proof_beyond(content, end.file, end):
         raise Damaged(
@@ -360,7 +360,7 @@ def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, start
 
 
 def _proof_beyond(content: bytes, start: int, end: Bookmark) -> bool:
-    """Whether an entry behind `end`, in the file that begins at `start`, says that more than `end` was durable."""
+    """Whether an entry after `end`, in the file that begins at `start`, says that more than `end` was durable."""
     view = memoryview(content)
     at = content.find(_MAGIC, max(end.position - start + 1, 0))
     while at >= 0:

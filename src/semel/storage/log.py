@@ -4,12 +4,12 @@ Every change goes through the same steps:
 
     decide (core, pure) -> write (segment, then journal) -> apply (core) -> settle, once it is durable
 
-A change whose write failed is not applied, and the bytes that the failed write left lie behind the end of the log,
+A change whose write failed is not applied, and the bytes that the failed write left lie after the end of the log,
 where the next write overwrites them. If an error occurs after the write to the journal and before the end of `apply`,
 the state in memory lacks a change that the journal has: the log is then torn (`Torn`), and does nothing more. Nothing
 here waits for the disk: a sync and a checkpoint begin and end here, and the caller runs them in a thread.
 
-`Log.open` is recovery: the last checkpoint, then `apply` for every entry of the journal behind it, then a new
+`Log.open` is recovery: the last checkpoint, then `apply` for every entry of the journal after it, then a new
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
 """
 
@@ -112,7 +112,7 @@ class Log:
         # readable and stable ends from then on.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # The position behind the last entry that gave a client a producer id or an epoch, or changed a user. It must be
+        # The position after the last entry that gave a client a producer id or an epoch, or changed a user. It must be
         # durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
         # The `seen_ms` in the last checkpoint.
@@ -192,7 +192,7 @@ class Log:
         recovered = recover(self.files, self.state, new_cluster_id, on_progress, repair)
         self.replayed_bytes = recovered.replayed_bytes
         for partition in self.state.partitions.all():
-            partition.cut_behind_end()
+            partition.cut_after_end()
         self.show_all()
         self._journal = Journal(self.files, recovered.life + 1, recovered.position, self.settings.journal_file_bytes)
         try:
@@ -228,7 +228,7 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The position behind the last entry of the journal. An answer may have to wait until this is durable."""
+        """The position after the last entry of the journal. An answer may have to wait until this is durable."""
         return self._journal.end
 
     @property
@@ -300,7 +300,7 @@ class Log:
             raise
 
     def prepare_end(self, entry: TransactionEnded) -> Steps[PreparedEnd]:
-        """Write the markers of a transaction's end in steps. They lie behind the end of each partition, where no reader
+        """Write the markers of a transaction's end in steps. They lie beyond the end of each partition, where no reader
         sees them until `commit` is called with the entry.
         """
         return prepare_end(self.state, entry)
@@ -312,7 +312,7 @@ class Log:
 
     def _note_broken_off(self, what: str, end: int, error: BaseException) -> None:
         """A change failed. If the disk refused the write, nothing has changed; otherwise memory may hold half of the
-        change, and the log stops for good. `end` is the position behind the change's entry, 0 if it has none.
+        change, and the log stops for good. `end` is the position after the change's entry, 0 if it has none.
         """
         if end or not isinstance(error, OSError):
             self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")

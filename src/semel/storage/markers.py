@@ -1,6 +1,6 @@
 """Writes the markers of a transaction into its partitions: all at once, or prepared in steps.
 
-A marker takes effect only with the entry that ends the transaction. Until then it lies behind the end of its partition,
+A marker takes effect only with the entry that ends the transaction. Until then it lies after the end of its partition,
 where the next batch may overwrite it.
 """
 

@@ -223,7 +223,7 @@ class PartitionLog:
     def read(
         self, offset: int, bytes_max: int, until: Mark, *, whole_first_batch: bool
     ) -> tuple[bytes | memoryview, int]:
-        """Whole batches before `until`, from the one with `offset` on, at most `bytes_max`; and the offset behind them.
+        """Whole batches before `until`, from the one with `offset` on, at most `bytes_max`; and the offset after them.
 
         With `whole_first_batch` the result has the first batch even if that is larger than `bytes_max`. `offset` must
         lie between the log start and `until`.
@@ -274,7 +274,7 @@ class PartitionLog:
             data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
 
     def batch_since(self, timestamp_ms: int, offset: int, until: Mark) -> tuple[BatchHeader, bytes | memoryview] | None:
-        """The first readable batch that ends behind `offset` and has a record of `timestamp_ms` or later."""
+        """The first readable batch that ends after `offset` and has a record of `timestamp_ms` or later."""
         for segment in self._segments:
             if segment.max_timestamp < timestamp_ms or segment.next_offset <= offset:
                 continue
@@ -405,8 +405,8 @@ class PartitionLog:
             self._segment_files.check(segment)
         self.aborted.check()
 
-    def cut_behind_end(self) -> None:
-        """Remove the bytes behind the end of the active segment, which are not part of the log."""
+    def cut_after_end(self) -> None:
+        """Remove the bytes after the end of the active segment, which are not part of the log."""
         if self._segments and self._segments[-1].size:
             last = self._segments[-1]
             file = self._segment_files.file_of(last)
@@ -457,7 +457,7 @@ class PartitionLog:
         return data
 
     def _whole_batches(self, segment: Segment, position: int, data: bytes | memoryview) -> tuple[int, int]:
-        """How many of these bytes, read at `position`, are whole batches, and the offset behind the last of them."""
+        """How many of these bytes, read at `position`, are whole batches, and the offset after the last of them."""
         at = 0
         next_offset = -1
         size = len(data)
@@ -474,7 +474,7 @@ class PartitionLog:
     def _taken(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int
     ) -> tuple[bytes | memoryview, int]:
-        """Return these bytes and the offset behind them; remember its place, where a consumer's next fetch begins."""
+        """Return these bytes and the offset after them; remember its place, where a consumer's next fetch begins."""
         places = self._places
         if offset not in places and len(places) >= _REMEMBERED_PLACES_MAX:
             del places[next(iter(places))]

@@ -1,4 +1,4 @@
-"""Recovery: restores the state from the last checkpoint and from every entry of the journal behind it.
+"""Recovery: restores the state from the last checkpoint and from every entry of the journal after it.
 
 This module also copies the state of partitions for a checkpoint, next to the code that restores it. `State.apply`
 applies every entry, as it did in service. An entry that cannot be applied is `Damaged`, with the file and the place:

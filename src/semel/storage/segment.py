@@ -4,7 +4,7 @@ The journal holds every batch of a segment until a checkpoint has synced the seg
 just before its entry in the journal, through the page cache, and fetches usually read it from there seconds later.
 
 A sparse index maps offsets to places in the file: one entry for the first batch in every 64 KiB or so. The index of the
-active segment is in memory. When the segment is sealed, its index is written behind the last batch, with a checksum,
+active segment is in memory. When the segment is sealed, its index is written after the last batch, with a checksum,
 and read on demand. If the index is missing or damaged, it is rebuilt from the batches.
 """
 
@@ -272,7 +272,7 @@ class SegmentFiles:
         return index
 
     def seal(self, segment: Segment) -> None:
-        """Seal the segment: write its index behind the last batch."""
+        """Seal the segment: write its index after the last batch."""
         if segment.index is None:
             return
         self.write(segment, footer(segment.index), segment.size)
@@ -311,7 +311,7 @@ class SegmentFiles:
 
 
 def footer(index: Index) -> list[Buffer]:
-    """The bytes of the index behind the last batch of a sealed segment."""
+    """The bytes of the index after the last batch of a sealed segment."""
     data = index.to_bytes()
     return [_FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data)), data]
 

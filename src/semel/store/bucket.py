@@ -186,7 +186,7 @@ class BucketStore:
 
 def failure(error: Exception) -> Failure:
     """What the server has answered; status 0 if it has not."""
-    # Behind this, a representation for debugging repeats all of it.
+    # Beyond this, a representation for debugging repeats all of it.
     text = str(error).partition("Debug source:")[0]
     found = _STATUS.search(text)
     return Failure(int(found[1]), found[2] or "") if found else Failure(_NO_ANSWER, "")

@@ -67,7 +67,7 @@ class Listed(NamedTuple):
 
 
 class Store(Protocol):
-    """Objects under keys such as `journal/17`. No key continues another one behind a slash. Bodies must not change
+    """Objects under keys such as `journal/17`. No key continues another one after a slash. Bodies must not change
     while a call is under way."""
 
     async def create(self, key: str, body: Buffer) -> str:
@@ -85,7 +85,7 @@ class Store(Protocol):
         ...
 
     async def get_range(self, key: str, start: int, size: int) -> bytes:
-        """`size` bytes from `start`, fewer where the object ends, none behind its end; raises Missing."""
+        """`size` bytes from `start`, fewer where the object ends, none after its end; raises Missing."""
         ...
 
     def list(self, folder: str) -> AsyncIterator[Listed]:

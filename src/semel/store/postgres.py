@@ -139,7 +139,7 @@ class PostgresStore:
 
     def list(self, folder: str) -> Iterator[list[Listed]]:
         beginning = self._key(f"{folder}/" if folder else "")
-        # The character behind the slash; all there is, without a prefix and a folder.
+        # The character after the slash; all objects, without a prefix and a folder.
         end = f"{beginning[:-1]}0" if beginning else "\U0010ffff"
         after, page = beginning, [Listed("", 0)]
         while page:
@@ -175,7 +175,7 @@ class PostgresStore:
             rows = session.run(f"SELECT {what} FROM {TABLE} WHERE key = %s", self._key(key))
             found = rows[0][0] if rows else None
         else:
-            # The message is written before the commit that ends this statement, and behind all that it has seen.
+            # The message is written before the commit that ends this statement, and after all that it has seen.
             statement = (
                 f"WITH message AS MATERIALIZED (SELECT {_MESSAGE} AS position) "
                 f"SELECT {_NAMED}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"

@@ -160,7 +160,7 @@ def _stands(truth: Truth, place: Place, offset: int, value: str) -> bool:
 
 
 def stuck(truth: Truth) -> Iterator[str]:
-    """Partitions whose last stable offset stays behind their end when nobody is at work any more."""
+    """Partitions whose last stable offset stays below their end when nobody is at work any more."""
     for place, (stable, end) in truth.ends.items():
         if stable != end:
             yield f"stuck last stable offset: {stable} of {end} in {place}"

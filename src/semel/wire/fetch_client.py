@@ -117,7 +117,7 @@ def decode_response(version: int, frame: Buffer) -> FetchPartitionAnswer:
 
 def _decode(version: int, view: memoryview, at: int) -> FetchPartitionAnswer:
     flexible = version >= FLEXIBLE_FROM
-    # Behind the throttling, which the broker sees to itself by answering late.
+    # After the throttle time, which the broker applies itself by answering late.
     at += INT32.size
     if version >= SESSIONS_FROM:
         error_code, _ = ERROR_AND_SESSION.unpack_from(view, at)

@@ -1,6 +1,6 @@
 """Lengths, strings and tagged fields on the wire, for the hand-written codecs of this room.
 
-A reader takes the buffer and a position, and returns the value and the position behind it. It checks the bounds itself,
+A reader takes the buffer and a position, and returns the value and the position after it. It checks the bounds itself,
 because slicing a memoryview beyond its end raises no error. A reader may raise only `ProtocolError` and the errors in
 `MALFORMED`, which the codecs turn into `ProtocolError`. This file must never allocate memory for a length that it has
 not checked.
@@ -120,7 +120,7 @@ def read_tagged_field_count(buffer: memoryview, at: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: memoryview, at: int) -> int:
-    """The position behind the tagged fields. A tag that this broker does not know is no error: that is their point."""
+    """The position after the tagged fields. A tag that this broker does not know is no error: that is their point."""
     count, at = read_tagged_field_count(buffer, at)
     for _ in range(count):
         _, at = read_unsigned_varint(buffer, at)

@@ -119,7 +119,7 @@ def _read_message(view: memoryview, at: int, flexible: bool) -> tuple[str | None
     of_records: str | None = None
     count, at = read_length(view, at, flexible)
     for _ in range(count):
-        # Behind the record's place in the batch.
+        # After the record's place in the batch.
         text, at = read_nullable_string(view, at + INT32.size, flexible)
         if of_records is None:
             of_records = text

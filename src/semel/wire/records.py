@@ -179,7 +179,7 @@ def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BY
 
 
 def next_offset(buffer: Buffer) -> int:
-    """The offset behind the last whole batch in `buffer`; of the others nothing is looked at but format and length."""
+    """The offset after the last whole batch in `buffer`; of the others nothing is looked at but format and length."""
     last, at = -1, 0
     while len(buffer) - at >= HEADER_BYTES:
         _check_format(buffer[at + MAGIC_POSITION])
@@ -209,7 +209,7 @@ def closed_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _end_of(buffer: Buffer, at: int) -> int:
-    """Where the batch at `at` ends by its own length, be that within the buffer or behind it."""
+    """Where the batch at `at` ends by its own length, whether within the buffer or after its end."""
     length: int = LENGTH.unpack_from(buffer, at)[0]
     if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
         raise ProtocolError(f"a batch length of {length} does not hold a batch header")
@@ -255,7 +255,7 @@ def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES
             offset_delta, _ = _read_varint(payload, at)
             timestamp_ms = header.base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
             if not 0 <= offset_delta <= header.last_offset_delta or timestamp_ms.bit_length() > _TIME_BITS_MAX:
-                raise ProtocolError(f"a record {offset_delta} behind offset {header.base_offset}, at {timestamp_ms} ms")
+                raise ProtocolError(f"a record {offset_delta} after offset {header.base_offset}, at {timestamp_ms} ms")
             yield header.base_offset + offset_delta, timestamp_ms
             at = end
     except IndexError as error:

@@ -23,7 +23,7 @@ class RowGroups:
 
     path: str
     first: int
-    behind: int
+    end: int
     rows: int
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
@@ -34,7 +34,7 @@ class RowGroups:
                     if names.count(column) != 1:
                         has = "has two columns" if column in names else "has no column"
                         raise AuditFailed(f"{self.path} {has} {column!r}: {_names(names)}")
-                groups = list(range(self.first, self.behind))
+                groups = list(range(self.first, self.end))
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted.columns):
                     yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
         except (OSError, pa.ArrowException) as error:

@@ -1,6 +1,6 @@
 """A topic as rows: its committed records, from the first one there is to the end that it has when the audit begins.
 
-Nothing is consumed: no group is joined and no offset committed. What an open transaction has written, and all behind
+Nothing is consumed: no group is joined and no offset committed. What an open transaction has written, and all after
 it, is not committed and does not count.
 """
 

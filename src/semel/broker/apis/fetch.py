@@ -265,16 +265,16 @@ def _read(
             # The answer has the first batch whatever its size, or a client with a small limit would never make
             # progress.
             first = harvest.bytes == harvest.cold_bytes == 0
-            data, behind = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
+            data, next_offset = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                blocks = [] if harvest.patient else partition.aborted.cold(item.fetch_offset, behind)
+                blocks = [] if harvest.patient else partition.aborted.cold(item.fetch_offset, next_offset)
                 if blocks:
                     # The client must not get the records without the list of aborted transactions.
                     harvest.cold += blocks
                     harvest.cold_bytes += len(data)
                     data = b""
                 else:
-                    aborted = partition.aborted.between(item.fetch_offset, behind)
+                    aborted = partition.aborted.between(item.fetch_offset, next_offset)
     except (OSError, Damaged) as error:
         broker.runtime.read_failed(error)
         return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)

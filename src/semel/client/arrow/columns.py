@@ -152,7 +152,7 @@ def _numbers(kind: Any, numbers: Integers, is_valid: NDArray[np.bool_] | None = 
 
 
 def _binary(octets: Octets, fields: Fields) -> Any:
-    """The fields, one behind the other in the buffer, as an array of their own."""
+    """The fields, one after the other in the buffer, as an array of their own."""
     count = len(fields.starts)
     is_there = fields.lengths >= 0
     if not bool(is_there.any()):
@@ -175,7 +175,7 @@ def _text(octets: Octets, fields: Fields) -> Any:
 
 
 def _headers(layout: Layout, starts: Integers, ends: Integers, firsts: Integers) -> tuple[Fields, Fields]:
-    """Names and values of all headers, those of a record one behind the other, beginning at its place in `firsts`."""
+    """Names and values of all headers, those of a record one after the other, beginning at its place in `firsts`."""
     counts = np.diff(firsts)
     total = int(firsts[-1])
     names = Fields(np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64))
@@ -185,12 +185,12 @@ def _headers(layout: Layout, starts: Integers, ends: Integers, firsts: Integers)
     rank = 0
     while len(having):
         places = firsts[having] + rank
-        behind = at[having]
+        after = at[having]
         for fields in (names, values):
-            fields.lengths[places], fields.starts[places] = varints(layout.octets, behind)
-            behind = fields.starts[places]
-            behind = behind + layout.bounded(fields.lengths[places], behind, ends[having])
-        at[having] = behind
+            fields.lengths[places], fields.starts[places] = varints(layout.octets, after)
+            after = fields.starts[places]
+            after = after + layout.bounded(fields.lengths[places], after, ends[having])
+        at[having] = after
         rank += 1
         having = having[counts[having] > rank]
     if bool((at != ends).any()):

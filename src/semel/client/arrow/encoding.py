@@ -131,7 +131,7 @@ class _Headers:
         self.lengths = np.diff(self._ends[self._firsts])
 
     def entries(self, start: int, stop: int) -> Any:
-        """For each of the rows, its headers one behind the other."""
+        """For each of the rows, its headers one after the other."""
         first, end = int(self._firsts[start]), int(self._firsts[stop])
         octets = _joined(
             _cut(self._name_lengths, first, end),
@@ -164,7 +164,7 @@ def _joined(*parts: Any) -> Any:
 
 
 def _framed(count: int, *fields: "_Varints") -> Any:
-    """For each row these numbers, one behind the other, as an array of bytes; one value if all rows have the same."""
+    """For each row these numbers, one after the other, as an array of bytes; one value if all rows have the same."""
     if all(field.alike is not None for field in fields):
         return _constant(b"".join(field.alike or b"" for field in fields))
     matrix = np.empty((count, sum(field.width for field in fields)), np.uint8)

@@ -54,7 +54,7 @@ class Layout:
             self.octets: Octets = np.frombuffer(buffer, dtype=np.uint8)
             self._lay_out(starts, np.array([region.end for region in regions], dtype=np.int64))
         except IndexError:
-            raise ProtocolError("a record that goes on behind the end of all records") from None
+            raise ProtocolError("a record that goes on after the end of all records") from None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -68,7 +68,7 @@ class Layout:
         self._check(sizes)
         self.ends = bodies + sizes
         if bool((self.ends > np.repeat(region_ends, self._counts)).any()):
-            raise ProtocolError("a record that goes on behind the end of its batch")
+            raise ProtocolError("a record that goes on after the end of its batch")
         # One byte of attributes; the format uses none of them.
         self.timestamp_deltas, at = varints(self.octets, bodies + 1)
         self.offset_deltas, at = varints(self.octets, at)
@@ -108,25 +108,25 @@ class Layout:
 
 
 def varints(octets: Octets, at: Integers) -> tuple[Integers, Integers]:
-    """The signed variable-length numbers at these places, and the places behind them."""
+    """The signed variable-length numbers at these places, and the places after them."""
     if not len(at):
         return at, at
     octet = octets[at]
-    behind = at + 1
+    after = at + 1
     if int(octet.max()) < 0x80:
-        return _ZIGZAG[octet], behind
+        return _ZIGZAG[octet], after
     numbers = (octet & 0x7F).astype(np.uint64)
     longer = np.flatnonzero(octet >= 0x80)
     for shift in range(7, _SHIFT_MAX + 1, 7):
-        places = behind[longer]
+        places = after[longer]
         octet = octets[places]
         if shift == _SHIFT_MAX and int(octet.max()) > 1:
             break
         numbers[longer] |= (octet & 0x7F).astype(np.uint64) << np.uint64(shift)
-        behind[longer] = places + 1
+        after[longer] = places + 1
         longer = longer[octet >= 0x80]
         if not len(longer):
-            return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), behind
+            return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64), after
     raise ProtocolError("a variable-length number is longer than ten bytes")
 
 

@@ -120,7 +120,7 @@ class Words:
         self.rests = self._rests(kind)
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Word after word: the first field that has it, and the word of that one and of all behind it."""
+        """Word after word: the first field that has it, and the word of that one and of all after it."""
         if not len(self.lengths):
             return
         counts = self.lengths // self._size
@@ -137,7 +137,7 @@ class Words:
         return ordered
 
     def _rests(self, kind: np.dtype[Any]) -> NDArray[Any]:
-        """The bytes behind the last whole word, as a number: the word that ends there, without what is before them."""
+        """The bytes after the last whole word, as a number: the word that ends there, without what is before them."""
         ends = self._starts + self.lengths
         words: NDArray[Any] = self._view[np.maximum(ends - self._size, 0)]
         early = np.flatnonzero(ends < self._size)

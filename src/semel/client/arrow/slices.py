@@ -102,7 +102,7 @@ def _plain_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[
 
 
 def _opened_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
-    """Records that were compressed, one batch behind the other in memory of their own."""
+    """Records that were compressed, one batch after the other in memory of their own."""
     regions: list[Region] = []
     plain = bytearray()
     for at, header in batches:

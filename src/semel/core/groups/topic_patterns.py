@@ -90,7 +90,7 @@ class _Characters:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A condition on the characters before and behind a place: `holds(before, behind)`. None is the end of the name."""
+    """A condition on the characters before and after a place: `holds(before, after)`. None is the end of the name."""
 
     holds: Callable[[str | None, str | None], bool]
 
@@ -117,14 +117,14 @@ class _Repeated:
 _Node = _Characters | _Condition | _Sequence | _Choice | _Repeated
 
 
-def _is_edge(before: str | None, behind: str | None) -> bool:
-    return (before in _WORD) != (behind in _WORD)
+def _is_edge(before: str | None, after: str | None) -> bool:
+    return (before in _WORD) != (after in _WORD)
 
 
-_AT_BEGIN: Final = _Condition(lambda before, behind: before is None)
-_AT_END: Final = _Condition(lambda before, behind: behind is None)
+_AT_BEGIN: Final = _Condition(lambda before, after: before is None)
+_AT_END: Final = _Condition(lambda before, after: after is None)
 _AT_EDGE: Final = _Condition(_is_edge)
-_NOT_AT_EDGE: Final = _Condition(lambda before, behind: not _is_edge(before, behind))
+_NOT_AT_EDGE: Final = _Condition(lambda before, after: not _is_edge(before, after))
 _CONDITIONS: Final = {"A": _AT_BEGIN, "z": _AT_END, "b": _AT_EDGE, "B": _NOT_AT_EDGE}
 
 
@@ -183,13 +183,13 @@ class TopicPattern:
                 following.update(exits)
         return frozenset(following), character
 
-    def _reached(self, places: Iterable[int], before: str | None, behind: str | None) -> set[int]:
+    def _reached(self, places: Iterable[int], before: str | None, after: str | None) -> set[int]:
         """These places, and all that can be reached from them without reading a character."""
         reached = set(places)
         waiting = list(reached)
         while waiting:
             kind, exits = self._places[waiting.pop()]
-            if isinstance(kind, _Characters) or (isinstance(kind, _Condition) and not kind.holds(before, behind)):
+            if isinstance(kind, _Characters) or (isinstance(kind, _Condition) and not kind.holds(before, after)):
                 continue
             new = set(exits) - reached
             reached |= new
@@ -224,9 +224,9 @@ class TopicPattern:
             self._places[loop] = (None, (self._lay(node.part, loop), end))
             end = loop
         else:
-            behind = end
+            after = end
             for _ in range(node.most - node.least):
-                end = self._add(None, (self._lay(node.part, end), behind))
+                end = self._add(None, (self._lay(node.part, end), after))
         for _ in range(node.least):
             end = self._lay(node.part, end)
         return end

@@ -15,7 +15,7 @@ from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
 
 HELD_ROWS_MAX: Final = 10_000
-"""Rows of one producer that wait behind a gap. They lie in the state and are read again with every batch."""
+"""Rows of one producer that wait until a gap is filled. They lie in the state and are read again with every batch."""
 
 
 def dedup(
@@ -38,7 +38,7 @@ def dedup(
     fenced the row.
 
     Within its `scope` a `producer` counts its rows in `sequence`, beginning at `first` (None: anywhere) and again with
-    each `epoch`; None stands for a stream without epochs. With "hold", rows behind a gap wait until it is filled, for
+    each `epoch`; None stands for a stream without epochs. With "hold", rows after a gap wait until it is filled, for
     as long as `hold_for` and for up to `held_rows_max` rows of a producer. If the gap is not filled, they come out as a
     gap, in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
     "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten;

@@ -106,7 +106,7 @@ def _in_order(arrived: Indices, producer: Indices, place: Integers) -> Indices:
 
 
 def _places(claims: Claims, producer: Indices, states: list[bytes | None], unknown_from: Integers) -> Integers:
-    """Where each number lies, seen from the one its producer is expected to send: half of all are behind that."""
+    """Where each number lies, seen from the one its producer is expected to send: half of all come after that."""
     known_epoch, expected = numpy.full(len(states), -1, numpy.int64), unknown_from.copy()
     for number, state in enumerate(states):
         if state is not None:

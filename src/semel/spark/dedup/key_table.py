@@ -39,10 +39,10 @@ def find(table: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
         inside = places < len(table)
         at = numpy.where(inside, places, 0)
         alike = inside & (known_high[at] == high)
-        behind = alike & (known_low[at] < low)
-        if not behind.any():
+        smaller = alike & (known_low[at] < low)
+        if not smaller.any():
             return alike & (known_low[at] == low), at
-        places = places + behind
+        places = places + smaller
 
 
 def merge(table: Array, added: Array) -> Array:

@@ -46,7 +46,7 @@ def unpacked(piece: bytes | pa.Buffer) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """One behind the other, with the columns of the last: an earlier one may have been packed by an older query."""
+    """One after the other, with the columns of the last: an earlier one may have been packed by an older query."""
     schema = tables[-1].schema
     return pa.concat_tables([conformed(table, schema) for table in tables]).combine_chunks()
 

@@ -55,7 +55,7 @@ class SequenceJudge:
     on_gap: OnGap
     hold_ms: int
     held_rows_max: int
-    """For each producer. Of more rows behind one gap, those farthest behind it are not held."""
+    """For each producer. If more rows than these wait for one gap, those farthest after it are not held."""
     forget_ms: int
 
     def judge(self, state: State | None, rows: pa.Table | None, moment: Moment) -> Verdict:
@@ -104,7 +104,7 @@ class SequenceJudge:
         if self.on_gap is OnGap.FAIL and is_gap.any():
             raise GapFound(self._sentence(rows, judged, int(numpy.flatnonzero(is_gap)[0])))
         if self.on_gap is OnGap.HOLD and is_gap.any() and not moment.is_last:
-            # Its successor was accepted behind it in this batch: what is missing would come too late.
+            # Its successor was accepted after it in this batch: what is missing would come too late.
             is_overtaken = is_gap & (judged.epoch < judged.final_epoch)
             outcome[is_overtaken] = FENCED
             expected[is_overtaken] = judged.final_epoch[is_overtaken]
@@ -129,7 +129,7 @@ class SequenceJudge:
 
 
 def _with_held(held: bytes | None, rows: pa.Table | None, now_ms: int) -> pa.Table | None:
-    """The rows that came, behind those that wait already: so a held row is never taken for the copy."""
+    """The rows that came, after those that wait already: so a held row is never taken for the copy."""
     waiting = [] if held is None else [unpacked(held)]
     if rows is not None:
         since = pa.array(numpy.full(rows.num_rows, now_ms, numpy.int64))

@@ -93,7 +93,7 @@ class LaneWriter:
         return LaneOutcome(claim.lane, False, digest)
 
     def _look(self, client: LogClient, claim: Claim) -> None:
-        """Refuses what would be refused behind the fence for good: to put it up would end the owner's batch."""
+        """Refuses what would be refused for good after the fence, too: the fence would end the owner's batch."""
         try:
             marker = progress.peek_marker(client, self.progress_topic, claim.lane, claim.sink_id)
         except progress.ProgressRefused:

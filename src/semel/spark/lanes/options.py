@@ -17,7 +17,7 @@ from semel.spark.source.options import Option, canonical
 
 LANES_MAX: Final = 1_000
 PROGRESS_PREFIX: Final = "semel-progress-"
-# Five minutes: longer than a batch should take, and not much longer than consumers want to wait behind a transaction
+# Five minutes: longer than a batch should take, and not much longer than consumers want to wait for a transaction
 # whose writer died and has no successor yet.
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 

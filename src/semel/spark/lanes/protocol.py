@@ -167,7 +167,7 @@ def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
 
 def advance(marker: Marker | None, claim: Claim, digest: Digest) -> Marker:
     """The marker that is committed with the rows."""
-    # Behind what a person has accepted another history begins, and none of the one before is to be found in it.
+    # After a batch that a person has accepted, another history begins, which has no markers of the one before.
     before = marker.written if marker is not None and not _may_follow(marker, claim) else ()
     written = (*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]
     return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)

@@ -46,7 +46,7 @@ def gone(known: Offsets, now: Offsets) -> list[str]:
 
 
 def ahead(known: Offsets, now: Offsets) -> list[TopicPartition]:
-    """Partitions in which the query stands behind what may be read now. It is no loss if the log goes on to there: a
+    """Partitions in which the query is ahead of what may be read now. It is no loss if the log goes on to there: a
     query that read uncommitted records has passed transactions that are open."""
     return [
         place
@@ -89,7 +89,7 @@ def expected_begins(known: Offsets, now: Offsets) -> dict[TopicPartition, int]:
 
 
 def truncated(expected: Mapping[TopicPartition, int], log_starts: Mapping[TopicPartition, int]) -> list[str]:
-    """Partitions whose log begins behind the place where the query goes on: records were deleted before it came."""
+    """Partitions whose log begins after the place where the query goes on: records were deleted before it came."""
     return [
         truncation(place, offset, log_starts[place])
         for place, offset in sorted(expected.items())

@@ -38,7 +38,7 @@ def judge(sink: str, held: Claim | None, claim: Claim, accept_after: str | None)
         return Outcome.ACCEPTED
     raise BatchRefused(
         f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing was "
-        f"written. If the rows of this batch belong behind what the sink has, go on with "
+        f"written. If the rows of this batch belong after what the sink has, go on with "
         f"accept_after={marks[-1]!r}"
     )
 

@@ -45,7 +45,7 @@ SQLITE_TYPES: dict[type[spark_types.DataType], str] = {
     spark_types.BinaryType: "BLOB",
 }
 TIMESTAMPS = (spark_types.TimestampType, spark_types.TimestampNTZType)
-# JSON has moments as text. Left to itself Spark cuts them off behind the millisecond, and takes the session's zone.
+# JSON has moments as text. Left to itself Spark cuts them off after the millisecond, and takes the session's zone.
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",

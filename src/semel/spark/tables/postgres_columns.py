@@ -97,7 +97,7 @@ def _rounding(kind: DataType, scale: int) -> str | None:
     has_more_digits = isinstance(kind, spark_types.DecimalType) and kind.scale > scale
     may_have_more = isinstance(kind, (*_FLOATS, *_TEXTS))
     if has_more_digits or may_have_more or (type(kind) in _BIT_LENGTHS and scale < 0):
-        return f"rounds to {scale} digits behind the point"
+        return f"rounds to {scale} digits after the point"
     return None
 
 
