@@ -159,9 +159,9 @@ class Transaction:
 def _insist(step: Callable[[float], object], deadline: Deadline) -> None:
     """Take a step again for as long as its errors allow that, and there is time.
 
-    A step that timed out had all the time there was, to the millisecond. It must not be taken again in the fraction that
-    may be left: a commit for which librdkafka has no time to begin is forgotten by it, and if the broker then answers
-    the commit that is still under way, librdkafka takes the answer for that of an abort and ends the process.
+    A step that timed out had all the time there was, to the millisecond. It must not be taken again in the fraction
+    that may be left: librdkafka forgets a commit that it has no time to begin, and if the broker then answers the one
+    that is still under way, librdkafka takes the answer for that of an abort and ends the process.
     """
     while True:
         try:
