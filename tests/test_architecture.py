@@ -41,6 +41,8 @@ ARROWS: dict[str, set[str]] = {
     "client": {"wire", "core.batch", "core.users"},
     "spark": {"client", "wire", "core.producers"},
     "audit": {"client", "wire"},
+    # Batches pass from one log into the other by their headers.
+    "transfer": {"client", "wire", "core.batch"},
     "chaos": set(),
     "testing": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "chaos.undisturbed"),
@@ -58,7 +60,7 @@ ARROWS: dict[str, set[str]] = {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),
         # Who is active on a store is asked of the store, for all brokers may be down.
         "replica",
-        *("spark", "audit", "demo", "database", "publish", "outbox", "inbox", "http", "schema", "console"),
+        *("spark", "audit", "transfer", "demo", "database", "publish", "outbox", "inbox", "http", "schema", "console"),
     },
 }
 

@@ -52,6 +52,13 @@ PARTS: Final = (
     Part("every state of the replicated journal", make("failover")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
+        "a move to Apache Kafka, killed three times",
+        (
+            *(sys.executable, "-m", "bench.on_kafka"),
+            *(sys.executable, "-m", "pytest", "tests/transfer", "-m", "slow or not slow"),
+        ),
+    ),
+    Part(
         "all tests, the slow ones too, with new examples",
         make("test", ARGS="-n auto -m 'slow or not slow'"),
         {"SEMEL_TEST_EXPLORE": "1"},

@@ -23,6 +23,7 @@ from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
 from saboteurs.token_bugs import TOKEN_BUGS
+from saboteurs.transfer_bugs import TRANSFER_BUGS
 from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
@@ -47,4 +48,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *WATCHING_BUGS,
     *QUOTA_BUGS,
     *TOKEN_BUGS,
+    *TRANSFER_BUGS,
 )

@@ -39,7 +39,7 @@ GROUPS: Final = {
         "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "say which broker on a store is active, who stands by, and how much the store holds",
-        "move": "take a whole log from a directory into a store of objects, or back",
+        "move": "take a whole log from a directory into a store of objects, or back, or from a broker to Apache Kafka",
         "repair": "remove the entries at which the broker's start stops, and keep a copy of them",
     },
     "application": {

@@ -54,10 +54,15 @@ def cluster_at(options: argparse.Namespace) -> Iterator[Cluster]:
 
 def client_settings(options: argparse.Namespace) -> ClientSettings:
     """The client settings of a command. An unknown setting is refused by its name."""
-    bootstrap, file = options.bootstrap, options.command_config
+    return settings_for(options.bootstrap, options.command_config)
+
+
+def settings_for(bootstrap: str | None, file: str | None) -> ClientSettings:
+    """The settings in a file, if there is one, and the address that was given besides, which counts."""
     named = {} if file is None else read_client_settings(file)
     if bootstrap is not None or _BOOTSTRAP not in named:
-        named[_BOOTSTRAP] = shown_address(*broker_address(bootstrap or BOOTSTRAP_DEFAULT))
+        addresses = (bootstrap or BOOTSTRAP_DEFAULT).split(",")
+        named[_BOOTSTRAP] = ",".join(shown_address(*broker_address(address)) for address in addresses)
     try:
         settings = from_options({f"{PREFIX}{name}": str(value) for name, value in named.items()})
     except SettingsRefused as error:

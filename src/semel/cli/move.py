@@ -1,34 +1,107 @@
-"""`semel move`: a whole log from a directory into a store of objects, or back, while no broker is at work on it."""
+"""`semel move`: a whole log from a directory into a store of objects, or back, while no broker is at work on it; and
+from a broker that runs into another cluster, such as Apache Kafka.
+"""
 
 import argparse
 import asyncio
 import os
+import re
+import sys
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.display import counted
+from semel.cli.display import counted, printable
 from semel.cli.errors import Failure
 
 if TYPE_CHECKING:
     from semel.replica.move import Moved
 
 EXAMPLE: Final = """  semel move --from ./data --to s3://bucket/prefix
-  semel move --from s3://bucket/prefix --to ./data"""
+  semel move --from s3://bucket/prefix --to ./data
+  semel move --from 127.0.0.1:9092 --to kafka1:9092,kafka2:9092"""
+
+# One broker, or several with commas between. In front of the first there may be `kafka:`, to say what it is.
+_CLUSTER: Final = re.compile(r"(?:kafka:(?=[^,]+:))?((?:[^/,\s]+:\d+)(?:,[^/,\s]+:\d+)*)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--from", dest="source", required=True, metavar="DIR|URL", help="where the log is: a directory, or a store")
-    add("--to", dest="target", required=True, metavar="URL|DIR", help="where it goes: an empty store, or a directory")
+    add(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="DIR|URL|HOST:PORT",
+        help="where the log is: a directory, a store, or a running broker",
+    )
+    add(
+        "--to",
+        dest="target",
+        required=True,
+        metavar="URL|DIR|HOST:PORT",
+        help="where it goes: an empty store, a directory, or another cluster",
+    )
+    for side, what in (("from", "the broker"), ("to", "the other cluster")):
+        add(
+            f"--{side}-config",
+            metavar="FILE",
+            help=f"a client's settings for {what}: TLS and the login, as Kafka's own tools take them",
+        )
 
 
 def run(options: argparse.Namespace) -> int:
+    clusters = [_CLUSTER.fullmatch(place) for place in (options.source, options.target)]
+    if clusters[0] is not None and clusters[1] is not None:
+        return _move_between(clusters[0][1], clusters[1][1], options.from_config, options.to_config)
+    if any(clusters):
+        raise Failure(
+            "what a broker holds can be moved into another cluster, HOST:PORT; stop the broker to move its directory, "
+            "or the store that it is on"
+        )
+    if options.from_config or options.to_config:
+        raise Failure("--from-config and --to-config are for clusters, HOST:PORT")
+    return _move_at_rest(options)
+
+
+def _move_between(source: str, target: str, source_config: str | None, target_config: str | None) -> int:
+    from semel.cli.cluster import settings_for
+    from semel.cli.progress import Progress
+    from semel.client import LogClient, LogError
+    from semel.transfer.moving import Move
+
+    settings = settings_for(source, source_config), settings_for(target, target_config)
+    progress = Progress("copied", unit="M records")
+
+    def say(line: str) -> None:
+        progress.end()
+        print(f"semel: {printable(line)}", file=sys.stderr, flush=True)
+
+    try:
+        with LogClient(settings[0]) as old, LogClient(settings[1]) as new:
+            moved = Move(old, new, say, progress.show).run()
+    except LogError as error:
+        raise Failure(str(error)) from None
+    finally:
+        progress.end()
+    what = f"{counted(moved.topics, 'topic')}, {counted(moved.partitions, 'partition')}"
+    if moved.was_moved_before:
+        print(f"moved before: {what}, the offsets of {counted(moved.groups, 'group')}; nothing was changed")
+        return 0
+    print(f"moved {what}, {counted(moved.records, 'record')}, the offsets of {counted(moved.groups, 'group')}")
+    print("compared record by record: 0 lost, 0 doubled, 0 out of order")
+    print(f"start producers and groups with bootstrap.servers={target}, and none with {source}")
+    return 0
+
+
+def _move_at_rest(options: argparse.Namespace) -> int:
     from semel.core.slots import BrokenHistory
     from semel.storage.journal import Damaged
     from semel.store import StoreError
 
     source, target = options.source, options.target
     if ("://" in source) == ("://" in target):
-        raise Failure("name a directory and a store: --from ./data --to s3://bucket/prefix, or the other way round")
+        raise Failure(
+            "name a directory and a store: --from ./data --to s3://bucket/prefix, or the other way round; "
+            "or two clusters, each as HOST:PORT"
+        )
     directory = source if "://" in target else target
     if directory == source and not os.path.isdir(directory):
         raise Failure(f"{directory}: no broker has kept a log there")

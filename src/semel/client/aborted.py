@@ -6,8 +6,10 @@ A broker lists the aborted transactions only for read_committed; with read_uncom
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from semel.client.client import Fetched
+from semel.core.batch import BatchHeader
 from semel.wire.primitives import Buffer
-from semel.wire.records import Batch, decode_batches
+from semel.wire.records import Batch, closed_batches, decode_batches
 
 # The type in a control record's key: its two first bytes are a version.
 _ABORT_KEY: Final = b"\x00\x00\x00\x00"
@@ -24,3 +26,22 @@ def batches(records: Buffer, aborted: Iterable[tuple[int, int]]) -> Iterator[tup
         if batch.is_control and batch.records and batch.records[0].key == _ABORT_KEY:
             aborting.discard(batch.producer_id)
         yield batch, batch.is_transactional and not batch.is_control and batch.producer_id in aborting
+
+
+def committed_batches(fetched: Fetched) -> Iterator[tuple[int, BatchHeader]]:
+    """Where each batch begins whose records are to be shown, and its header; no batch is opened."""
+    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
+    aborting: set[int] = set()
+    for at, header in closed_batches(fetched.records):
+        while to_come and to_come[-1][0] < header.next_offset:
+            aborting.add(to_come.pop()[1])
+        if header.is_control:
+            if header.producer_id in aborting and _aborts(fetched.records[at : at + header.batch_bytes]):
+                aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            yield at, header
+
+
+def _aborts(control_batch: memoryview) -> bool:
+    (marker,) = decode_batches(control_batch)
+    return bool(marker.records) and marker.records[0].key == _ABORT_KEY

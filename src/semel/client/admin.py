@@ -20,12 +20,16 @@ from semel.wire.versions import (
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
+    INCREMENTAL_ALTER_CONFIGS,
 )
 
 # What the protocol calls a topic among the things that have configurations.
 _TOPIC: Final = 2
 # Stands for "as many as the brokers choose".
 _BROKERS_CHOICE: Final = -1
+# What to do with a configuration.
+_SET: Final = 0
+_DELETE: Final = 1
 
 
 def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: Mapping[str, str]) -> int:
@@ -73,6 +77,25 @@ def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> lis
     (described,) = answer.results
     _check(f"topic {topic!r}", described, right=f"DescribeConfigs on topic {topic!r}")
     return list(described.configs)
+
+
+def alter_configs(cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Set configurations of topics; those that are None go back to what the brokers say. May be repeated."""
+    resources = [
+        {
+            "resource_type": _TOPIC,
+            "resource_name": topic,
+            "configs": [
+                {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+                for name, value in configs.items()
+            ],
+        }
+        for topic, configs in changes.items()
+    ]
+    answer = cluster.ask_controller(INCREMENTAL_ALTER_CONFIGS, resources=resources, validate_only=False)
+    for altered in answer.responses:
+        name = altered.resource_name
+        _check(f"topic {name!r}", altered, right=f"AlterConfigs on topic {name!r}")
 
 
 def producers_of(cluster: Cluster, where: TopicPartition) -> list[Any]:

@@ -110,6 +110,10 @@ class Cluster:
 
     # -- brokers
 
+    def cluster_id(self) -> str:
+        """The id of the cluster, which tells it from all others."""
+        return str(self._ask_metadata([], may_make=False).cluster_id)
+
     def brokers(self) -> list[Address]:
         """Every broker of the cluster."""
         self._describe([])
@@ -233,14 +237,7 @@ class Cluster:
         self, names: list[str] | None, *, may_make: bool = False, with_internal: bool = False
     ) -> dict[str, Topic]:
         """Ask for topics, or for all; remembers their ids and the leaders of their partitions."""
-        wanted = None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names]
-        answer = self.ask_any(
-            METADATA,
-            topics=wanted,
-            allow_auto_topic_creation=may_make,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
+        answer = self._ask_metadata(names, may_make=may_make)
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self._brokers = list(dict.fromkeys(addresses.values()))
         self._controller = addresses.get(answer.controller_id)
@@ -262,3 +259,12 @@ class Cluster:
                 partition.partition_index: addresses.get(partition.leader_id) for partition in topic.partitions
             }
         return topics
+
+    def _ask_metadata(self, names: list[str] | None, *, may_make: bool) -> Any:
+        return self.ask_any(
+            METADATA,
+            topics=None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names],
+            allow_auto_topic_creation=may_make,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )

@@ -19,6 +19,7 @@ from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import (
+    ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     ALTER_CLIENT_QUOTAS,
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -41,6 +42,7 @@ from semel.wire.versions import (
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_GROUPS,
     LIST_OFFSETS,
@@ -51,6 +53,7 @@ from semel.wire.versions import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    TXN_OFFSET_COMMIT,
     VersionRange,
 )
 
@@ -70,11 +73,14 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     INIT_PRODUCER_ID: VersionRange(3, 4),
     # Later versions are for brokers, or belong to transactions whose partitions announce themselves.
     ADD_PARTITIONS_TO_TXN: VersionRange(1, 3),
+    ADD_OFFSETS_TO_TXN: VersionRange(1, 3),
+    TXN_OFFSET_COMMIT: VersionRange(2, 4),
     END_TXN: VersionRange(1, 3),
     DESCRIBE_TRANSACTIONS: VersionRange(0, 0),
     LIST_TRANSACTIONS: VersionRange(0, 2),
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
+    INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
     # Only from 3 on a refusal is told from a cluster without any bytes.
     DESCRIBE_LOG_DIRS: VersionRange(3, 4),
     DESCRIBE_ACLS: VersionRange(1, 3),

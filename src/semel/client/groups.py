@@ -45,7 +45,7 @@ class Committed(NamedTuple):
     """A group's committed offset in a partition, with its metadata."""
 
     offset: int
-    note: str
+    note: str | None
 
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
@@ -126,11 +126,6 @@ def commit(
     cluster: Cluster, coordinator: Address, group: str, offsets: Mapping[TopicPartition, int], note: str | None = None
 ) -> None:
     """Set a group that has no members to these offsets."""
-    topics: dict[str, list[dict[str, object]]] = {}
-    for where, offset in offsets.items():
-        topics.setdefault(where.topic, []).append(
-            {"partition_index": where.partition, "committed_offset": offset, "committed_metadata": note}
-        )
     answer = cluster.ask(
         coordinator,
         OFFSET_COMMIT,
@@ -138,11 +133,21 @@ def commit(
         member_id="",
         generation_id_or_member_epoch=-1,
         retention_time=-1,
-        topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        topics=offsets_to_commit({where: Committed(offset, note) for where, offset in offsets.items()}),
     )
     for topic in answer.topics:
         for one in topic.partitions:
             check(group, one.error_code, "Read")
+
+
+def offsets_to_commit(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, object]]:
+    """These offsets, as the requests have them that commit some."""
+    topics: dict[str, list[dict[str, object]]] = {}
+    for where, one in offsets.items():
+        topics.setdefault(where.topic, []).append(
+            {"partition_index": where.partition, "committed_offset": one.offset, "committed_metadata": one.note}
+        )
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
 def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:

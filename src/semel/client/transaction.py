@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from semel.client import codes
 from semel.client.client import LogClient
-from semel.client.cluster import TRANSACTION
+from semel.client.cluster import GROUP, TRANSACTION
 from semel.client.connection import ConnectionLost
 from semel.client.errors import Fenced, LogError, Refused, UnknownTopic
+from semel.client.groups import Committed, check, offsets_to_commit
 from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.sender import Sender
@@ -26,7 +27,13 @@ from semel.wire.errors import ErrorCode
 from semel.wire.primitives import Buffer
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import CODECS, compressed, sealed
-from semel.wire.versions import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID
+from semel.wire.versions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 
 ABORT_MS_MAX: Final = 5_000
 
@@ -43,6 +50,9 @@ class Records:
     payload: Buffer
     base_timestamp_ms: int
     max_timestamp_ms: int
+    # The number of the codec by which the payload is compressed already; None where the settings of the client say how
+    # to compress it.
+    codec: int | None = None
 
 
 class TookTooLong(LogError):
@@ -106,8 +116,10 @@ class Transaction:
     def write(self, where: TopicPartition, records: Records) -> None:
         """Add the next batch of a partition. It is sent when there is enough for a request, or with the commit."""
         settings = self._client.settings
-        codec = CODECS.index(settings.compression)
-        payload = compressed(codec, records.payload, settings.compression_level) if codec else records.payload
+        codec, payload = records.codec, records.payload
+        if codec is None:
+            codec = CODECS.index(settings.compression)
+            payload = compressed(codec, payload, settings.compression_level) if codec else payload
         sequence = self._sequences[where]
         producer_id, epoch = self._claim
         batch = sealed(
@@ -125,6 +137,12 @@ class Transaction:
         self._waiting_bytes += len(batch)
         if self._waiting_bytes >= settings.request_bytes_max:
             self._send(wait_for_all=False)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Have the offsets of a group, which has no members, take part: they are committed with the records."""
+        self._patience.progress()
+        self._patiently(lambda: self._announce_group(group), self._patience)
+        self._patiently(lambda: self._send_offsets(group, offsets), self._patience)
 
     def last_offset(self, where: TopicPartition) -> int:
         """Where the last batch of a partition begins, once all that was written is acknowledged, by all replicas. So
@@ -209,6 +227,30 @@ class Transaction:
                 self._check(code, f"partition {where}", right=f"Write on topic {where.topic!r}")
         if not of_partitions or any(code for _, code in of_partitions):
             raise Moved(f"transactional id {self._id!r}: its coordinator did not take in all partitions")
+
+    def _announce_group(self, group: str) -> None:
+        self._check_time()
+        producer_id, epoch = self._claim
+        answer = self._ask_coordinator(
+            ADD_OFFSETS_TO_TXN, transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+        )
+        self._check(answer.error_code, f"group {group!r}", right=f"Read on group {group!r}")
+
+    def _send_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        self._check_time()
+        producer_id, epoch = self._claim
+        answer = self._cluster.ask(
+            self._cluster.coordinator(group, GROUP),
+            TXN_OFFSET_COMMIT,
+            transactional_id=self._id,
+            group_id=group,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            topics=offsets_to_commit(offsets),
+        )
+        for topic in answer.topics:
+            for one in topic.partitions:
+                check(group, one.error_code, "Read")
 
     def _end(self) -> None:
         producer_id, epoch = self._claim

@@ -247,12 +247,12 @@ def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES
     at = 0
     try:
         while at < len(payload):
-            size, at = _read_varint(payload, at)
+            size, at = read_varint(payload, at)
             if size <= 0:
                 raise ProtocolError(f"a record of {size} bytes")
             end = at + size
-            timestamp_delta, at = _read_varint(payload, at + 1)
-            offset_delta, _ = _read_varint(payload, at)
+            timestamp_delta, at = read_varint(payload, at + 1)
+            offset_delta, _ = read_varint(payload, at)
             timestamp_ms = header.base_timestamp + timestamp_delta if append_time_ms is None else append_time_ms
             if not 0 <= offset_delta <= header.last_offset_delta or timestamp_ms.bit_length() > _TIME_BITS_MAX:
                 raise ProtocolError(f"a record {offset_delta} after offset {header.base_offset}, at {timestamp_ms} ms")
@@ -306,16 +306,16 @@ def _decode_records(
     at = 0
     try:
         for _ in range(record_count):
-            size, at = _read_varint(payload, at)
+            size, at = read_varint(payload, at)
             end = at + size
             if size < 0 or end > len(payload):
                 raise ProtocolError(f"a record of {size} bytes where {len(payload) - at} bytes are left")
             # One byte of attributes, none of them in use.
-            timestamp_delta, at = _read_varint(payload, at + 1)
-            offset_delta, at = _read_varint(payload, at)
+            timestamp_delta, at = read_varint(payload, at + 1)
+            offset_delta, at = read_varint(payload, at)
             key, at = _read_bytes(payload, at)
             value, at = _read_bytes(payload, at)
-            header_count, at = _read_varint(payload, at)
+            header_count, at = read_varint(payload, at)
             if header_count < 0 or header_count > size:
                 raise ProtocolError(f"a record of {size} bytes announces {header_count} headers")
             headers = []
@@ -337,7 +337,7 @@ def _decode_records(
     return records
 
 
-def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
+def read_varint(buffer: bytes, at: int) -> tuple[int, int]:
     """A signed number, zigzag: 0, -1, 1, -2, ..."""
     byte = buffer[at]
     if byte < 0x80:
@@ -352,7 +352,7 @@ def _read_varint(buffer: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_bytes(buffer: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = _read_varint(buffer, at)
+    size, at = read_varint(buffer, at)
     if size == -1:
         return None, at
     end = at + size

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from semel.client.aborted import committed_batches
 from semel.client.arrow.columns import rows_of
 from semel.client.arrow.layout import Layout, Region
 from semel.client.client import Fetched, LogClient
@@ -16,19 +17,11 @@ from semel.client.errors import CorruptRecords
 from semel.client.places import Isolation, Slice
 from semel.core.batch import HEADER_BYTES, BatchHeader
 from semel.wire.errors import ProtocolError
-from semel.wire.records import (
-    DECOMPRESSED_BYTES_MAX,
-    closed_batches,
-    decode_batches,
-    opened,
-)
+from semel.wire.records import DECOMPRESSED_BYTES_MAX, opened
 
 # The bytes of records that are laid out at once, or one batch if that is larger: enough that the work for all of them
 # costs next to nothing, and few enough that what is kept for each record does not add up.
 LAYOUT_BYTES: Final = 4 * 1024 * 1024
-
-# The key of the marker that ends a transaction by aborting it: version 0, type 0.
-_ABORT_KEY: Final = b"\x00\x00\x00\x00"
 
 # Where a batch begins among others, and its header.
 _Placed = tuple[int, BatchHeader]
@@ -56,31 +49,11 @@ def layouts(fetched: Fetched, wanted: Slice) -> Iterator[Layout]:
     """The records that are to be shown, in groups, with some around the slice that share a batch with those inside."""
     shown = (
         (at, header)
-        for at, header in committed(fetched)
+        for at, header in committed_batches(fetched)
         if header.base_offset < wanted.end and header.next_offset > wanted.start and header.record_count
     )
     for codec, batches in groupby(shown, key=_is_compressed):
         yield from (_opened_layouts if codec else _plain_layouts)(fetched.records, batches)
-
-
-def committed(fetched: Fetched) -> Iterator[_Placed]:
-    """The batches whose records are to be shown. For a fetch of uncommitted records the broker names no aborted
-    transactions, so all batches are shown."""
-    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
-    aborting: set[int] = set()
-    for at, header in closed_batches(fetched.records):
-        while to_come and to_come[-1][0] < header.next_offset:
-            aborting.add(to_come.pop()[1])
-        if header.is_control:
-            if header.producer_id in aborting and _aborts(fetched.records[at : at + header.batch_bytes]):
-                aborting.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborting):
-            yield at, header
-
-
-def _aborts(control_batch: memoryview) -> bool:
-    (marker,) = decode_batches(control_batch)
-    return bool(marker.records) and marker.records[0].key == _ABORT_KEY
 
 
 def _is_compressed(placed: _Placed) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -15,7 +16,7 @@ from semel.testing.seaweedfs import SeaweedServer
 from semel.testing.served import ServedBroker
 
 # A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
-LEASE = "--lease-seconds=5"
+LEASE_SECONDS = 5
 SETTINGS = {"log_level": 0, "retry.backoff.ms": 20, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
 
 
@@ -28,8 +29,11 @@ def fresh_bucket(server: SeaweedServer) -> str:
 class Pair:
     """The active broker, and the one that stands by."""
 
-    def __init__(self, directory: Path, store: str = "") -> None:
+    def __init__(self, directory: Path, store: str = "", *, lease_seconds: int = LEASE_SECONDS) -> None:
         self._directory = directory
+        self._lease_seconds = lease_seconds
+        # When the last takeover was over, by the monotonic clock.
+        self.taken_over = 0.0
         self.store = store or f"file://{directory}/store"
         self._numbers = count()
         self._disks: dict[ServedBroker, Path] = {}
@@ -41,25 +45,26 @@ class Pair:
     def fresh(self) -> ServedBroker:
         """A broker that has never seen the log."""
         disk = self._directory / f"disk{next(self._numbers)}"
-        broker = ServedBroker(disk, f"--store={self.store}", LEASE)
+        broker = ServedBroker(disk, f"--store={self.store}", f"--lease-seconds={self._lease_seconds}")
         self._disks[broker] = disk
         return broker
 
     def take_over(self, how: str) -> int:
         """Have the standby take over; answer how the other one ended. It is back as the standby then, and if it was
-        killed, with an empty disk."""
+        killed, with an empty disk, unless only the process was ("crash")."""
         gone = self.active
-        if how == "kill":
+        if how in ("kill", "crash"):
             gone.kill()
-            shutil.rmtree(self._disks[gone])
-            self.standby.wait_until_active()
+            if how == "kill":
+                shutil.rmtree(self._disks[gone])
         elif how == "stop":
             gone.terminate()
-            self.standby.wait_until_active()
         else:
             with self._lock():
                 gone.pause()
-            self.standby.wait_until_active()
+        self.standby.wait_until_active()
+        self.taken_over = time.monotonic()
+        if how == "pause":
             gone.resume()
         code = gone.wait()
         self.active, self.standby = self.standby, gone

@@ -1,0 +1,153 @@
+"""The audit of a move: both logs side by side, record by record, in their order. On the way it finds the place in the
+target that each committed offset of a group stands for.
+
+Where batches passed as they are, they are compared unopened. This must never call two logs equal of which one has a
+record more or less, or in another place.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from semel.transfer.pieces import Piece
+from semel.wire.record_bodies import RecordBody, key_and_value
+
+_DIGEST_BYTES: Final = 16
+
+
+class Compared(NamedTuple):
+    """How many records are the same on both sides, the place that each wanted offset means in the target, and the
+    offsets of the first two records that differ, -1 where one side has none."""
+
+    records: int
+    places: dict[int, int]
+    difference: tuple[int, int] | None
+
+
+class Count(NamedTuple):
+    """What differs between two logs that are not the same."""
+
+    lost: int
+    doubled: int
+    foreign: int
+
+
+def compare(source: Iterable[Piece], target: Iterable[Piece], wanted: Iterable[int], *, may_lack: bool) -> Compared:
+    """Both logs from their beginnings. With `may_lack`, compaction may have removed records from the source since."""
+    left, right = _Log(iter(source)), _Log(iter(target))
+    places = _Places(wanted)
+    records = 0
+    # Keys of records that only the target has; a later record has to supersede each.
+    superseded: dict[bytes | None, RecordBody] = {}
+    while True:
+        ours, theirs = left.whole(), right.whole()
+        if ours is not None and theirs is not None and _are_same(ours, theirs):
+            if superseded:
+                for body in theirs.bodies():
+                    superseded.pop(key_and_value(body.content)[0], None)
+            records += ours.header.record_count
+            places.note(ours.header.base_offset, theirs.header.base_offset, ours.header.record_count)
+            left.take_whole()
+            right.take_whole()
+            continue
+        one, other = left.record(), right.record()
+        if one is None and other is None:
+            break
+        key = None if other is None or not may_lack else key_and_value(other.content)[0]
+        if one is not None and other is not None and one[1:] == other[1:]:
+            superseded.pop(key, None)
+            records += 1
+            places.note(one.offset, other.offset, 1)
+            left.take()
+            right.take()
+        elif other is not None and key is not None:
+            superseded[key] = other
+            right.take()
+        else:
+            return Compared(records, places.found, (one.offset if one else -1, other.offset if other else -1))
+    # Compaction removes a tombstone without a successor.
+    kept = [body for body in superseded.values() if key_and_value(body.content)[1] is not None]
+    return Compared(records, places.found, (-1, kept[0].offset) if kept else None)
+
+
+def count_records(log: Iterable[Piece]) -> int:
+    return sum(piece.header.record_count if piece.is_plain else len(piece.bodies()) for piece in log)
+
+
+def behind(log: Iterable[Piece], records: int) -> Iterator[Piece]:
+    """The log without its first `records` records."""
+    for piece in log:
+        bodies = piece.bodies() if records else []
+        if records and records >= len(bodies):
+            records -= len(bodies)
+        else:
+            yield piece._replace(start=bodies[records].offset) if records else piece
+            records = 0
+
+
+def count_differences(source: Iterable[Piece], target: Iterable[Piece]) -> Count:
+    """What two logs that are not the same have in common, by digests."""
+    ours, theirs = _digests(source), _digests(target)
+    more = theirs - ours
+    doubled = sum(count for digest, count in more.items() if digest in ours)
+    return Count((ours - theirs).total(), doubled, more.total() - doubled)
+
+
+def _digests(log: Iterable[Piece]) -> Counter[bytes]:
+    return Counter(
+        blake2b(b"%d " % body.timestamp_ms + body.content, digest_size=_DIGEST_BYTES).digest()
+        for piece in log
+        for body in piece.bodies()
+    )
+
+
+def _are_same(one: Piece, other: Piece) -> bool:
+    """Whether two batches have the same records, as far as that can be seen from outside."""
+    ours, theirs = one.header, other.header
+    return (
+        one.is_plain
+        and other.is_plain
+        and (ours.record_count, ours.base_timestamp, ours.codec)
+        == (theirs.record_count, theirs.base_timestamp, theirs.codec)
+        and one.payload == other.payload
+    )
+
+
+class _Log:
+    """The records of one side, batch by batch or one by one."""
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces = pieces
+        self._piece = next(pieces, None)
+        self._bodies: deque[RecordBody] = deque()
+
+    def whole(self) -> Piece | None:
+        """The next batch, if no record of it was taken yet."""
+        return None if self._bodies else self._piece
+
+    def take_whole(self) -> None:
+        self._piece = next(self._pieces, None)
+
+    def record(self) -> RecordBody | None:
+        while not self._bodies and self._piece is not None:
+            self._bodies.extend(self._piece.bodies())
+            self._piece = next(self._pieces, None)
+        return self._bodies[0] if self._bodies else None
+
+    def take(self) -> None:
+        self._bodies.popleft()
+
+
+class _Places:
+    """The offsets that are wanted, and the places that were found for them."""
+
+    def __init__(self, wanted: Iterable[int]) -> None:
+        self._wanted = deque(sorted(set(wanted)))
+        self.found: dict[int, int] = {}
+
+    def note(self, source: int, target: int, records: int) -> None:
+        """`records` records lie at these offsets. An offset without a record stands for the next one."""
+        while self._wanted and self._wanted[0] < source + records:
+            wanted = self._wanted.popleft()
+            self.found[wanted] = target + max(wanted - source, 0)

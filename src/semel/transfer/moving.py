@@ -1,0 +1,321 @@
+"""A move from one cluster into another, from its beginning to the audit and the offsets of groups.
+
+    copying   everything that is committed, transaction by transaction, until nothing is written and nobody reads
+    audited   both sides were compared, and the offsets of the groups are written down for the target
+    moved     the topics have their configurations, and the groups their offsets, all of them in one transaction
+
+Each step is committed in the target, so a move may be killed at any moment and started again. It must never reach the
+second step while a transaction is open in the source, or a group has members there.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Final, NamedTuple
+
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, Slice, Topic, TopicPartition, groups, transactional_ids
+from semel.client.cluster import GROUP
+from semel.client.groups import Committed, Listed
+from semel.client.topics import partitions_of
+from semel.client.transaction import Transaction
+from semel.transfer import topics
+from semel.transfer.comparison import behind, compare, count_differences, count_records
+from semel.transfer.pieces import Fetch, Piece, fetches, pieces
+from semel.transfer.progress import PREFIX, GroupOffsets, MoveRefused, Progress, Reached, Stage, read_progress
+from semel.transfer.topics import Original
+
+# Large enough that a claim and a commit do not count, and small enough for any transaction.max.timeout.ms.
+TRANSACTION_BYTES: Final = 16 * 1024 * 1024
+_TRANSACTION_MS: Final = 60_000
+# For so long nothing must be written before both sides are compared.
+QUIET_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 0.5
+# The states of a group without members.
+_WITHOUT_MEMBERS: Final = frozenset(("empty", "dead"))
+
+
+class Moved(NamedTuple):
+    """What is in the target."""
+
+    topics: int
+    partitions: int
+    records: int
+    groups: int
+    was_moved_before: bool
+
+
+class Move:
+    """One move. `say` is told, in lines, what it does and what it waits for; `show` how many records this run has
+    copied so far."""
+
+    def __init__(
+        self,
+        source: LogClient,
+        target: LogClient,
+        say: Callable[[str], None],
+        show: Callable[[int], None],
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._say = say
+        self._show = show
+        self._quiet_seconds = quiet_seconds
+        self._copied = 0
+        self._said = ""
+        self._transactional_id = ""
+        self._originals: dict[str, Original] = {}
+
+    def run(self) -> Moved:
+        """Go on from where the last move of this cluster came to. Raises LogError with what keeps it from that."""
+        progress = self._begin()
+        was_moved_before = progress.stage is Stage.MOVED
+        if was_moved_before:
+            return self._summary(progress, records=0, was_moved_before=True)
+        records = 0
+        if progress.stage is Stage.COPYING:
+            records, offsets = self._copy_and_audit(progress)
+            progress.write(self._target, self._transaction(), stage=Stage.AUDITED, offsets=offsets)
+        elif self._behind(progress):
+            raise MoveRefused(
+                "records were written to the source after it was compared with the target: delete the topics that were "
+                f"moved, and {progress.topic.name!r}, in the target, and start again when nobody writes any more"
+            )
+        topics.settle(self._target, self._originals, progress)
+        transaction = self._transaction()
+        transaction.join([progress.where])
+        for group, own in progress.offsets.items():
+            transaction.commit_offsets(group, own)
+        progress.write(self._target, transaction, stage=Stage.MOVED)
+        return self._summary(progress, records=records, was_moved_before=False)
+
+    def _begin(self) -> Progress:
+        ids = [client.patiently(client.cluster.cluster_id) for client in (self._source, self._target)]
+        if ids[0] == ids[1]:
+            raise MoveRefused("the source and the target are the same cluster")
+        self._transactional_id = f"{PREFIX}{ids[0]}"
+        # An earlier move can write nothing any more, and what it left open is aborted.
+        transactional_ids.claim(self._target.cluster, self._transactional_id)
+        topic = topics.progress_topic(self._target, self._transactional_id)
+        progress = read_progress(self._target, topic)
+        self._originals = topics.originals(self._source)
+        return progress
+
+    def _summary(self, progress: Progress, *, records: int, was_moved_before: bool) -> Moved:
+        names = {where.topic for where in progress.reached}
+        return Moved(len(names), len(progress.reached), records, len(progress.offsets), was_moved_before)
+
+    def _transaction(self) -> Transaction:
+        return Transaction(self._target, self._transactional_id, _TRANSACTION_MS)
+
+    # -- copying
+
+    def _copy_and_audit(self, progress: Progress) -> tuple[int, dict[str, GroupOffsets]]:
+        """The number of records on both sides, and what the offsets of the groups are in the target."""
+        while True:
+            self._copy_until_quiet(progress)
+            committed = self._committed()
+            records, places = self._audit(progress, committed)
+            self._originals = topics.originals(self._source)
+            if not self._behind(progress) and not self._in_use() and self._committed() == committed:
+                return records, _translated(committed, places)
+            self._say_once("something was written, read or committed meanwhile: copying that as well")
+
+    def _copy_until_quiet(self, progress: Progress) -> None:
+        quiet_since = time.monotonic()
+        while True:
+            self._originals = topics.originals(self._source)
+            topics.prepare(self._target, self._originals, progress)
+            slices = self._behind(progress)
+            if slices:
+                self._copy(progress, slices)
+                quiet_since = time.monotonic()
+            waiting = self._in_use()
+            if not waiting and time.monotonic() - quiet_since < self._quiet_seconds:
+                waiting = f"until nobody has written for {self._quiet_seconds:g} s"
+            if waiting:
+                self._say_once(f"copied all there is; waiting {waiting}")
+                time.sleep(_LOOK_SECONDS)
+            elif not slices:
+                return
+
+    def _behind(self, progress: Progress) -> list[Slice]:
+        """What is committed in the source and not in the target."""
+        found = []
+        for original in self._originals.values():
+            topic = original.topic
+            ends = self._source.offsets(partitions_of(topic), LATEST, Isolation.READ_COMMITTED)
+            begins = self._source.offsets(partitions_of(topic), EARLIEST, Isolation.READ_COMMITTED)
+            for where, end in ends.items():
+                reached = progress.reached.get(where)
+                if reached is not None and reached.topic_id != str(topic.id):
+                    raise MoveRefused(
+                        f"topic {topic.name!r} of the source was deleted and recreated since the move began: "
+                        f"delete it, and {progress.topic.name!r}, in the target, and start again"
+                    )
+                start = begins[where] if reached is None else max(reached.next, begins[where])
+                if start < end or reached is None:
+                    found.append(Slice(topic, where.partition, start, end))
+        return found
+
+    def _copy(self, progress: Progress, slices: list[Slice]) -> None:
+        arrivals = self._fetches(slices)
+        for first in arrivals:
+            transaction = self._transaction()
+            reached: dict[TopicPartition, Reached] = {}
+            size = 0
+            for wanted, fetch in chain([first], arrivals):
+                where = wanted.topic_partition
+                size += self._write(transaction, where, fetch.pieces)
+                before = progress.reached.get(where)
+                begin = wanted.start if before is None else before.first
+                reached[where] = Reached(str(wanted.topic.id), begin, fetch.next_offset)
+                if size >= TRANSACTION_BYTES:
+                    break
+            progress.write(self._target, transaction, reached=reached)
+            self._show(self._copied)
+
+    def _fetches(self, slices: list[Slice]) -> Iterator[tuple[Slice, Fetch]]:
+        for wanted in slices:
+            if wanted.start == wanted.end:
+                yield wanted, Fetch([], wanted.end)
+            for fetch in fetches(self._source, wanted, may_lack_its_end=self._may_lack(wanted.topic)):
+                yield wanted, fetch
+            # Compaction may have taken what was at the end.
+            yield wanted, Fetch([], wanted.end)
+
+    def _write(self, transaction: Transaction, where: TopicPartition, found: list[Piece]) -> int:
+        size = 0
+        for piece in found:
+            records = piece.records()
+            if records is not None:
+                transaction.join([where])
+                transaction.write(where, records)
+                size += len(records.payload)
+                self._copied += records.count
+        return size
+
+    def _may_lack(self, topic: Topic) -> bool:
+        return self._originals[topic.name].is_compacted
+
+    # -- who is still at work in the source
+
+    def _in_use(self) -> str:
+        """What keeps the source in use, a transaction or a group with members; empty if there is none."""
+        for original in self._originals.values():
+            places = partitions_of(original.topic)
+            ends = self._source.offsets(places, LATEST, Isolation.READ_UNCOMMITTED)
+            stable = self._source.offsets(places, LATEST, Isolation.READ_COMMITTED)
+            open_in = next((where for where in places if stable[where] < ends[where]), None)
+            if open_in is not None:
+                return f"until the transaction that is open in {open_in} has ended"
+        group = _with_members(self._source)
+        return "" if group is None else f"until group {group!r} has no members"
+
+    def _say_once(self, line: str) -> None:
+        if line != self._said:
+            self._say(line)
+        self._said = line
+
+    # -- the audit
+
+    def _audit(
+        self, progress: Progress, committed: Mapping[str, GroupOffsets]
+    ) -> tuple[int, dict[TopicPartition, dict[int, int]]]:
+        self._say_once("comparing both sides, record by record")
+        wanted: dict[TopicPartition, set[int]] = {}
+        for own in committed.values():
+            for where, one in own.items():
+                wanted.setdefault(where, set()).add(one.offset)
+        records, places = 0, {}
+        for name, original in self._originals.items():
+            theirs = self._target.topics([name])[name]
+            for where in partitions_of(original.topic):
+                count, found = self._compare(progress, original, theirs, where, wanted.get(where, set()))
+                records += count
+                places[where] = found
+        return records, places
+
+    def _compare(
+        self, progress: Progress, original: Original, theirs: Topic, where: TopicPartition, wanted: set[int]
+    ) -> tuple[int, dict[int, int]]:
+        reached = progress.reached[where]
+        begin = max(self._edge(self._source, where, EARLIEST), reached.first)
+        target_begin, target_end = (self._edge(self._target, where, edge) for edge in (EARLIEST, LATEST))
+        ours = Slice(original.topic, where.partition, begin, reached.next)
+        slice_of_target = Slice(theirs, where.partition, target_begin, target_end)
+        is_compacted = original.is_compacted
+
+        def source() -> Iterator[Piece]:
+            return pieces(self._source, ours, may_lack_its_end=is_compacted) if begin < reached.next else iter(())
+
+        def target() -> Iterator[Piece]:
+            found = pieces(self._target, slice_of_target, may_lack_its_end=False)
+            # What retention has removed from the source since is in the target.
+            return behind(found, more) if more > 0 else found
+
+        more = 0
+        if begin > reached.first and not is_compacted:
+            more = count_records(target()) - count_records(source())
+        compared = compare(source(), target(), wanted, may_lack=is_compacted)
+        if compared.difference is not None:
+            count = count_differences(source(), target())
+            at, there = ("the end" if offset < 0 else f"offset {offset}" for offset in compared.difference)
+            raise MoveRefused(
+                f"partition {where} is not the same on both sides: {count.lost} records lost, {count.doubled} doubled, "
+                f"{count.foreign} foreign; they differ first at {at} of the source and {there} of the target. Delete "
+                f"the topic, and {progress.topic.name!r}, in the target, and start again"
+            )
+        # Behind the last record comes what is written next.
+        return compared.records, {offset: compared.places.get(offset, target_end) for offset in wanted}
+
+    def _edge(self, client: LogClient, where: TopicPartition, edge: object) -> int:
+        isolation = Isolation.READ_UNCOMMITTED
+        return client.offsets([where], EARLIEST if edge is EARLIEST else LATEST, isolation)[where]
+
+    # -- groups
+
+    def _committed(self) -> dict[str, GroupOffsets]:
+        """The committed offsets of all groups in what is moved."""
+        cluster = self._source.cluster
+        found = {}
+        for name in self._source.patiently(lambda: groups.listed(cluster)):
+            coordinator = self._source.patiently(partial(cluster.coordinator, name, GROUP))
+            own = self._source.patiently(partial(groups.committed, cluster, coordinator, name))
+            moved = {
+                where: one
+                for where, one in own.items()
+                if where.topic in self._originals and where.partition < self._originals[where.topic].topic.partitions
+            }
+            if moved:
+                found[name] = moved
+        return found
+
+
+def _translated(
+    committed: Mapping[str, GroupOffsets], places: Mapping[TopicPartition, Mapping[int, int]]
+) -> dict[str, GroupOffsets]:
+    """The offsets of the groups, as the target has them."""
+    return {
+        group: {where: Committed(places[where][one.offset], one.note) for where, one in own.items()}
+        for group, own in committed.items()
+    }
+
+
+def _with_members(client: LogClient) -> str | None:
+    """The first group that has members."""
+    cluster = client.cluster
+    for group in client.patiently(lambda: groups.listed(cluster)).values():
+        if not _is_without_members(client, group):
+            return group.name
+    return None
+
+
+def _is_without_members(client: LogClient, group: Listed) -> bool:
+    if group.state is not None:
+        return group.state.lower() in _WITHOUT_MEMBERS
+    cluster = client.cluster
+    coordinator = client.patiently(partial(cluster.coordinator, group.name, GROUP))
+    return not client.patiently(partial(groups.members, cluster, coordinator, group))

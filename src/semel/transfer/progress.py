@@ -1,0 +1,154 @@
+"""How far a move has come: records in a topic of the target, written in the transactions that move something.
+
+So what is moved and that it is moved are there together or not at all, and a move that was killed goes on exactly
+behind its last transaction. The topic is compacted and has one partition. A move claims the transactional id first and
+reads then; before each commit it looks whether another move has written meanwhile.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition
+from semel.client.groups import Committed
+from semel.client.patience import Moved, Patience
+from semel.client.transaction import Records, Transaction
+from semel.transfer.pieces import pieces
+from semel.wire.record_bodies import RecordBody, content_of, key_and_value, payload_of
+
+# In front of the source's id: the name of the topic, and the transactional id.
+PREFIX: Final = "semel-move-"
+TOPIC_CONFIGS: Final = {"cleanup.policy": "compact"}
+# Records of one batch; a group may have thousands of offsets.
+_RECORDS_PER_BATCH: Final = 100
+_STAGE: Final = "stage"
+_PARTITION: Final = "partition"
+_GROUP: Final = "group"
+
+
+class MoveRefused(LogError):
+    """Why a move cannot go on, in one line that says what to do."""
+
+
+class Stage(Enum):
+    """How far the move as a whole is."""
+
+    COPYING = "copying"
+    # Both sides were compared; the offsets of groups are written down.
+    AUDITED = "audited"
+    MOVED = "moved"
+
+
+class Reached(NamedTuple):
+    """How far a partition is copied: the source's topic, where copying began, and the first offset to copy next."""
+
+    topic_id: str
+    first: int
+    next: int
+
+
+GroupOffsets = dict[TopicPartition, Committed]
+
+
+@dataclass
+class Progress:
+    """What the records in the topic say, the newest of each key."""
+
+    topic: Topic
+    stage: Stage = Stage.COPYING
+    reached: dict[TopicPartition, Reached] = field(default_factory=dict)
+    # For each group its offsets in the target.
+    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+    # All that was written before this offset is known here.
+    known: int = 0
+
+    @property
+    def where(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, 0)
+
+    def write(
+        self,
+        client: LogClient,
+        transaction: Transaction,
+        *,
+        stage: Stage | None = None,
+        reached: Mapping[TopicPartition, Reached] | None = None,
+        offsets: Mapping[str, GroupOffsets] | None = None,
+    ) -> None:
+        """Commit this with all that the transaction has written. Raises MoveRefused if another move came between."""
+        told = {
+            **{_partition_key(where): one._asdict() for where, one in (reached or {}).items()},
+            **{json.dumps([_GROUP, group]): _offsets_told(own) for group, own in (offsets or {}).items()},
+            **({} if stage is None else {json.dumps([_STAGE]): stage.value}),
+        }
+        now_ms = round(time.time() * 1000)
+        bodies = [RecordBody(0, now_ms, content_of(k.encode(), _json(v).encode())) for k, v in told.items()]
+        transaction.join([self.where])
+        for at in range(0, len(bodies), _RECORDS_PER_BATCH):
+            batch = bodies[at : at + _RECORDS_PER_BATCH]
+            transaction.write(self.where, Records(len(batch), payload_of(batch, now_ms, 0), now_ms, now_ms, 0))
+        first = transaction.last_offset(self.where) - at
+        # All that was committed before lies below, and is shown: this transaction is the only one that is open.
+        if any(True for _ in _bodies(client, self.topic, self.known, first)):
+            transaction.abort()
+            raise MoveRefused("another semel move from the same cluster is at work: let only one of them go on")
+        transaction.commit()
+        self.known = first + len(bodies)
+        self.stage = stage or self.stage
+        self.reached |= reached or {}
+        self.offsets |= offsets or {}
+
+
+def read_progress(client: LogClient, topic: Topic) -> Progress:
+    """What the topic says. The transactional id was claimed before, so all that was written under it is decided."""
+    progress = Progress(topic)
+    patience = Patience(client.settings)
+    while True:
+        end = client.offsets([progress.where], LATEST, Isolation.READ_UNCOMMITTED)[progress.where]
+        if client.offsets([progress.where], LATEST, Isolation.READ_COMMITTED)[progress.where] == end:
+            break
+        patience.wait(Moved(f"a transaction is open in {progress.where}"))
+    patience.end()
+    start = client.offsets([progress.where], EARLIEST, Isolation.READ_COMMITTED)[progress.where]
+    for body in _bodies(client, topic, start, end):
+        key, value = key_and_value(body.content)
+        try:
+            _take_in(progress, json.loads(key or b""), json.loads(value or b""))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise MoveRefused(f"topic {topic.name!r} of the target is no record of a move: {error!r}") from None
+    progress.known = end
+    return progress
+
+
+def _take_in(progress: Progress, key: list[Any], value: Any) -> None:
+    if key[0] == _STAGE:
+        progress.stage = Stage(value)
+    elif key[0] == _PARTITION:
+        progress.reached[TopicPartition(str(key[1]), int(key[2]))] = Reached(**value)
+    elif key[0] == _GROUP:
+        progress.offsets[str(key[1])] = {
+            TopicPartition(str(topic), int(number)): Committed(int(offset), note)
+            for topic, number, offset, note in value
+        }
+    else:
+        raise ValueError(f"a key of a newer version: {key}")
+
+
+def _partition_key(where: TopicPartition) -> str:
+    return json.dumps([_PARTITION, where.topic, where.partition])
+
+
+def _offsets_told(offsets: GroupOffsets) -> list[list[object]]:
+    return [[where.topic, where.partition, one.offset, one.note] for where, one in offsets.items()]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _bodies(client: LogClient, topic: Topic, start: int, end: int) -> Iterator[RecordBody]:
+    for piece in pieces(client, Slice(topic, 0, start, end), may_lack_its_end=True):
+        yield from (body for body in piece.bodies() if body.offset < end)

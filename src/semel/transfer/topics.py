@@ -1,0 +1,170 @@
+"""The topics of a move: what the source has, and the same in the target.
+
+While records are copied, the topics of the target delete nothing, compact nothing, and take any time of a record. They
+get the configurations that they have in the source when all is there and compared.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from semel.client import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    LogClient,
+    Refused,
+    Slice,
+    Topic,
+    TopicPartition,
+    UnknownTopic,
+    admin,
+)
+from semel.client.patience import Moved, Patience
+from semel.client.topics import partitions_of
+from semel.transfer.pieces import pieces
+from semel.transfer.progress import PREFIX, TOPIC_CONFIGS, MoveRefused, Progress
+from semel.wire.errors import ErrorCode
+
+_NEVER: Final = str((1 << 63) - 1)
+_SIZE: Final = "max.message.bytes"
+_SIZE_MAX: Final = (1 << 31) - 1
+# How these are while a move is under way, where the target knows them.
+_MEANWHILE: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _NEVER,
+    "message.timestamp.after.max.ms": _NEVER,
+}
+# The source of a configuration that somebody has set for this topic.
+_SET_FOR_TOPIC: Final = 1
+
+
+class Original(NamedTuple):
+    """A topic of the source, the configurations that were set for it, and those that count."""
+
+    topic: Topic
+    configs: Mapping[str, str]
+    effective: Mapping[str, str]
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.effective.get("cleanup.policy", "")
+
+
+def originals(source: LogClient) -> dict[str, Original]:
+    """The topics that are to be moved."""
+    found = {}
+    for name, topic in source.patiently(source.cluster.every_topic).items():
+        if not name.startswith(PREFIX):
+            configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
+            found[name] = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
+    return found
+
+
+def _set_in(configs: Iterable[Any]) -> dict[str, str]:
+    return {one.name: one.value or "" for one in configs if one.config_source == _SET_FOR_TOPIC}
+
+
+def progress_topic(target: LogClient, name: str) -> Topic:
+    """The topic of the progress; it is made if it is not there."""
+    if name not in target.topics([name]):
+        _make(target, name, 1, TOPIC_CONFIGS)
+    topic = _await(target, name, 1)
+    if target.config_of(name, "cleanup.policy") != TOPIC_CONFIGS["cleanup.policy"]:
+        raise MoveRefused(f"topic {name!r} of the target would forget how far the move is: set cleanup.policy=compact")
+    return topic
+
+
+def prepare(target: LogClient, found: Mapping[str, Original], progress: Progress) -> None:
+    """Make the topics that the target does not have, and have all of them keep what they get."""
+    there = target.topics(found)
+    known = {where.topic for where in progress.reached}
+    for name, original in found.items():
+        count = original.topic.partitions
+        if name not in there:
+            if name in known:
+                raise MoveRefused(f"topic {name!r} was deleted in the target while it was moved: {_anew(progress)}")
+            _make(target, name, count, original.configs)
+            there[name] = _await(target, name, count)
+        elif name not in known:
+            _check_empty(target, there[name])
+        if there[name].partitions < count:
+            _unless_done(target, partial(admin.grow_topic, target.cluster, name, count), ErrorCode.INVALID_PARTITIONS)
+            there[name] = _await(target, name, count)
+        if there[name].partitions > count:
+            raise MoveRefused(
+                f"topic {name!r} has {there[name].partitions} partitions in the target and {count} in the source"
+            )
+    known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
+    meanwhile = {name: value for name, value in _MEANWHILE.items() if name in known_to_target}
+    _alter(
+        target, {name: {**meanwhile, _SIZE: _roomy(original.effective.get(_SIZE))} for name, original in found.items()}
+    )
+
+
+def settle(target: LogClient, found: Mapping[str, Original], progress: Progress) -> None:
+    """Give the topics of the target the configurations of the source."""
+    known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
+    altered = [name for name in (*_MEANWHILE, _SIZE) if name in known_to_target]
+    _alter(
+        target,
+        {
+            topic: {**{name: original.configs.get(name) for name in altered}, **original.configs}
+            for topic, original in found.items()
+        },
+    )
+
+
+def _anew(progress: Progress) -> str:
+    return f"delete what was moved of it and topic {progress.topic.name!r} there, and start again"
+
+
+def _roomy(size: str | None) -> str:
+    """Room for a batch that is built again, and may be compressed less well."""
+    return str(min(2 * int(size or 0) + (1 << 20), _SIZE_MAX))
+
+
+def _check_empty(target: LogClient, topic: Topic) -> None:
+    """Refuse a topic with committed records. A move that was killed early may have left aborted ones."""
+    for where, end in target.offsets(partitions_of(topic), LATEST, Isolation.READ_COMMITTED).items():
+        start = target.offsets([where], EARLIEST, Isolation.READ_COMMITTED)[where]
+        if any(True for _ in pieces(target, Slice(topic, where.partition, start, end), may_lack_its_end=True)):
+            raise MoveRefused(f"topic {topic.name!r} of the target has records already, and no move has put them there")
+
+
+def _configs_of(target: LogClient, topic: str) -> list[Any]:
+    return target.patiently(lambda: admin.configs_of(target.cluster, topic, None))
+
+
+def _alter(target: LogClient, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+    if changes:
+        target.patiently(lambda: admin.alter_configs(target.cluster, changes))
+
+
+def _make(target: LogClient, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    create = partial(admin.create_topic, target.cluster, name, partitions, configs)
+    _unless_done(target, create, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def _unless_done(target: LogClient, change: partial[Any], done: ErrorCode) -> None:
+    """Make a change, as often as it takes; an answer may have been lost that said that it was made."""
+    try:
+        target.patiently(change)
+    except Refused as error:
+        if error.code != done:
+            raise
+
+
+def _await(target: LogClient, name: str, partitions: int) -> Topic:
+    """The topic, once the target serves all of its partitions."""
+    patience = Patience(target.settings)
+    while True:
+        topic = target.topics([name]).get(name)
+        if topic is not None and topic.partitions >= partitions:
+            target.offsets([TopicPartition(name, number) for number in range(partitions)], LATEST, Isolation(0))
+            patience.end()
+            return topic
+        patience.wait(Moved(f"topic {name!r} is being made") if topic else UnknownTopic(f"there is no topic {name!r}"))

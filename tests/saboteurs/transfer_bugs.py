@@ -1,0 +1,112 @@
+"""The planted bugs of the move into another cluster: what would lose, double or disorder a record, or have a group go
+on in another place."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_MOVE: Final = "tests/transfer/test_move_between_clusters.py"
+_AUDIT: Final = "tests/transfer/test_comparison.py"
+
+TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a move that goes on after a kill begins each partition at its beginning",
+        "semel.transfer.moving:Move._behind",
+        "max(reached.next, begins[where])",
+        "begins[where]",
+        (f"{_MOVE}::test_what_is_written_meanwhile_comes_along",),
+        seconds_max=15.0,
+    ),
+    Bug(
+        "a move does not look whether another one has written meanwhile",
+        "semel.transfer.progress:Progress.write",
+        "any(True for _ in _bodies(client, self.topic, self.known, first))",
+        "False",
+        (f"{_MOVE}::test_of_two_moves_at_the_same_time_one_gives_up",),
+    ),
+    Bug(
+        "a move ends while a transaction is open",
+        "semel.transfer.moving:Move._in_use",
+        "stable[where] < ends[where]",
+        "False",
+        (f"{_MOVE}::test_an_open_transaction_is_waited_for",),
+        seconds_max=15.0,
+    ),
+    Bug(
+        "what was written during the audit stays behind",
+        "semel.transfer.moving:Move._copy_and_audit",
+        "not self._behind(progress)",
+        "True",
+        (f"{_MOVE}::test_what_is_written_meanwhile_comes_along",),
+    ),
+    Bug(
+        "aborted records are moved",
+        "semel.client.aborted:committed_batches",
+        "header.is_transactional and header.producer_id in aborting",
+        "False",
+        (f"{_MOVE}::test_each_committed_record_is_there_once_and_in_its_order",),
+    ),
+    Bug(
+        "the records before the log's beginning come along with their batch",
+        "semel.transfer.pieces:Piece.bodies",
+        "body.offset >= self.start",
+        "True",
+        (f"{_MOVE}::test_a_log_that_begins_in_the_middle_of_a_batch_is_moved_from_there",),
+    ),
+    Bug(
+        "a batch with the broker's times passes as if they were its own",
+        "semel.transfer.pieces:Piece.is_plain",
+        "APPEND_TIME_BIT | HORIZON_BIT",
+        "0",
+        (f"{_MOVE}::test_the_time_of_the_broker_stays_the_time_of_a_record",),
+    ),
+    Bug(
+        "retention removes records of the target while they are moved",
+        "semel.transfer.topics:prepare",
+        "**meanwhile",
+        "**{}",
+        (f"{_MOVE}::test_configurations_come_along_and_count_only_when_all_is_there",),
+    ),
+    Bug(
+        "a topic that holds records of its own is moved into",
+        "semel.transfer.topics:prepare",
+        "_check_empty(target, there[name])",
+        "None",
+        (f"{_MOVE}::test_a_topic_that_holds_something_else_is_refused",),
+    ),
+    Bug(
+        "a group goes on at the offset of the source",
+        "semel.transfer.comparison:_Places.note",
+        "target + max(wanted - source, 0)",
+        "wanted",
+        (f"{_AUDIT}::test_an_offset_stands_for_the_same_record_or_for_the_next_one",),
+    ),
+    Bug(
+        "the audit forgives what only the target has",
+        "semel.transfer.comparison:compare",
+        "other is None or not may_lack",
+        "other is None",
+        (f"{_AUDIT}::test_a_difference_is_found_where_it_is",),
+    ),
+    Bug(
+        "the audit takes any record that is missing in the source for a superseded one",
+        "semel.transfer.comparison:compare",
+        "key_and_value(body.content)[1] is not None",
+        "False",
+        (f"{_AUDIT}::test_compaction_takes_no_last_record_of_a_key",),
+    ),
+    Bug(
+        "the audit does not compare times",
+        "semel.transfer.comparison:_are_same",
+        "(ours.record_count, ours.base_timestamp, ours.codec)",
+        "(ours.record_count, theirs.base_timestamp, ours.codec)",
+        (f"{_AUDIT}::test_a_difference_is_found_where_it_is",),
+    ),
+    Bug(
+        "a move that has ended moves the groups back when it is run again",
+        "semel.transfer.moving:Move.run",
+        "progress.stage is Stage.MOVED",
+        "False",
+        (f"{_MOVE}::test_a_second_move_changes_nothing",),
+    ),
+)

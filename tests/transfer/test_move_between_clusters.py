@@ -1,0 +1,327 @@
+"""A move from one cluster into another: each committed record once, in its order, and groups go on where they were."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from clusters import (
+    another_cluster,
+    client_of,
+    commit_offset,
+    committed_offsets,
+    move,
+    stored_in,
+    transactions,
+    values_in,
+)
+
+from asking import Asker
+from cluster_under_test import FOREIGN_CLUSTER
+from eventually import eventually
+from semel.client import LogClient, LogError, TopicPartition, admin
+from semel.client.patience import Patience
+from semel.testing.broker import FaultyBroker
+from semel.transfer.moving import Move, Moved
+from semel.transfer.progress import MoveRefused
+from semel.wire.records import Record
+from semel.wire.versions import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
+from transacting import TransactionalProducer
+
+T = TypeVar("T")
+MOST_CALLS = 1_000
+
+
+def test_each_committed_record_is_there_once_and_in_its_order(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic, 2)
+    committed = transactions(source.bootstrap, topic, 5)
+    source.seed(topic, "a", "b", partition=1)
+    moved = move(source.bootstrap, target)
+    assert moved == Moved(1, 2, len(committed) + 2, 0, was_moved_before=False)
+    assert values_in(target, topic) == committed
+    assert values_in(target, topic, 1) == ["a", "b"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_record_keeps_its_key_its_headers_and_its_time(
+    source: FaultyBroker, target: str, topic: str, codec: str
+) -> None:
+    source.create_topic(topic)
+    records = [
+        Record(b"value", b"key", [("header", b"of it"), ("none", None)], 1_700_000_000_000),
+        Record(None, b"tombstone", timestamp_ms=1_700_000_000_007),
+        Record(b"", None, timestamp_ms=5),
+    ]
+    with Asker(source.bootstrap) as ask:
+        ask.produce(topic, records, codec=codec)
+    move(source.bootstrap, target)
+    assert [_without_offset(one) for one in stored_in(target, topic)] == [_without_offset(one) for one in records]
+
+
+def test_the_time_of_the_broker_stays_the_time_of_a_record(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic, configs={"message.timestamp.type": "LogAppendTime"})
+    source.seed(topic, Record(b"late", timestamp_ms=5))
+    (record,) = source.log(topic)
+    move(source.bootstrap, target)
+    assert record.timestamp_ms > 5
+    assert [one.timestamp_ms for one in stored_in(target, topic)] == [record.timestamp_ms]
+    assert configs_in(target, topic)["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_a_log_that_begins_in_the_middle_of_a_batch_is_moved_from_there(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.create_topic(topic)
+    source.seed(topic, "a", "b", "c")
+    with Asker(source.bootstrap) as ask:
+        wanted = {"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}
+        assert ask(DELETE_RECORDS, topics=[wanted], timeout=1000).topics[0].partitions[0].error_code == 0
+    commit_offset(source.bootstrap, "billing", topic, 2)
+    move(source.bootstrap, target)
+    assert values_in(target, topic) == ["b", "c"]
+    assert committed_offsets(target, "billing")[TopicPartition(topic, 0)] == (1, "")
+
+
+def test_groups_go_on_at_the_record_where_they_were(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    committed = transactions(source.bootstrap, topic, 6)
+    stored = source.log(topic, committed_only=True)
+    end = source.log(topic)[-1].offset + 2
+    places = {f"group {number}": record.offset for number, record in enumerate(stored)}
+    places |= {"at the end": end, "in an aborted one": next(r.offset for r in source.log(topic) if r not in stored)}
+    for group, offset in places.items():
+        commit_offset(source.bootstrap, group, topic, offset, note=f"of {group}")
+    assert move(source.bootstrap, target).groups == len(places)
+    for group, offset in places.items():
+        at, note = committed_offsets(target, group)[TopicPartition(topic, 0)]
+        ahead = [record.value.decode() for record in stored if record.offset >= offset and record.value]
+        assert [one.value.decode() for one in stored_in(target, topic, at) if one.value] == ahead
+        assert note == f"of {group}"
+    assert len(committed) == len(stored)
+
+
+def test_configurations_come_along_and_count_only_when_all_is_there(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.create_topic(topic, configs={"retention.ms": "1000", "max.message.bytes": "2000000"})
+    source.create_topic(f"{topic}-state", configs={"cleanup.policy": "compact"})
+    # Far too old to stay, were retention at work.
+    source.seed(topic, Record(b"old", timestamp_ms=1))
+    seen = []
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        Move(old, new, lambda _: seen.append(configs_in(target, topic)), lambda _: None, quiet_seconds=0).run()
+    assert {one["retention.ms"] for one in seen} == {"-1"}
+    now = configs_in(target, topic)
+    assert (now["retention.ms"], now["max.message.bytes"]) == ("1000", "2000000")
+    assert configs_in(target, f"{topic}-state")["cleanup.policy"] == "compact"
+
+
+def test_what_is_written_meanwhile_comes_along(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    source.seed(topic, "a")
+    later = iter(["b", "c"])
+
+    def write_more(line: str) -> None:
+        for value in later:
+            source.seed(topic, value)
+            return
+
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        assert Move(old, new, write_more, lambda _: None, quiet_seconds=0).run().records == 3
+    assert values_in(target, topic) == ["a", "b", "c"]
+
+
+def test_a_partition_that_is_added_meanwhile_comes_along(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    more = [{"name": topic, "count": 2, "assignments": None}]
+
+    def grow(_: str) -> None:
+        with Asker(source.bootstrap) as ask:
+            if ask(CREATE_PARTITIONS, topics=more, timeout=1000, validate_only=False).results[0].error_code == 0:
+                source.seed(topic, "b", partition=1)
+
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        Move(old, new, grow, lambda _: None, quiet_seconds=0).run()
+    assert values_in(target, topic, 1) == ["b"]
+
+
+def test_an_open_transaction_is_waited_for(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    said: list[str] = []
+    with Asker(source.bootstrap) as ask:
+        producer = TransactionalProducer(ask)
+        producer.claim()
+        producer.add(topic)
+        producer.send(topic, "open")
+        moving = threading.Thread(target=move, args=(source.bootstrap, target, said))
+        moving.start()
+        waiting = f"copied all there is; waiting until the transaction that is open in {topic}-0 has ended"
+        assert eventually(lambda: waiting in said)
+        producer.end()
+        moving.join()
+    assert values_in(target, topic) == ["open"]
+
+
+def test_a_second_move_changes_nothing(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    source.seed(topic, "a")
+    commit_offset(source.bootstrap, topic, topic, 0)
+    move(source.bootstrap, target)
+    commit_offset(target, topic, topic, 1)
+    source.seed(topic, "b")
+    assert move(source.bootstrap, target) == Moved(1, 1, 0, 1, was_moved_before=True)
+    assert values_in(target, topic) == ["a"]
+    assert committed_offsets(target, topic)[TopicPartition(topic, 0)] == (1, "")
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Dying(LogClient):
+    """A client whose process is killed before or after one of its calls."""
+
+    calls_left = MOST_CALLS
+
+    def _live(self) -> None:
+        Dying.calls_left -= 1
+        if Dying.calls_left <= 0:
+            raise Killed
+
+    def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
+        self._live()
+        outcome = super().patiently(attempt, patience)
+        self._live()
+        return outcome
+
+    def fetches(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        for fetched in super().fetches(*arguments, **options):
+            self._live()
+            yield fetched
+
+
+def move_until_killed(source: str, target: str, calls: int) -> bool:
+    """Whether the move came to its end before that."""
+    Dying.calls_left = calls
+    with client_of(source, Dying) as old, client_of(target, Dying) as new:
+        try:
+            Move(old, new, lambda _: None, lambda _: None, quiet_seconds=0).run()
+        except Killed:
+            return False
+    return True
+
+
+def deaths(step: int) -> Iterable[int]:
+    return range(1, MOST_CALLS, step)
+
+
+def check_all_deaths(source: FaultyBroker, topic: str, step: int) -> int:
+    """Kill a move at a call, then the next one, which goes on, at the same, and let a third one end it. Answers how
+    many places there were."""
+    source.create_topic(topic, 2)
+    committed = transactions(source.bootstrap, topic, 3)
+    source.seed(topic, "x", "y", partition=1)
+    first = source.log(topic, committed_only=True)[1].offset
+    commit_offset(source.bootstrap, topic, topic, first)
+    for number, calls in enumerate(deaths(step)):
+        with another_cluster() as target:
+            has_ended = move_until_killed(source.bootstrap, target, calls)
+            if not has_ended and not move_until_killed(source.bootstrap, target, calls):
+                move(source.bootstrap, target)
+            assert values_in(target, topic) == committed, f"killed at call {calls}"
+            assert values_in(target, topic, 1) == ["x", "y"], f"killed at call {calls}"
+            (at, _) = committed_offsets(target, topic)[TopicPartition(topic, 0)]
+            assert [one.value for one in stored_in(target, topic, at)] == [v.encode() for v in committed[1:]]
+        if has_ended:
+            return number
+    raise AssertionError("it never came to its end")
+
+
+@pytest.mark.skipif(FOREIGN_CLUSTER is not None, reason="needs a new target for each death")
+def test_a_move_that_is_killed_goes_on(source: FaultyBroker, topic: str) -> None:
+    assert check_all_deaths(source, topic, step=19) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOREIGN_CLUSTER is not None, reason="needs a new target for each death")
+def test_a_move_may_be_killed_at_any_call(source: FaultyBroker, topic: str) -> None:
+    assert check_all_deaths(source, topic, step=1) > 60
+
+
+def test_of_two_moves_at_the_same_time_one_gives_up(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    source.seed(topic, "a")
+
+    def move_as_well(_: str) -> None:
+        # It has claimed the transactional id, and has moved all there is.
+        if not outcomes:
+            outcomes.append(move(source.bootstrap, target).records)
+
+    outcomes: list[int] = []
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        first = Move(old, new, move_as_well, lambda _: None, quiet_seconds=0)
+        with pytest.raises(MoveRefused, match="another semel move from the same cluster is at work"):
+            first.run()
+    assert outcomes == [1]
+    assert values_in(target, topic) == ["a"]
+
+
+# -- refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_holds_something_else_is_refused(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    with client_of(target) as client:
+        admin.create_topic(client.cluster, topic, 1, {})
+    assert eventually(lambda: seeded(target, topic))
+    with pytest.raises(MoveRefused, match=f"topic '{topic}' of the target has records already"):
+        move(source.bootstrap, target)
+
+
+def test_a_topic_with_more_partitions_is_refused(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+    with client_of(target) as client:
+        admin.create_topic(client.cluster, topic, 2, {})
+    with pytest.raises(MoveRefused, match=f"topic '{topic}' has 2 partitions in the target and 1 in the source"):
+        move(source.bootstrap, target)
+
+
+def test_a_topic_that_was_made_anew_is_refused(source: FaultyBroker, target: str, topic: str) -> None:
+    source.create_topic(topic)
+
+    def make_anew(line: str) -> None:
+        with Asker(source.bootstrap) as ask:
+            ask(DELETE_TOPICS, 5, topic_names=[topic], timeout=1000)
+        source.create_topic(topic)
+
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        moving = Move(old, new, make_anew, lambda _: None, quiet_seconds=0)
+        with pytest.raises(LogError, match="was deleted and"):
+            moving.run()
+
+
+def test_a_cluster_is_not_moved_into_itself(source: FaultyBroker) -> None:
+    with pytest.raises(MoveRefused, match="the source and the target are the same cluster"):
+        move(source.bootstrap, source.bootstrap)
+
+
+def seeded(bootstrap: str, topic: str) -> bool:
+    """Whether a record could be put into a topic that was just made."""
+    with Asker(bootstrap) as ask:
+        try:
+            return ask.produce(topic, [Record(b"foreign")]) >= 0
+        except AssertionError:
+            return False
+
+
+def configs_in(bootstrap: str, topic: str) -> dict[str, str]:
+    with client_of(bootstrap) as client:
+        configs = client.patiently(lambda: admin.configs_of(client.cluster, topic, None))
+        return {one.name: one.value for one in configs}
+
+
+def _without_offset(record: Record) -> tuple[object, ...]:
+    return record.value, record.key, list(record.headers), record.timestamp_ms
