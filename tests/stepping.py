@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from asking import NEWEST, topic_wanted
 from semel.broker.apis import served_by_its_handler
 from semel.broker.broker import Broker
-from semel.core.principal import ANONYMOUS
+from semel.core.access import ANONYMOUS
 from semel.core.steps import Pace
 from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header

@@ -43,8 +43,8 @@ class EmbeddedBroker:
         self._security = Security(security)
         if security != SecurityProtocol.PLAINTEXT:
             # It makes these itself; and brokers on one store would each make another password for the same user.
-            if taken := sorted(settings.keys() & {*self._security.settings, "tls", "store"}):
-                raise TypeError(f"security={security!r} cannot be combined with {' and '.join(taken)}")
+            if conflicting := sorted(settings.keys() & {*self._security.settings, "tls", "store"}):
+                raise TypeError(f"security={security!r} cannot be combined with {' and '.join(conflicting)}")
             settings = {**settings, **self._security.settings}
         self._settings = settings
         self._thread: threading.Thread | None = None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.audit.bucketing import buckets_of
+from semel.audit.hashes import buckets_of
 from semel.audit.words import CHUNK_ROWS, in_words
 
 KEY = bytes(range(16))

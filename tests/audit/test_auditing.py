@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.audit import comparing
-from semel.audit.auditing import Plan, run
+from semel.audit import comparison
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Piece
 from semel.audit.places.given import Given
+from semel.audit.run import Plan, run
 from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, SinkVerdict, Verdict
 
 KEY = "000102030405060708090a0b0c0d0e0f"
@@ -107,7 +107,7 @@ def test_it_finds_what_a_naive_comparison_finds(
 ) -> None:
     amount = "amount" if with_amounts else None
     plan = Plan(window_ms=window_ms, once=once, buckets=buckets, processes=1, key=KEY)
-    with patch.object(comparing, "GROUPS_MAX", groups), patch.object(comparing, "GROUP_BYTES_MAX", 1):
+    with patch.object(comparison, "GROUPS_MAX", groups), patch.object(comparison, "GROUP_BYTES_MAX", 1):
         verdict = audited(place(sent, amount=amount), place(stored, amount=amount), plan=plan)
     if not with_amounts:
         sent, stored = ([event._replace(amount=None) for event in events] for events in (sent, stored))

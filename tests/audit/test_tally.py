@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.audit.hashes import siphash
 from semel.audit.rows import Rows
-from semel.audit.siphash import siphash
 from semel.audit.tally import Grid, Tally, differing
 
 BUCKETS = 4

@@ -7,8 +7,7 @@ from guarded import TOPIC, rule
 from semel.broker.events import Events
 from semel.broker.guard import ANSWERS_MAX, NAME_CHARACTERS_MAX, WRITE_TOPIC, Guard
 from semel.broker.metrics import Metrics
-from semel.core.access import AccessRules, Operation
-from semel.core.principal import Principal
+from semel.core.access import AccessRules, Operation, Principal
 
 REQUEST: Any = SimpleNamespace(principal=Principal("User", "app"), client_host="10.0.0.7")
 

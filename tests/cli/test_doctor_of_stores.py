@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semel.cli import doctor
-from semel.cli.findings import Finding, Mark
+from semel.cli.display import Finding, Mark
 from semel.cli.store_checks import examined
 from semel.store import open_store
 from semel.store.contract import Buffer

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from read_committed import batches_in, unaborted
-from semel.compaction.cleaning import Pass
-from semel.compaction.rewriting import Rules
+from semel.compaction.passes import Pass
+from semel.compaction.rewrite import Rules
 from semel.core.batch import (
     CHECKED_FROM,
     CHECKSUM,

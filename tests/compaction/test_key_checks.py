@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.broker.turns import Turns
-from semel.compaction.opening import KeyChecks, KeylessRecords
+from semel.compaction.records import KeyChecks, KeylessRecords
 from semel.core.batch import read_header
 from semel.core.refusals import Refused
 from semel.core.steps import Door, Steps, Waiting, finish

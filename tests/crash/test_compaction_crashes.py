@@ -13,7 +13,7 @@ from scenarios import KINDS, faults_to_try, opened, partition
 
 from ledger import Caller, Ledger, Stopped, check_tidy
 from log_contents import Content, PartitionContent
-from semel.compaction.planning import Bounds, is_to_roll, plan
+from semel.compaction.plan import Bounds, is_to_roll, plan
 from semel.core.batch import read_header
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog

@@ -449,14 +449,14 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     # -- compaction: a consumer ends up with the same ---------------------------------------------------------------
     Bug(
         "compaction keeps the first record of a key",
-        "semel.compaction.cleaning:Pass._note_keys",
+        "semel.compaction.passes:Pass._note_keys",
         "offsets[digest(key)] = base_offset + offset_delta",
         "offsets.setdefault(digest(key), base_offset + offset_delta)",
         ("tests/compaction/test_cleaning.py",),
     ),
     Bug(
         "an aborted record supersedes a committed one",
-        "semel.compaction.cleaning:Pass.survey",
+        "semel.compaction.passes:Pass.survey",
         "self._supersedes_nothing(header)",
         "header.is_control",
         ("tests/compaction/test_cleaning.py",),

@@ -106,14 +106,14 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     # -- a deletion stays as long as there is something to delete ---------------------------------------------------
     Bug(
         "a mark of deletion goes though a batch before it was not looked at",
-        "semel.compaction.cleaning:Pass._kept",
+        "semel.compaction.passes:Pass._kept",
         "not self.has_passed_unopened",
         "True",
         (_CLEANING,),
     ),
     Bug(
         "a mark of deletion goes whose key was not noted",
-        "semel.compaction.rewriting:_surviving",
+        "semel.compaction.rewrite:_surviving",
         "last_offset == base_offset + offset_delta",
         "True",
         (_CLEANING,),

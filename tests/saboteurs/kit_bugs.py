@@ -32,14 +32,14 @@ KIT_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a consumer begins where its group says, and not its output",
-        "semel.offsets.seeking:seeking",
+        "semel.offsets.seek:seeking",
         "place.offset = next_offset",
         "pass",
         (_OFFSETS, "-k", "sqlite and output_ends"),
     ),
     Bug(
         "a topic that was made again is skipped to its old offset",
-        "semel.offsets.seeking:_check_there",
+        "semel.offsets.seek:_check_there",
         "low <= next_offset <= high",
         "True",
         (_OFFSETS, "-k", "sqlite and made_again"),

@@ -15,10 +15,10 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the hash has no key",
-        "semel.audit.siphash:_compressed",
+        "semel.audit.hashes:_compressed",
         'int.from_bytes(key[:8], "little"), int.from_bytes(key[8:KEY_BYTES], "little")',
         "0, 0",
-        ("tests/audit/test_audit_siphash.py",),
+        ("tests/audit/test_audit_hashes.py",),
     ),
     Bug(
         "the audit reads another table than the address's options mean",
@@ -50,7 +50,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "every audit has the same key",
-        "semel.audit.auditing:_key",
+        "semel.audit.run:_key",
         "secrets.token_bytes(KEY_BYTES)",
         "bytes(KEY_BYTES)",
         ("tests/audit/test_auditing.py", "-k", "key"),
@@ -71,7 +71,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a row that changed between two readings is taken for lost",
-        "semel.audit.auditing:_Audit._divide",
+        "semel.audit.run:_Audit._divide",
         "not agree_in(first, again, division.chosen)",
         "again.grid is None",
         ("tests/audit/test_auditing.py", "-k", "changes"),

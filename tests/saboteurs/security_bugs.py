@@ -43,14 +43,14 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the salt of an unknown user is another one for each log, but known to everybody",
-        "semel.core.users:Users.found",
+        "semel.core.users:Users.credential_for",
         "self.secret",
         "b''",
         (f"{_SCRAM}::test_a_user_who_does_not_exist_has_a_salt_that_stays_the_same_and_cannot_be_told_from_a_user",),
     ),
     Bug(
         "an unknown user is told by the number of iterations",
-        "semel.core.users:Users.found",
+        "semel.core.users:Users.credential_for",
         "max(counts, key=counts.__getitem__, default=ITERATIONS_MIN)",
         "ITERATIONS_MIN - 1",
         (_USERS, _SCRAM),

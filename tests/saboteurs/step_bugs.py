@@ -126,7 +126,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "every connection may have a large batch opened at once",
-        "semel.compaction.opening:KeyChecks.__init__",
+        "semel.compaction.records:KeyChecks.__init__",
         "Door(1)",
         "Door(2_000)",
         ("tests/compaction/test_key_checks.py",),

@@ -10,9 +10,8 @@ from asking import Asker
 from guarded import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, rule
 from semel.broker.broker import Broker
 from semel.broker.connection import Connection
-from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission
+from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission, Principal
 from semel.core.entries import AccessRule
-from semel.core.principal import Principal
 from semel.embedded import EmbeddedBroker
 
 ADMINISTRATOR: Final = "admin"

@@ -13,10 +13,10 @@ if importlib.util.find_spec("numpy") is None or importlib.util.find_spec("pyarro
     raise ImportError("semel.audit needs numpy and pyarrow, and one is missing: pip install 'semel[audit]'")
 
 from semel.audit.addresses import place
-from semel.audit.auditing import Plan, Progress, run
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Place
 from semel.audit.places.given import Given
+from semel.audit.run import Plan, Progress, run
 from semel.audit.spark_engine import on_spark
 from semel.audit.verdict import LISTED_DEFAULT, Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
 
@@ -64,5 +64,5 @@ def audit(
     return run(_place(source, settings), [_place(sink, settings) for sink in all_sinks], plan, progress)
 
 
-def _place(given: str | Place, client: Mapping[str, object]) -> Place:
-    return place(given, client) if isinstance(given, str) else given
+def _place(where: str | Place, client: Mapping[str, object]) -> Place:
+    return place(where, client) if isinstance(where, str) else where

@@ -79,8 +79,8 @@ class Address:
         for option in self.options:
             if option not in known:
                 close = difflib.get_close_matches(option, known, n=1)
-                meant = f"; was {close[0]} meant?" if close else f": there are {', '.join(known)}"
-                raise AuditFailed(f"{self.name}: option {option} is not known{meant}")
+                hint = f"; was {close[0]} meant?" if close else f": there are {', '.join(known)}"
+                raise AuditFailed(f"{self.name}: option {option} is not known{hint}")
 
 
 def _shown(text: str) -> str:

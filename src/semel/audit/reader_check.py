@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semel.audit.auditing import Plan, run
 from semel.audit.errors import AuditFailed
 from semel.audit.file_sink import METADATA, committed_files
 from semel.audit.places.parquet import ParquetFiles, rows_in, visible_files
 from semel.audit.rows import Selector, Wanted
+from semel.audit.run import Plan, run
 from semel.audit.verdict import LISTED_DEFAULT, Verdict
 
 
@@ -50,8 +50,8 @@ class ReaderVerdict:
                 f"in {_count(self.uncommitted_count, 'file')}"
             )
         if self.ids is not None:
-            [found] = self.ids.sinks
-            parts.append(f"{found.doubled.rows:,} of them doubled, {found.foreign.rows:,} never committed")
+            [verdict] = self.ids.sinks
+            parts.append(f"{verdict.doubled.rows:,} of them doubled, {verdict.foreign.rows:,} never committed")
         if self.missing_count:
             parts.append(f"committed and not there: {_count(self.missing_count, 'file')}")
         return "; ".join(parts)
@@ -72,12 +72,12 @@ def check_readers(directory: Path, id: str | None = None, *, limit: int = LISTED
     """Compare the committed files of a directory with all its files."""
     if not directory.is_dir():
         raise AuditFailed(f"{directory}: there is no such directory")
-    seen = visible_files(directory)
+    visible = visible_files(directory)
     has_log = (directory / METADATA).is_dir()
-    committed = committed_files(directory) if has_log else seen
-    there = {path.resolve() for path in seen}
+    committed = committed_files(directory) if has_log else visible
+    there = {path.resolve() for path in visible}
     counted = {path.resolve() for path in committed}
-    uncommitted = [path for path in seen if path.resolve() not in counted]
+    uncommitted = [path for path in visible if path.resolve() not in counted]
     missing = [path for path in committed if path.resolve() not in there]
     present = [path for path in committed if path.resolve() in there]
     return ReaderVerdict(
@@ -85,14 +85,14 @@ def check_readers(directory: Path, id: str | None = None, *, limit: int = LISTED
         has_log=has_log,
         committed_files=len(committed),
         committed_rows=rows_in(present),
-        files_seen=len(seen),
-        rows_seen=rows_in(seen),
+        files_seen=len(visible),
+        rows_seen=rows_in(visible),
         uncommitted_count=len(uncommitted),
         uncommitted_rows=rows_in(uncommitted),
         uncommitted=_shown(uncommitted, directory, limit),
         missing_count=len(missing),
         missing=_shown(missing, directory, limit),
-        ids=None if id is None else _audited(present, seen, id, limit),
+        ids=None if id is None else _audited(present, visible, id, limit),
     )
 
 
@@ -100,10 +100,10 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what if number == 1 else what + 's'}"
 
 
-def _audited(committed: Sequence[Path], seen: Sequence[Path], id: str, limit: int) -> Verdict:
+def _audited(committed: Sequence[Path], visible: Sequence[Path], id: str, limit: int) -> Verdict:
     wanted = Wanted(Selector.parse(id))
     source = ParquetFiles("the committed files", committed, wanted)
-    sink = ParquetFiles("all files", seen, wanted)
+    sink = ParquetFiles("all files", visible, wanted)
     return run(source, [sink], Plan(listed_max=limit), lambda what, done, total: None)
 
 

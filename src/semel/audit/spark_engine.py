@@ -12,8 +12,8 @@ from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.audit.auditing import Plan
 from semel.audit.errors import AuditFailed
+from semel.audit.run import Plan
 from semel.audit.verdict import (
     ALTERED,
     DOUBLED,
@@ -78,7 +78,9 @@ def on_spark(
         totals = _totals(cells)
         chosen = cells.where(_bucket_differs(once))
         compared = _only(chosen.agg(_count_of_rows(), *_sums_of(_CHECKED)))
-        found = _compare(rows, chosen, compared, once, limit) if compared["rows"] else dict.fromkeys(KINDS, Findings())
+        findings = (
+            _compare(rows, chosen, compared, once, limit) if compared["rows"] else dict.fromkeys(KINDS, Findings())
+        )
         windows = _windows(cells, limit) if window_ms is not None else ()
     amounts = [totals[f"{side}_amount"] if amount is not None else None for side in _SIDES]
     counted = [
@@ -87,7 +89,7 @@ def on_spark(
     ]
     verdict = SinkVerdict(
         counted[1],
-        **found,
+        **findings,
         buckets_compared=compared["rows"],
         rows_compared=(compared["source_count"] or 0) + (compared["sink_count"] or 0),
         windows=windows,
@@ -288,14 +290,14 @@ def _by_window(rows: "DataFrame", once: bool) -> "DataFrame":
     """For each id in each window: of what is missing and what is extra, as much as has only another amount."""
     from pyspark.sql import functions as f
 
-    sent, found = f.col("source_count"), f.col("sink_count")
+    sent, arrived = f.col("source_count"), f.col("sink_count")
     if once:
         sent = f.least(sent, f.lit(1))
     zero = f.lit(0)
     summed = rows.groupBy("id", "window").agg(
         f.sum(sent).alias("sent"),
-        f.sum(f.greatest(sent - found, zero)).alias("missing"),
-        f.sum(f.greatest(found - sent, zero)).alias("extra"),
+        f.sum(f.greatest(sent - arrived, zero)).alias("missing"),
+        f.sum(f.greatest(arrived - sent, zero)).alias("extra"),
     )
     altered = f.least("missing", "extra")
     was_sent = f.col("sent") > 0

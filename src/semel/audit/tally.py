@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semel.audit.bucketing import buckets_of
 from semel.audit.errors import AuditFailed
+from semel.audit.hashes import Digests, buckets_of, hash_words, siphash_words
 from semel.audit.long_ids import shortened
 from semel.audit.rows import Rows, filtered
-from semel.audit.siphash import Digests, hash_words, siphash_words
 from semel.audit.verdict import EXACT, LISTED_DEFAULT, Finding, Unreadable
 from semel.audit.words import Words, in_words
 
@@ -123,26 +122,26 @@ class Tally:
         """Add the sums of those rows alone that lie in these buckets, and answer them."""
         if not len(rows.ids):
             return rows
-        taken = _are_in(chosen, self.grid.windows_of(rows), self.grid.buckets_of(rows))
-        kept = filtered(rows, pa.array(taken))
+        mask = _are_in(chosen, self.grid.windows_of(rows), self.grid.buckets_of(rows))
+        kept = filtered(rows, pa.array(mask))
         self.add(kept)
         return kept
 
     def _add_digests(self, windows: npt.NDArray[np.int64], buckets: npt.NDArray[np.int64], digests: Digests) -> None:
         if windows.min() == windows.max():
-            found, slots = windows[:1], buckets
+            present, slots = windows[:1], buckets
         else:
-            found, positions = np.unique(windows, return_inverse=True)
+            present, positions = np.unique(windows, return_inverse=True)
             slots = positions * self.grid.buckets + buckets
-        cells = len(found) * self.grid.buckets
-        self._refuse_too_many(len(found))
+        cells = len(present) * self.grid.buckets
+        self._refuse_too_many(len(present))
         counts = np.bincount(slots, minlength=cells).astype(np.uint64)
         # The low half in two quarters, so that nothing is lost above 64 bits.
         first = _sums(cells, slots, digests.low & _HALF_MASK)
         second = _sums(cells, slots, digests.low >> _HALF_BITS)
         low = first + (second << _HALF_BITS)
         high = _sums(cells, slots, digests.high) + (second >> _HALF_BITS) + (low < first)
-        for number, window in enumerate(found.tolist()):
+        for number, window in enumerate(present.tolist()):
             part = slice(number * self.grid.buckets, (number + 1) * self.grid.buckets)
             self._cells(window).add(counts[part], low[part], high[part])
 
@@ -218,11 +217,11 @@ def _are_in(
     if windows.min() == windows.max():
         of_window = chosen.get(int(windows[0]))
         return np.zeros(len(windows), np.bool_) if of_window is None else of_window[buckets]
-    taken = np.zeros(len(windows), np.bool_)
+    mask = np.zeros(len(windows), np.bool_)
     for window in np.unique(windows).tolist():
         if window in chosen:
-            taken |= (windows == window) & chosen[window][buckets]
-    return taken
+            mask |= (windows == window) & chosen[window][buckets]
+    return mask
 
 
 def _amount_words(amounts: Any) -> list[Words]:

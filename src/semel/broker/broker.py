@@ -25,10 +25,10 @@ from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.compactor import Compactor
-from semel.broker.connections import Connections
+from semel.broker.connections import Connections, Progress
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
-from semel.broker.disk_thread import DiskThread
+from semel.broker.disk_thread import DiskThread, Warmer
 from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.exchange import Exchange
@@ -38,7 +38,6 @@ from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
-from semel.broker.progress import Progress
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.role import Role
 from semel.broker.runtime import Runtime
@@ -49,8 +48,7 @@ from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
-from semel.broker.warmer import Warmer
-from semel.compaction.opening import KeyChecks
+from semel.compaction.records import KeyChecks
 from semel.core.steps import Pace
 from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced

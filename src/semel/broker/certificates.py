@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from semel.core.principal import ANONYMOUS, USER, Principal
+from semel.core.access import ANONYMOUS, USER, Principal
 from semel.security.names import rules_of, subject_of
 
 
@@ -58,18 +58,18 @@ class Certificates:
             raise CertificatesRefused(
                 "clients are asked for certificates, but no authority is named that may have signed them"
             )
-        self._seen = self._look()
+        self._stamps = self._look()
         self.context = _context(settings)
 
     def has_changed(self) -> bool:
         """Whether a file has changed since it was last read."""
-        return self._look() != self._seen
+        return self._look() != self._stamps
 
     def read_again(self) -> None:
         """Read the files again, for new connections. After CertificatesRefused nothing has changed; the broker tries
         again when a file changes.
         """
-        self._seen = self._look()
+        self._stamps = self._look()
         self.context = _context(self._settings)
 
     def principal_of(self, certificate: bytes | None) -> Principal:
@@ -80,14 +80,14 @@ class Certificates:
 
     def _look(self) -> list[tuple[int, ...] | None]:
         """A value that changes when a file changes, or who may read it."""
-        seen: list[tuple[int, ...] | None] = []
+        stamps: list[tuple[int, ...] | None] = []
         for file in self._settings.files:
             try:
                 stat = os.stat(file)
-                seen.append((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
+                stamps.append((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino))
             except OSError:
-                seen.append(None)
-        return seen
+                stamps.append(None)
+        return stamps
 
 
 def _context(settings: TlsSettings) -> ssl.SSLContext:

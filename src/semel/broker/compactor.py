@@ -14,8 +14,8 @@ from typing import Final
 
 from semel.broker.disk_thread import DiskThread, Outcome
 from semel.broker.runtime import Runtime
-from semel.compaction.cleaning import Pass, Rewritten
-from semel.compaction.planning import Bounds, Plan, is_to_roll, plan
+from semel.compaction.passes import Pass, Rewritten
+from semel.compaction.plan import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
 from semel.storage.journal import Damaged
 from semel.storage.segment import Segment

@@ -24,7 +24,7 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.receive_buffer import ReceiveBuffer, ReceiveMemory
 from semel.broker.turns import Turns
-from semel.core.principal import ANONYMOUS, Principal
+from semel.core.access import ANONYMOUS, Principal
 from semel.core.shares import address_of
 from semel.security.listeners import Listener
 from semel.security.login import Login, check_login

@@ -1,5 +1,6 @@
 """The open connections of a broker: it lets clients in, and ends all connections when the broker stops."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
@@ -48,8 +49,8 @@ class Connections:
     def enter(self, connection: Connection) -> bool:
         """A client has connected; False if there are too many connections, or the broker stops."""
         count = len(self._open)
-        has_room = count < self._limits.connections_max and self._doors.has_room(connection)
-        if not (has_room and self._admits and self._throttle.admits(connection)):
+        has_space = count < self._limits.connections_max and self._doors.has_space(connection)
+        if not (has_space and self._admits and self._throttle.admits(connection)):
             self._metrics.connections_refused += 1
             self._events.tell(logging.WARNING, "connection_refused", peer=connection.peer, connections=count)
             return False
@@ -93,3 +94,21 @@ class Connections:
         """Close each connection at once."""
         for connection in self:
             connection.abort()
+
+
+class Progress:
+    """The progress of one broker towards its end: it lets the broker wait until its clients have their answers."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Future[None] | None = None
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds; it is checked at once, and at every `note`."""
+        while not condition():
+            self._next = asyncio.get_running_loop().create_future()
+            await self._next
+
+    def note(self) -> None:
+        """Work was done, answers were sent, or a connection has ended."""
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)

@@ -68,11 +68,11 @@ class Subscription:
 
     def take(self) -> tuple[int, list[Decision]]:
         """How many decisions were dropped since the last call, and those that came after them."""
-        lost, taken = self._lost, list(self._held)
+        lost, decisions = self._lost, list(self._held)
         self._lost = 0
         self._held.clear()
         self._news.clear()
-        return lost, taken
+        return lost, decisions
 
     async def wait(self, seconds_max: float) -> None:
         """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`."""
@@ -144,6 +144,6 @@ def event_of(subscription: Subscription, metrics: Metrics) -> bytes:
     """The next server-sent event for a subscriber: the counts since the broker was started, how many decisions were
     dropped, and those that came after them.
     """
-    lost, taken = subscription.take()
-    fields = {"counts": metrics.batches, "lost": lost, "decisions": [decision._asdict() for decision in taken]}
+    lost, decisions = subscription.take()
+    fields = {"counts": metrics.batches, "lost": lost, "decisions": [decision._asdict() for decision in decisions]}
     return b"data: %s\n\n" % json.dumps(fields).encode()

@@ -22,8 +22,8 @@ from semel.broker.metrics import Metrics
 from semel.broker.runtime import Runtime
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
 from semel.broker.token_keys import TokenKeys
+from semel.core.access import ANONYMOUS, Principal
 from semel.core.entries import LoginSecretMade
-from semel.core.principal import ANONYMOUS, Principal
 from semel.core.users import SECRET_BYTES, Users
 from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.security.login import Login
@@ -110,10 +110,10 @@ class Doors:
 
     def tell_started(self, log: Log) -> None:
         """Tell the operator where clients can connect, and what they find there."""
-        found: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
-        found |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
+        recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
         for listener in self._listeners:
-            self._events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **found)
+            self._events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -135,7 +135,7 @@ class Doors:
 
     # -- strangers ----------------------------------------------------------------------------------------------------
 
-    def has_room(self, connection: Connection) -> bool:
+    def has_space(self, connection: Connection) -> bool:
         """Whether one more stranger may connect."""
         of_address = self._of_address[connection.address]
         return not connection.is_unknown or (

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from semel.core.principal import Principal
+from semel.core.access import Principal
 from semel.core.steps import Steps
 from semel.security.listeners import Listener
 from semel.security.login import Login

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from semel.broker.events import Events
 from semel.broker.exchange import Exchange
 from semel.broker.metrics import Metrics
-from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, ResourceType
+from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, Principal, ResourceType
 from semel.core.entries import (
     AccessRulesAdded,
     AccessRulesRemoved,
@@ -23,7 +23,6 @@ from semel.core.entries import (
     UserCredentialRemoved,
     UserCredentialSet,
 )
-from semel.core.principal import Principal
 from semel.core.refusals import Refused
 from semel.core.users import Mechanism
 from semel.wire.errors import ErrorCode
@@ -198,6 +197,6 @@ class Guard:
                 self._tell(exchange, "quotas_changed", {"entity": named, "quotas": entry.quotas})
 
     def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any]) -> None:
-        asked: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
+        request: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
         who: dict[str, Any] = {"peer": exchange.peer, "principal": str(exchange.principal)}
-        self._events.tell(logging.WARNING, event, **who, **asked, **fields)
+        self._events.tell(logging.WARNING, event, **who, **request, **fields)

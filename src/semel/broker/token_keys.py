@@ -54,12 +54,12 @@ class TokenKeys:
         self._run_apart = run_apart or _in_a_thread
         self._keys: Keys = {}
         self._is_remote = settings.keys.startswith("https://")
-        self._seen: tuple[int, ...] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._is_wanted = True
         self._is_under_way = False
         self._fetched_at = self._asked_at = steady() - REFRESH_SECONDS
         if not self._is_remote:
-            self._seen = self._look()
+            self._stamp = self._look()
             self._keys = self._read()
 
     def check(self, token: str) -> Bearer:
@@ -78,8 +78,8 @@ class TokenKeys:
     def refresh(self) -> None:
         """Read or fetch the keys again, if it is time for that."""
         if not self._is_remote:
-            if self._look() != self._seen:
-                self._seen = self._look()
+            if self._look() != self._stamp:
+                self._stamp = self._look()
                 self._take(self._file_content())
             return
         now = self._steady()

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 
 from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
-from semel.chaos.reading import POLL_SECONDS, READ_MESSAGES_MAX, reader_of, to_the_end
+from semel.chaos.topic_reader import POLL_SECONDS, READ_MESSAGES_MAX, reader_of, to_the_end
 from semel.chaos.undisturbed import undisturbed
 
 if TYPE_CHECKING:
@@ -149,13 +149,13 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
     try:
         for worker in workers:
             worker.start()
-        seen = _follow(broker, plan, workers, report, note)
+        polled = _follow(broker, plan, workers, report, note)
     finally:
         for worker in workers:
             worker.kill()
     report.seconds = time.monotonic() - begun
     stored = _logs(broker.bootstrap)
-    compare(report, stored, seen)
+    compare(report, stored, polled)
     report.aborted = sum(map(len, _logs(broker.bootstrap, committed=False))) - sum(map(len, stored))
     return report
 
@@ -191,7 +191,7 @@ def _follow(
     note: Callable[[str], None],
 ) -> list[_Log]:
     """Read along and kill who is due, until all is copied or nothing comes any more; returns what was read."""
-    seen: list[_Log] = [[] for _ in range(PARTITIONS)]
+    polled: list[_Log] = [[] for _ in range(PARTITIONS)]
     waiting = plan.faults()
     reader = reader_of(broker.bootstrap, TARGET)
     copied = 0
@@ -199,7 +199,7 @@ def _follow(
     try:
         while copied < plan.records and time.monotonic() - last_came < PATIENCE_SECONDS:
             for message in _messages(reader.consume(READ_MESSAGES_MAX, POLL_SECONDS)):
-                seen[message.partition() or 0].append(_number_in(message))
+                polled[message.partition() or 0].append(_number_in(message))
                 copied += 1
                 last_came = time.monotonic()
             if waiting and copied >= waiting[0].at_records:
@@ -212,7 +212,7 @@ def _follow(
     finally:
         reader.close()
     report.kills_missed = len(waiting)
-    return seen
+    return polled
 
 
 def _strike(kill: Kill, broker: KillableBroker, workers: Sequence[_Worker], report: CopyReport) -> None:
@@ -227,7 +227,7 @@ def _strike(kill: Kill, broker: KillableBroker, workers: Sequence[_Worker], repo
         report.workers_killed += 1
 
 
-def compare(report: CopyReport, stored: Sequence[_Log], seen: Sequence[_Log]) -> None:
+def compare(report: CopyReport, stored: Sequence[_Log], polled: Sequence[_Log]) -> None:
     for partition, log in enumerate(stored):
         numbers = [number for number in log if number is not None]
         distinct = set(numbers)
@@ -237,8 +237,8 @@ def compare(report: CopyReport, stored: Sequence[_Log], seen: Sequence[_Log]) ->
         report.doubled += len(numbers) - len(distinct)
         report.foreign += len(log) - len(numbers) + len(distinct - wanted)
         report.out_of_order += sum(later < earlier for earlier, later in pairwise(numbers))
-        differing = sum(one != other for one, other in zip(log, seen[partition], strict=False))
-        report.seen_otherwise += differing + abs(len(log) - len(seen[partition]))
+        differing = sum(one != other for one, other in zip(log, polled[partition], strict=False))
+        report.seen_otherwise += differing + abs(len(log) - len(polled[partition]))
 
 
 def _write_source(bootstrap: str, records: int) -> None:

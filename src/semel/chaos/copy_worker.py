@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from semel.chaos.reading import CONNECTION
+from semel.chaos.topic_reader import CONNECTION
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer

@@ -82,20 +82,20 @@ def read_plan(path: Path) -> PlanSettings:
     """The settings in a file. Raises PlanRefused."""
     try:
         text = path.read_text()
-        said = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        plan = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise PlanRefused(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise PlanRefused(f"{path}: {error}") from error
     try:
-        return settings_of(said)
+        return settings_of(plan)
     except PlanRefused as refused:
         raise PlanRefused(f"{path}: {refused}") from refused
 
 
-def settings_of(said: object) -> PlanSettings:
+def settings_of(plan: object) -> PlanSettings:
     """The settings that a file's contents say."""
-    table = _table(said, "the plan", {"seed", "delay_ms_max", "hang_ms", "odds", "fault"})
+    table = _table(plan, "the plan", {"seed", "delay_ms_max", "hang_ms", "odds", "fault"})
     settings = PlanSettings()
     settings.seed = _whole(table, "seed", settings.seed)
     settings.delay_ms_max = _whole(table, "delay_ms_max", settings.delay_ms_max)
@@ -109,9 +109,9 @@ def settings_of(said: object) -> PlanSettings:
     return settings
 
 
-def _planned(said: object, number: int) -> PlannedFault:
+def _planned(value: object, number: int) -> PlannedFault:
     where = f"[[fault]] number {number}"
-    table = _table(said, where, {"fault", "times", "api", "at_request", "after_seconds"})
+    table = _table(value, where, {"fault", "times", "api", "at_request", "after_seconds"})
     name = table.get("fault")
     if name not in set(Fault):
         raise PlanRefused(f"{where} needs a 'fault', one of {', '.join(Fault)}, and has {name!r}")
@@ -130,21 +130,21 @@ def _planned(said: object, number: int) -> PlannedFault:
     )
 
 
-def _api_key(said: object, where: str) -> int | None:
-    if said is None or (isinstance(said, int) and not isinstance(said, bool)):
-        return said
-    if isinstance(said, str) and said.lower() in API_KEYS:
-        return API_KEYS[said.lower()]
-    raise PlanRefused(f"{where}: 'api' is a number of the protocol or one of {', '.join(API_KEYS)}, not {said!r}")
+def _api_key(value: object, where: str) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str) and value.lower() in API_KEYS:
+        return API_KEYS[value.lower()]
+    raise PlanRefused(f"{where}: 'api' is a number of the protocol or one of {', '.join(API_KEYS)}, not {value!r}")
 
 
-def _table(said: object, where: str, known: set[Any]) -> Mapping[str, object]:
-    if not isinstance(said, dict):
+def _table(value: object, where: str, known: set[Any]) -> Mapping[str, object]:
+    if not isinstance(value, dict):
         raise PlanRefused(f"{where} is a table of names and values")
-    unknown = sorted(set(said) - known)
+    unknown = sorted(set(value) - known)
     if unknown:
         raise PlanRefused(f"{where} knows no {unknown[0]!r}, only {', '.join(sorted(known))}")
-    return said
+    return value
 
 
 def _likelihood(table: Mapping[str, object], name: str) -> float:
@@ -155,14 +155,14 @@ def _likelihood(table: Mapping[str, object], name: str) -> float:
 
 
 def _number(table: Mapping[str, object], name: str, default: float) -> float:
-    said = table.get(name, default)
-    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < NUMBER_MAX:
-        raise PlanRefused(f"{name!r} is a number of 0 or more, not {said!r}")
-    return float(said)
+    value = table.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < NUMBER_MAX:
+        raise PlanRefused(f"{name!r} is a number of 0 or more, not {value!r}")
+    return float(value)
 
 
 def _whole(table: Mapping[str, object], name: str, default: int, least: int = 0) -> int:
-    said = table.get(name, default)
-    if isinstance(said, bool) or not isinstance(said, int) or not least <= said < NUMBER_MAX:
-        raise PlanRefused(f"{name!r} is a whole number of {least} or more, not {said!r}")
-    return said
+    value = table.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < NUMBER_MAX:
+        raise PlanRefused(f"{name!r} is a whole number of {least} or more, not {value!r}")
+    return value

@@ -32,10 +32,10 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _SIZE: Final = struct.Struct(">i")
 SIZE_BYTES: Final = _SIZE.size
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
-_ASKED_BYTES: Final = SIZE_BYTES + _REQUEST_HEADER.size
+_REQUEST_BYTES: Final = SIZE_BYTES + _REQUEST_HEADER.size
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     """A request that is on its way, as far as its answer needs it."""
 
     api_key: int
@@ -205,7 +205,7 @@ class _Relay:
         self._broker_reader: asyncio.StreamReader
         self._broker_writer: asyncio.StreamWriter | None = None
         # In the order of the requests, which is that of the answers.
-        self._asked: deque[_Asked] = deque()
+        self._requests: deque[_Request] = deque()
 
     async def run(self, target: Address) -> None:
         try:
@@ -229,8 +229,9 @@ class _Relay:
     async def _pass_requests(self) -> None:
         while (frame := await self._read_frame(self._client_reader)) is not None:
             assert self._broker_writer is not None
-            asked = _Asked(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)) if len(frame) >= _ASKED_BYTES else None
-            api_key = None if asked is None else asked.api_key
+            is_whole = len(frame) >= _REQUEST_BYTES
+            request = _Request(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)) if is_whole else None
+            api_key = None if request is None else request.api_key
             self._plan.count_request(api_key)
             fault = self._plan.draw(self._request_chance, ON_REQUESTS, api_key)
             if fault is Fault.HANG:
@@ -242,21 +243,21 @@ class _Relay:
                 part = self._request_chance.randint(0, len(frame))
                 await self._write(self._broker_writer, frame[:part])
                 raise _Broken
-            if asked is not None:
-                self._asked.append(asked)
+            if request is not None:
+                self._requests.append(request)
             await self._pass_on(self._broker_writer, frame, fault)
 
     async def _pass_answers(self) -> None:
         while (frame := await self._read_frame(self._broker_reader)) is not None:
             await self._proxy.passing()
-            asked = self._request_of(frame)
-            api_key = None if asked is None else asked.api_key
+            request = self._request_of(frame)
+            api_key = None if request is None else request.api_key
             possible = ON_ACKS if api_key == PRODUCE else ON_ANSWERS
             fault = self._plan.draw(self._answer_chance, possible, api_key)
             if fault is Fault.DROP_ACK:
                 self._reset()
-            if asked is not None and has_addresses(asked.api_key):
-                frame = await self._lead_to_proxy(asked, frame)
+            if request is not None and has_addresses(request.api_key):
+                frame = await self._lead_to_proxy(request, frame)
             if fault is Fault.TRUNCATE:
                 await self._write(self._client_writer, frame[: self._answer_chance.randint(1, len(frame) - 1)])
                 raise _Broken
@@ -264,19 +265,19 @@ class _Relay:
                 await asyncio.sleep(self._answer_chance.uniform(0, self._plan.delay_ms_max) / 1000)
             await self._pass_on(self._client_writer, frame, fault)
 
-    def _request_of(self, frame: bytes) -> _Asked | None:
+    def _request_of(self, frame: bytes) -> _Request | None:
         """The request that is answered; requests that get no answer (acks=0) are passed over."""
         correlation_id = _SIZE.unpack_from(frame, SIZE_BYTES)[0] if len(frame) >= SIZE_BYTES + _SIZE.size else None
-        while self._asked:
-            asked = self._asked.popleft()
-            if asked.correlation_id == correlation_id:
-                return asked
+        while self._requests:
+            request = self._requests.popleft()
+            if request.correlation_id == correlation_id:
+                return request
         return None
 
-    async def _lead_to_proxy(self, asked: _Asked, frame: bytes) -> bytes:
+    async def _lead_to_proxy(self, request: _Request, frame: bytes) -> bytes:
         answer = frame[SIZE_BYTES:]
-        fronts = await self._proxy.fronts_of(addresses_in(asked.api_key, asked.version, answer))
-        answer = replace_addresses(asked.api_key, asked.version, answer, fronts)
+        fronts = await self._proxy.fronts_of(addresses_in(request.api_key, request.version, answer))
+        answer = replace_addresses(request.api_key, request.version, answer, fronts)
         return _SIZE.pack(len(answer)) + answer
 
     async def _read_frame(self, reader: asyncio.StreamReader) -> bytes | None:

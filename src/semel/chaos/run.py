@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.chaos.reading import to_the_end
+from semel.chaos.topic_reader import to_the_end
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -189,14 +189,14 @@ def _compare(report: Report, senders: Sequence[_Sender], stored: Sequence[_Store
         report.out_of_order += number <= last.get(row, -1)
         last[row] = number
     report.stored = len(stored)
-    report.doubled = sum(len(found) > 1 for found in places.values())
+    report.doubled = sum(len(found_at) > 1 for found_at in places.values())
     for sender in senders:
         report.sent += sender.sent
         report.acknowledged += len(sender.acknowledged)
         for number, place in sender.acknowledged.items():
-            found = places.get((sender.number, number), [])
-            report.lost += not found
-            report.misplaced += bool(found) and place not in found
+            found_at = places.get((sender.number, number), [])
+            report.lost += not found_at
+            report.misplaced += bool(found_at) and place not in found_at
     report.unanswered = report.sent - report.acknowledged
 
 

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         if options.run_of is not None:
             raise Failure(f"{options.run_of} has a broker of its own, and takes no --upstream")
         return chaos_proxy.run(options)
-    if alone := chaos_proxy.given(options):
+    if alone := chaos_proxy.network_options(options):
         raise Failure(f"{alone[0]} is for a proxy before a broker of yours, which --upstream names")
     if importlib.util.find_spec("confluent_kafka") is None:
         raise Failure("the clients are confluent-kafka's, which is not here: pip install confluent-kafka")

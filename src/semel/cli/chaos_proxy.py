@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given(options: argparse.Namespace) -> list[str]:
+def network_options(options: argparse.Namespace) -> list[str]:
     """The options that were given and are for a proxy alone."""
     names = ["--listen", "--advertise", "--plan", *map(_option, _BY_CHANCE), "--delay", "--hang"]
     return [name for name in names if getattr(options, name[2:].replace("-", "_")) is not None]
@@ -125,9 +125,9 @@ def _timed(likelihood: float) -> Callable[[str], tuple[int, float]]:
     """Reads `MS` or `MS:P`, where the probability may be left out."""
 
     def read(text: str) -> tuple[int, float]:
-        duration, _, said = text.partition(":")
+        duration, _, odds = text.partition(":")
         if not duration.isdecimal():
             raise argparse.ArgumentTypeError(f"{text} is not MS or MS:P, as in 50:0.1")
-        return int(duration), _likelihood(said) if said else likelihood
+        return int(duration), _likelihood(odds) if odds else likelihood
 
     return read

@@ -1,14 +1,32 @@
-"""Prints for all commands: tables, counts, times, bytes that are not text, and texts that strangers have chosen.
+"""Prints for all commands: tables, findings, counts, times, bytes that are no text, and texts that strangers chose.
 
 A text that a stranger has chosen, such as an id, must never break lines or send commands to a terminal.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 NOTHING: Final = "-"
 LINE_END: Final = "\n"
+
+
+class Mark(StrEnum):
+    GOOD = "ok"
+    # A thing that only parts of semel need, or that works, but not well.
+    WANTING = "--"
+    # It does not work without it.
+    BAD = "!!"
+
+
+class Finding(NamedTuple):
+    """What `semel doctor` found, and advice for what is missing."""
+
+    mark: Mark
+    what: str
+    state: str
+    remedy: str = ""
 
 
 def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:
@@ -23,6 +41,14 @@ def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
+
+
+def print_findings(findings: Sequence[Finding]) -> int:
+    """Print the findings; return the exit code: 1 if something is missing that the broker needs."""
+    width = max(len(finding.what) for finding in findings)
+    for mark, what, state, remedy in findings:
+        print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
+    return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:

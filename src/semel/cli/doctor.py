@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from semel.cli.findings import Finding, Mark, print_findings
+from semel.cli.display import Finding, Mark, print_findings
 from semel.cli.store_checks import store_findings
 from semel.storage.files import DiskFiles, not_promised
 from semel.testing.postgres_programs import PostgresMissing, find_ground

@@ -23,7 +23,7 @@ def with_file(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     file = _named_in(words)
     if file is None:
         return list(words)
-    given = {word.partition("=")[0] for word in words}
+    flags_given = {word.partition("=")[0] for word in words}
     flags = {option: action for action in parser._actions for option in action.option_strings if len(option) > 2}
     for option in ("--help", FLAG):
         del flags[option]
@@ -36,7 +36,7 @@ def with_file(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
             read = list(_words(flag, flags[flag], value))
         except (ValueError, argparse.ArgumentTypeError) as error:
             raise Failure(f"{file}: {key}: {error}") from None
-        if flag not in given:
+        if flag not in flags_given:
             of_file += read
     return [*of_file, *words]
 

@@ -125,17 +125,17 @@ class Answer(NamedTuple):
     """The answer to a line, and whether the line was a command."""
 
     command: str
-    said: Said
+    reply: Said
     understood: bool = True
 
     def as_text(self) -> str:
-        return self.said.text
+        return self.reply.text
 
     def as_verdict(self) -> str:
-        return self.said.verdict
+        return self.reply.verdict
 
     def as_json(self) -> str:
-        return json.dumps({"command": self.command, **self.said.fields})
+        return json.dumps({"command": self.command, **self.reply.fields})
 
 
 def _ok(text: str = "OK", **fields: object) -> Said:
@@ -151,7 +151,7 @@ def _error(message: str) -> Said:
     return Said(f"ERROR: {message}", f"ERROR: {message.partition(' (')[0]}", {"answer": "ERROR", "message": message})
 
 
-def _told(text: str, **fields: object) -> Said:
+def _reply(text: str, **fields: object) -> Said:
     """An answer whose verdict is the text itself."""
     return Said(text, text, {"answer": "OK", **fields})
 
@@ -185,7 +185,7 @@ class Lab:
             "FENCE": (1, 1, self._fence),
             "LOG_SIZE": (0, 0, self._log_size),
             "RESTART": (0, 0, self._restart),
-            "HELP": (0, 0, lambda: _told(COMMANDS, commands=COMMANDS)),
+            "HELP": (0, 0, lambda: _reply(COMMANDS, commands=COMMANDS)),
         }
 
     def answer(self, line: str) -> Answer | None:
@@ -284,7 +284,7 @@ class Lab:
         for partition in self._log.state.partitions.of(topic):
             place = f"{partition.index}@" if topic.partition_count > 1 else ""
             shown += [f"{place}{text}" for text in _records(partition, isolation == "committed")]
-        return _told(" ".join(shown) or "(nothing)", records=shown)
+        return _reply(" ".join(shown) or "(nothing)", records=shown)
 
     def _fence(self, name: str) -> Said:
         producer = self._named(name)
@@ -303,11 +303,11 @@ class Lab:
         return claim.producer_epoch
 
     def _log_size(self) -> Said:
-        return _told(str(self._size()), records=self._size())
+        return _reply(str(self._size()), records=self._size())
 
     def _size(self) -> int:
         batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.state.partitions.all())
-        return sum(header.record_count for found in batches_of for header, _ in found if not header.is_control)
+        return sum(header.record_count for batches in batches_of for header, _ in batches if not header.is_control)
 
     def _restart(self) -> Said:
         self._log.abandon()

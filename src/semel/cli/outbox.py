@@ -145,13 +145,13 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
 
 
 def _settings(file: str | None) -> dict[str, Any]:
-    from semel.cli.settings_file import read_settings_file
+    from semel.cli.input_files import read_settings_file
     from semel.settings import Role
 
     if file is None:
         return {}
-    found = read_settings_file(file).by_role
-    return dict(found.get(Role.PRODUCER, found.get(None, {})))
+    by_role = read_settings_file(file).by_role
+    return dict(by_role.get(Role.PRODUCER, by_role.get(None, {})))
 
 
 @contextlib.contextmanager
@@ -208,28 +208,28 @@ def _show_status(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.outbox import status
 
     with engine.connect() as connection:
-        found = status(connection)
+        outbox = status(connection)
     if options.json:
-        shards = [shard._asdict() for shard in found.shards]
-        print(json.dumps({**found._asdict(), "shards": shards}))
+        shards = [shard._asdict() for shard in outbox.shards]
+        print(json.dumps({**outbox._asdict(), "shards": shards}))
     else:
-        _print_status(found, now_ms())
+        _print_status(outbox, now_ms())
     return 0
 
 
-def _print_status(found: "Status", now_ms: int) -> None:
+def _print_status(outbox: "Status", now_ms: int) -> None:
     oldest = ""
-    if found.oldest_added_at_ms is not None:
-        oldest = f", the oldest for {max(now_ms - found.oldest_added_at_ms, 0) / 1000:.1f} s"
-    print(f"{found.waiting} messages wait{oldest}")
-    if found.quarantined:
-        print(f"{found.quarantined} of them were refused by the broker, and {found.held_up} wait for those")
-    if found.name is None:
+    if outbox.oldest_added_at_ms is not None:
+        oldest = f", the oldest for {max(now_ms - outbox.oldest_added_at_ms, 0) / 1000:.1f} s"
+    print(f"{outbox.waiting} messages wait{oldest}")
+    if outbox.quarantined:
+        print(f"{outbox.quarantined} of them were refused by the broker, and {outbox.held_up} wait for those")
+    if outbox.name is None:
         print("no relay has begun yet")
         return
-    print(f"relayed as {found.name!r}")
+    print(f"relayed as {outbox.name!r}")
     rows = [("SHARD", "BATCHES", "AT HAND", "RELAY", "SINCE")]
-    for shard in found.shards:
+    for shard in outbox.shards:
         at_hand = "yes" if shard.is_at_hand else "no"
         rows.append(
             (str(shard.shard), str(shard.batches), at_hand, shard.owner or NOTHING, time_shown(shard.owned_since_ms))

@@ -20,14 +20,14 @@ class Progress:
         self._what = what
         self._total = total
         self._unit = unit
-        self._began = self._said = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._shown = False
 
     def show(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._began < _SILENT_SECONDS or now - self._said < _BETWEEN_SECONDS or not sys.stderr.isatty():
+        if now - self._began < _SILENT_SECONDS or now - self._printed_at < _BETWEEN_SECONDS or not sys.stderr.isatty():
             return
-        self._said = now
+        self._printed_at = now
         self._shown = True
         bar = ""
         if self._total:

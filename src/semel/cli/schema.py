@@ -44,13 +44,13 @@ def run(options: argparse.Namespace) -> int:
                 print("the tables are as this version of semel needs them")
             else:
                 for made in schema.make(engine, *options.rooms):
-                    print(f"{made.room}: {_told(made)}")
+                    print(f"{made.room}: {_summary(made)}")
         except (schema.SchemaDiffers, schema.UnknownRoom) as error:
             raise Failure(str(error)) from error
     return 0
 
 
-def _told(made: "Made") -> str:
+def _summary(made: "Made") -> str:
     came = [f"made {', '.join(made.tables)}"] if made.tables else []
     if made.version_before is not None and made.version_before < made.version:
         came.append(f"brought from version {made.version_before} to {made.version}")

@@ -62,8 +62,8 @@ def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
         how = "has stopped" if lease.is_released else "is silent"
         lines.append(("active", f"nobody: {_shown(lease.addresses)} of epoch {lease.epoch} {how}"))
     lines += [("standby", _standby_shown(standby)) for standby in status.standbys] or [("standby", "none")]
-    for name, found in status.contents.items():
-        lines.append((name, f"{counted(found.objects, 'object')}, {found.size_bytes / 1e6:,.1f} MB"))
+    for name, part in status.contents.items():
+        lines.append((name, f"{counted(part.objects, 'object')}, {part.size_bytes / 1e6:,.1f} MB"))
     puts, gets = status.idle_puts_per_day, status.idle_gets_per_day
     if status.is_active:
         lines.append(("calls", f"{puts:,} that write and {gets:,} that read a day, while no client does anything"))
@@ -109,7 +109,7 @@ def as_json(where: str, status: StoreStatus) -> dict[str, object]:
             for standby in status.standbys
         ],
         "contents": {
-            name: {"objects": found.objects, "bytes": found.size_bytes} for name, found in status.contents.items()
+            name: {"objects": part.objects, "bytes": part.size_bytes} for name, part in status.contents.items()
         },
         "idle_puts_per_day": status.idle_puts_per_day,
         "idle_gets_per_day": status.idle_gets_per_day,

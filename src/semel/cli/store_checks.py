@@ -10,8 +10,7 @@ import time
 from collections.abc import Awaitable
 from typing import Final
 
-from semel.cli.display import counted
-from semel.cli.findings import Finding, Mark
+from semel.cli.display import Finding, Mark, counted
 from semel.store import Missing, Store, StoreError, StoreRefused, Unsure, open_store
 from semel.store.contents import contents_of
 from semel.store.probe import FOLDER, probe
@@ -102,8 +101,8 @@ async def _contents(store: Store) -> list[Finding]:
     contents = await contents_of(store)
     left = contents.pop(FOLDER, None)
     findings = [
-        Finding(Mark.GOOD, name, f"{counted(found.objects, 'object')}, {found.size_bytes / 1e6:.1f} MB")
-        for name, found in contents.items()
+        Finding(Mark.GOOD, name, f"{counted(part.objects, 'object')}, {part.size_bytes / 1e6:.1f} MB")
+        for name, part in contents.items()
     ]
     if not contents:
         findings.append(Finding(Mark.GOOD, "contents", "empty"))

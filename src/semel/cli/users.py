@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
-from semel.cli.passwords import password_in
+from semel.cli.input_files import password_in
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import users as client
 from semel.core.refusals import Refused
@@ -82,19 +82,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    found: Mapping[str, Mapping[Mechanism, int]]
+    mechanisms: Mapping[str, Mapping[Mechanism, int]]
     if options.data:
         with _directory(options.data) as log:
             users = log.state.users
-            found = {
+            mechanisms = {
                 user: {mechanism: held.iterations for mechanism, held in users.credentials(user).items()}
                 for user in users
             }
     else:
         with cluster_at(options) as cluster:
-            found = client.users_of(cluster)
+            mechanisms = client.users_of(cluster)
     rows = [("USER", "MECHANISMS", "ITERATIONS")]
-    for user, held in sorted(found.items()):
+    for user, held in sorted(mechanisms.items()):
         rows.append((user, _names(list(held)), ", ".join(map(str, held.values()))))
     print_table(rows)
 

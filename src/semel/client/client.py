@@ -146,7 +146,7 @@ class _Fetching:
                 self._ask()
             answer = self._receive()
             self._check(answer)
-            fetched = self._taken(answer)
+            fetched = self._advance(answer)
             if fetched is None:
                 if self._is_empty_to_the_end(answer):
                     self._offset = self._wanted.end
@@ -219,7 +219,7 @@ class _Fetching:
             end,
         )
 
-    def _taken(self, answer: FetchPartitionAnswer) -> Fetched | None:
+    def _advance(self, answer: FetchPartitionAnswer) -> Fetched | None:
         """The batches of an answer, if there are any; moves on after them."""
         if not answer.records:
             return None

@@ -131,9 +131,9 @@ class Connection:
         try:
             # Version 0 is the one that every broker understands, before a login as well.
             for api in self._ask(API_VERSIONS, 0).api_keys:
-                spoken = _SPOKEN.get(api.api_key)
-                if spoken is not None and max(spoken.min, api.min_version) <= min(spoken.max, api.max_version):
-                    self._versions[api.api_key] = min(spoken.max, api.max_version)
+                ours = _SPOKEN.get(api.api_key)
+                if ours is not None and max(ours.min, api.min_version) <= min(ours.max, api.max_version):
+                    self._versions[api.api_key] = min(ours.max, api.max_version)
             if settings.uses_sasl:
                 self._log_in(settings)
         except BaseException:

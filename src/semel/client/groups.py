@@ -50,7 +50,7 @@ class Committed(NamedTuple):
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
     """Every group that some broker looks after, in the order of their names."""
-    found = {}
+    groups = {}
     for broker in cluster.brokers():
         answer = cluster.ask(broker, LIST_GROUPS, states_filter=[], types_filter=[])
         codes.check_coordinator("the list of groups", answer.error_code, right="Describe on groups")
@@ -58,8 +58,8 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
             # Only version 5 tells the protocols apart, and brokers that do not know it know one.
             kind = str(getattr(group, "group_type", "classic")).lower()
             name = str(group.group_id)
-            found[name] = Listed(name, kind, getattr(group, "group_state", None))
-    return dict(sorted(found.items()))
+            groups[name] = Listed(name, kind, getattr(group, "group_state", None))
+    return dict(sorted(groups.items()))
 
 
 def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
@@ -69,8 +69,8 @@ def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Membe
         answer = cluster.ask(coordinator, CONSUMER_GROUP_DESCRIBE, **wanted)
     else:
         answer = cluster.ask(coordinator, DESCRIBE_GROUPS, groups=[group.name], include_authorized_operations=False)
-    (told,) = answer.groups
-    check(group.name, told.error_code, "Describe")
+    (described,) = answer.groups
+    check(group.name, described.error_code, "Describe")
     return sorted(
         Member(
             str(one.member_id),
@@ -79,7 +79,7 @@ def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Membe
             str(one.client_host),
             _assignment(one),
         )
-        for one in told.members
+        for one in described.members
     )
 
 
@@ -112,11 +112,11 @@ def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicP
     """All committed offsets of the group."""
     wanted = {"group_id": group, "topics": None}
     answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
-    (told,) = getattr(answer, "groups", None) or [answer]
-    check(group, told.error_code, "Describe")
+    (answered,) = getattr(answer, "groups", None) or [answer]
+    check(group, answered.error_code, "Describe")
     return {
         TopicPartition(topic.name, one.partition_index): Committed(one.committed_offset, one.metadata or "")
-        for topic in told.topics
+        for topic in answered.topics
         for one in topic.partitions
         if one.committed_offset >= 0
     }

@@ -67,13 +67,13 @@ def _scram(user: str, password: str, digest: str) -> Steps:
     if not challenge.get("r", "").startswith(nonce) or not 0 < iterations <= ITERATIONS_MAX:
         raise AuthenticationFailed("the broker's first message of SCRAM does not answer ours")
     final = f"c=biws,r={challenge['r']}"
-    spoken = f"{first},{server_first},{final}".encode()
+    dialogue = f"{first},{server_first},{final}".encode()
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
-    signature = hmac.digest(hashlib.new(digest, client_key).digest(), spoken, digest)
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), dialogue, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     server_final = (yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), spoken, digest)
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), dialogue, digest)
     shown = _fields(server_final).get("v", "")
     if not hmac.compare_digest(shown.encode(), base64.b64encode(expected)):
         raise AuthenticationFailed("the broker could not prove that it knows the password")

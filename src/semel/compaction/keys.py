@@ -31,6 +31,6 @@ class LastOffsets:
         self.offsets: dict[bytes, int] = {}
         self.until = until
 
-    def has_room(self, record_count: int) -> bool:
+    def has_space(self, record_count: int) -> bool:
         """Whether a batch of `record_count` records is sure to fit, whatever its keys are."""
         return len(self.offsets) + record_count <= self.keys_max

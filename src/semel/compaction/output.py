@@ -6,7 +6,7 @@ to every checkpoint until the log has taken it in. Nothing here is ever written 
 
 from typing import Final
 
-from semel.compaction.rewriting import NO_HORIZON
+from semel.compaction.rewrite import NO_HORIZON
 from semel.core.batch import BatchHeader, Buffer
 from semel.storage.files import File, Files
 from semel.storage.segment import Index, Segment, footer

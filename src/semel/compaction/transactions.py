@@ -37,10 +37,10 @@ class TransactionsPassed:
         """Whether a transactional batch at this offset belongs to a transaction that was aborted."""
         if not self._begin <= offset < self._end:
             self._look(offset)
-        found = self._aborted.get(producer_id)
-        if found is None:
+        spans = self._aborted.get(producer_id)
+        if spans is None:
             return False
-        firsts, markers = found
+        firsts, markers = spans
         slot = bisect_left(markers, offset)
         return slot < len(markers) and firsts[slot] <= offset
 

@@ -35,7 +35,22 @@ TEXT_BYTES_MAX: Final = 1_024
 # The name of the one resource of type CLUSTER.
 CLUSTER_NAME: Final = "kafka-cluster"
 EVERYTHING: Final = "*"
+USER: Final = "User"
 EVERYBODY: Final = "User:*"
+
+
+class Principal(NamedTuple):
+    """The name that the client of a connection has proved, such as `User:app`. Access rules do not know how it did."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+# The principal of a client that has not logged in.
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 
 
 class ResourceType(IntEnum):

@@ -324,7 +324,7 @@ def canonical(configs: Mapping[str, str | None], definitions: Mapping[str, Defin
 
     The broker stores the canonical form and not the client's text, which may be a megabyte of blanks around a digit.
     """
-    return {name: _definition(name, definitions).canonical(_given(name, value)) for name, value in configs.items()}
+    return {name: _definition(name, definitions).canonical(_with_value(name, value)) for name, value in configs.items()}
 
 
 def parse(configs: Mapping[str, str | None]) -> TopicConfigs:
@@ -364,16 +364,16 @@ def altered(
 ) -> dict[str, str]:
     """All configurations after an incremental change; InvalidConfig if it is not valid. `configs` stays as it is."""
     result = dict(configs)
-    seen: set[str] = set()
+    names: set[str] = set()
     for alteration in alterations:
         definition = _definition(alteration.name, definitions)
-        if alteration.name in seen:
+        if alteration.name in names:
             raise InvalidConfig(f"{alteration.name} is changed twice in one request", INVALID_REQUEST)
-        seen.add(alteration.name)
+        names.add(alteration.name)
         if alteration.operation == "delete":
             result.pop(alteration.name, None)
             continue
-        value = _given(alteration.name, alteration.value)
+        value = _with_value(alteration.name, alteration.value)
         if alteration.operation == "set":
             result[alteration.name] = value
             continue
@@ -402,7 +402,7 @@ def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition:
     return definition
 
 
-def _given(name: str, value: str | None) -> str:
+def _with_value(name: str, value: str | None) -> str:
     if value is None:
         raise InvalidConfig(f"{name} has no value; to return to the default, delete it", INVALID_REQUEST)
     return value

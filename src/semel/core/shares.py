@@ -45,16 +45,16 @@ class Shares:
         # By address and bucket of time.
         self._charges: dict[str, dict[int, int]] = {}
 
-    def check(self, wanted: int, taken: int, address: str | None, horizon_ms: int | None) -> None:
+    def check(self, wanted: int, in_use: int, address: str | None, horizon_ms: int | None) -> None:
         """`NoShareLeft` unless this address may put `wanted` more on record beside the `taken` ones. None is the
         broker.
 
         Producers that were last heard at `horizon_ms` or before have been forgotten.
         """
-        free = self._states_max - taken
+        free = self._states_max - in_use
         if wanted > free:
             raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
-        if address is None or 2 * (taken + wanted) <= self._states_max:
+        if address is None or 2 * (in_use + wanted) <= self._states_max:
             return
         # As if they came one by one: before the last one, the address has `wanted` - 1 more, and so many fewer are
         # free.

@@ -215,13 +215,13 @@ class Catalog:
         if not isinstance(entry, TopicCreated):
             self.known(entry.number)
             return
-        taken = (
+        collision = (
             entry.number < self._next_number
             or entry.name in self._by_name
             or entry.topic_id in self._by_id
             or _collision_key(entry.name) in self._by_collision
         )
-        if taken:
+        if collision:
             raise ValueError(f"topic '{entry.name}' is to have a number, a name or an id that is taken")
 
     def apply(self, entry: CatalogEntry) -> Topic:

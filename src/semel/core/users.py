@@ -100,7 +100,7 @@ class Users:
         """This user's credentials; empty if there is no such user."""
         return self._credentials.get(user, {})
 
-    def found(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
+    def credential_for(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
         """This user's credential and True; for an unknown user a credential that no password fits, and False."""
         credential = self.credentials(user).get(mechanism)
         if credential is not None:

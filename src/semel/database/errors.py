@@ -132,10 +132,10 @@ def singly(error: BaseException) -> Iterator[BaseException]:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The error, then what it was raised because of, and so on."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
+    while one is not None and id(one) not in visited:
+        visited.add(id(one))
         yield one
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
 

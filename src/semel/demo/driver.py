@@ -66,8 +66,8 @@ class Driver:
             # The next call is to find the end as well.
             self._lines.put(None)
             return None
-        told: dict[str, Any] = json.loads(line)
-        return told
+        event: dict[str, Any] = json.loads(line)
+        return event
 
     def has_more_to_say(self) -> bool:
         return not self._lines.empty()
@@ -109,8 +109,8 @@ class Driver:
     def complaint(self) -> str:
         """The end of what it has written to standard error, in one line and without the places in Java's code."""
         lines = (line.strip() for line in self._errors.read_text(errors="replace").splitlines())
-        told = " ".join(line for line in lines if not line.startswith(("at ", "...")))
-        return " ".join(told.split())[-_TOLD_CHARACTERS:]
+        words = " ".join(line for line in lines if not line.startswith(("at ", "...")))
+        return " ".join(words.split())[-_TOLD_CHARACTERS:]
 
     def _signal(self, number: signal.Signals) -> bool:
         """Whether there was anybody to hear it."""

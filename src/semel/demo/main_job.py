@@ -195,9 +195,9 @@ def _refuse(page: Page) -> tuple[list[str], str]:
     try:
         Producer({**config, "bootstrap.servers": "127.0.0.1:1"})
     except KafkaException as refusal:
-        told = str(refusal.args[0].str())
-        page.say(f"and the client, when it is made: {told}", faint=True)
-        return conflicts, told
+        error_text = str(refusal.args[0].str())
+        page.say(f"and the client, when it is made: {error_text}", faint=True)
+        return conflicts, error_text
     raise DemoFailed("the client takes settings that were refused before")
 
 

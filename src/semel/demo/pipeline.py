@@ -142,17 +142,17 @@ class _Work:
 
     def _live(self, driver: Driver) -> bool:
         """Until the driver has ended; whether it has done everything."""
-        while (told := driver.next()) is not None:
-            match told["event"]:
+        while (event := driver.next()) is not None:
+            match event["event"]:
                 case "batch":
-                    if not self._strike(driver, told["batch"]):
+                    if not self._strike(driver, event["batch"]):
                         return False
                 case "judged":
-                    self._judged[told["batch"]] = told["outcomes"]
+                    self._judged[event["batch"]] = event["outcomes"]
                 case "sink":
-                    self._hear_of_a_sink(told)
+                    self._hear_of_a_sink(event)
                 case "replay":
-                    batch = told["batch"]
+                    batch = event["batch"]
                     told_of = f"the end of batch {batch} is taken out of Spark's checkpoint: it is replayed"
                     self._note("replay", told_of, "batch replayed")
                 case "files":
@@ -163,9 +163,9 @@ class _Work:
             self._draw()
         return False
 
-    def _hear_of_a_sink(self, told: dict[str, Any]) -> None:
-        sink, batch = told["sink"], told["batch"]
-        if told["outcome"] == "duplicate":
+    def _hear_of_a_sink(self, event: dict[str, Any]) -> None:
+        sink, batch = event["sink"], event["batch"]
+        if event["outcome"] == "duplicate":
             self.absorbed[sink] += 1
             self._note("life", f"{sink}: batch {batch} is there already, nothing is written")
         else:

@@ -197,8 +197,8 @@ def killing_once(assassin: str) -> "Callable[[Iterator[pa.RecordBatch]], Iterato
     return passed
 
 
-def _tell(**told: Any) -> None:
-    print(json.dumps(told), flush=True)
+def _tell(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def _verdict(figures: Figures) -> str:
 
 def _tile(run: Run, stream: Stream) -> str:
     absorbed = f"{stream.absorbed:,} repeated batches were known again, and written once."
-    count, kind, said = {
+    count, kind, explanation = {
         Semantics.AT_MOST_ONCE: (run.lost, "lost", "Sent once, and never again: what met a fault is gone."),
         Semantics.AT_LEAST_ONCE: (
             run.doubled,
@@ -132,7 +132,7 @@ def _tile(run: Run, stream: Stream) -> str:
     kind_of = {"lost": "is-lost", "doubled": "is-doubled"}.get(kind, "is-even" if count == 0 else "is-lost")
     return (
         f'<li class="tile"><h3>{run.semantics}</h3><div class="figure {kind_of}">{count:,} <small>{kind}</small></div>'
-        f"<p>{said}</p></li>"
+        f"<p>{explanation}</p></li>"
     )
 
 
@@ -143,8 +143,8 @@ def _strip(stream: Stream) -> Iterable[str]:
             width = 100 * HANG_SECONDS / stream.seconds
             yield f'<span class="hang" style="left:{left:.2f}%;width:{width:.2f}%">hangs</span>'
         else:
-            told = f"{charts.MARKS[strike.fault]} at {strike.at_seconds:.2f} s"
-            yield f'<span style="left:{left:.2f}%" title="{told}">{_GLYPHS[strike.fault]}</span>'
+            title = f"{charts.MARKS[strike.fault]} at {strike.at_seconds:.2f} s"
+            yield f'<span style="left:{left:.2f}%" title="{title}">{_GLYPHS[strike.fault]}</span>'
 
 
 def _fate(run: Run, stream: Stream) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Self
 
-from semel.chaos.reading import ReadingStopped, to_the_end
+from semel.chaos.topic_reader import ReadingStopped, to_the_end
 from semel.demo import DemoFailed
 from semel.testing.served import ServedBroker, ServeFailed
 

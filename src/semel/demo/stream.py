@@ -124,7 +124,7 @@ class Sender:
         self._producer = Producer({**client_settings(run.semantics), "bootstrap.servers": proxy.bootstrap})
 
     def send(self, payment: Payment, value: bytes, begun: float) -> None:
-        def told(error: "KafkaError | None", _: "Message") -> None:
+        def on_delivery(error: "KafkaError | None", _: "Message") -> None:
             if error is None:
                 self.run.acknowledged_at[payment.position] = time.monotonic() - begun
                 self.acknowledged += 1
@@ -133,7 +133,7 @@ class Sender:
 
         while True:
             try:
-                self._producer.produce(self.run.topic, value, partition=payment.partition, on_delivery=told)
+                self._producer.produce(self.run.topic, value, partition=payment.partition, on_delivery=on_delivery)
                 return
             except BufferError:
                 # The client's queue is full, as it may be in a hang; it has to be heard before it takes more.

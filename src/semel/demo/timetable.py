@@ -16,7 +16,7 @@ QUIET_SECONDS: Final = 2.2
 # Slots are about this long; in each an ACK is lost, and a connection is cut.
 SLOT_SECONDS: Final = 0.9
 SLOTS_MIN: Final = 4
-# A stream that is shorter has no room for its faults.
+# A shorter stream has no time for all its faults.
 SECONDS_MIN: Final = 4.0
 # Where in a slot an ACK may be lost, and how much later a connection is cut, in slots.
 _FROM, _TO = 0.1, 0.45

@@ -262,10 +262,10 @@ def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Tim
         "of_token": row.token,
     }
     if connection.dialect.name == "sqlite":
-        taken = connection.execute(_TAKE_OVER, values)
+        rows = connection.execute(_TAKE_OVER, values)
     else:
-        taken = connection.execute(_TAKE_OVER_LOCKED, {**values, "lock": _lock(name)})
-    return Accepted(token) if taken.rowcount else Running(RETRY_AFTER_SECONDS)
+        rows = connection.execute(_TAKE_OVER_LOCKED, {**values, "lock": _lock(name)})
+    return Accepted(token) if rows.rowcount else Running(RETRY_AFTER_SECONDS)
 
 
 def _as_holder(connection: Connection, name: Name, token: int, values: dict[str, Any]) -> None:

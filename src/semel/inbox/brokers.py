@@ -42,13 +42,13 @@ class Brokers:
         self._clock = clock
         self._doubted_since_ms: int | None = clock()
         self._ask_at_ms = self._doubted_since_ms + SAY_AFTER_MS
-        self._said: str | None = None
+        self._complaint: str | None = None
         self._has_partitions = False
-        self._heard: KafkaError | None = None
+        self._last_error: KafkaError | None = None
 
     def doubt(self, error: KafkaError | None = None) -> None:
         """The client met an error that it tries to mend by itself, or gives neither records nor errors."""
-        self._heard = error or self._heard
+        self._last_error = error or self._last_error
         if self._doubted_since_ms is None:
             self._doubted_since_ms = self._clock()
             self._ask_at_ms = self._doubted_since_ms + SAY_AFTER_MS
@@ -62,9 +62,9 @@ class Brokers:
 
     def are_well(self) -> None:
         """A record came, or they say so themselves."""
-        if self._said is not None:
+        if self._complaint is not None:
             logger.warning("going on: the brokers give what they were waited for")
-        self._doubted_since_ms = self._said = self._heard = None
+        self._doubted_since_ms = self._complaint = self._last_error = None
 
     def is_time_to_ask(self) -> bool:
         """Whether there has been doubt for some seconds; the caller then finds out what is wrong."""
@@ -77,11 +77,11 @@ class Brokers:
     def tell(self, wrong: str | None) -> None:
         """What was found out; None is nothing."""
         if wrong is None and not self._has_partitions:
-            wrong = NO_PARTITIONS.format(f" ({self._heard.str()})" if self._heard is not None else "")
+            wrong = NO_PARTITIONS.format(f" ({self._last_error.str()})" if self._last_error is not None else "")
         if wrong is None:
             self.are_well()
-        elif self._said is None:
-            self._said = wrong
+        elif self._complaint is None:
+            self._complaint = wrong
             logger.warning("waiting: %s", wrong)
 
     def wrong_with(self, client: Consumer, topics: Sequence[str]) -> str | None:
@@ -92,8 +92,8 @@ class Brokers:
             try:
                 error = client.list_topics(topic, ASK_SECONDS).topics[topic].error
             except KafkaException as failure:
-                heard = self._heard or failure.args[0]
-                return NO_BROKER.format(heard.str(), remedy_of(heard))
+                error = self._last_error or failure.args[0]
+                return NO_BROKER.format(error.str(), remedy_of(error))
             if error is None:
                 continue
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

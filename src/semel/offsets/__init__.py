@@ -15,7 +15,7 @@ if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.offsets needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
 from semel.offsets.places import OffsetsDoNotFit, advance, advance_async, forget, next_offsets
-from semel.offsets.seeking import seeking
+from semel.offsets.seek import seeking
 from semel.offsets.tables import metadata
 
 __all__ = ["OffsetsDoNotFit", "advance", "advance_async", "forget", "metadata", "next_offsets", "seeking"]

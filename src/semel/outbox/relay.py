@@ -248,9 +248,9 @@ class Relay:
         with contextlib.closing(shard):
             shard.open()
             while not self._stopping.is_set():
-                heard = self._bell.rings
+                rings = self._bell.rings
                 if not shard.step():
-                    self._bell.wait_after(heard, self._fallback_seconds)
+                    self._bell.wait_after(rings, self._fallback_seconds)
                 elif not shard.is_behind:
                     self._stopping.wait(_BETWEEN_SECONDS)
 

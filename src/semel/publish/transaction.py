@@ -121,11 +121,11 @@ class Transaction:
                 )
                 return
             except BufferError:
-                self._make_room()
+                self._free_the_queue()
             except KafkaException as error:
                 raise self._failure(record, error.args[0]) from None
 
-    def _make_room(self) -> None:
+    def _free_the_queue(self) -> None:
         """The queue is full: wait until the broker has acknowledged some of its records."""
         if self._deadline.is_over:
             raise Interrupted("the queue is full, and the broker acknowledged none of its records in time")

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from semel.core.principal import ANONYMOUS, USER, Principal
+from semel.core.access import ANONYMOUS, USER, Principal
 from semel.core.refusals import (
     ILLEGAL_SASL_STATE,
     SASL_AUTHENTICATION_FAILED,
@@ -151,7 +151,7 @@ def _read_plain(token: bytes) -> tuple[str, str]:
 def _check_plain(user: str, password: str, users: Users) -> Steps[None]:
     """Refused unless this is the user's password. It takes as long for a user who does not exist."""
     mechanism = users.mechanism_of(user)
-    credential, is_known = users.found(user, mechanism)
+    credential, is_known = users.credential_for(user, mechanism)
 
     def stored_keys() -> Credential:
         salted_password = salted(mechanism, password, credential.salt, credential.iterations)

@@ -68,10 +68,10 @@ def check(
     roles = (Role(role),) if role is not None else roles_of(client, names)
     if not roles:
         raise UnknownSettings("cannot tell whether this is a producer or a consumer", "role", Role)
-    found = list(_conflicts(config, Semantics(semantics), client, roles))
+    conflicts = list(_conflicts(config, Semantics(semantics), client, roles))
     if strict_order and Role.PRODUCER in roles:
-        found += _several_under_way(Configuration(client, Role.PRODUCER, config), found)
-    return found
+        conflicts += _several_under_way(Configuration(client, Role.PRODUCER, config), conflicts)
+    return conflicts
 
 
 def _conflicts(
@@ -247,10 +247,10 @@ def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflic
         )
 
 
-def _several_under_way(config: Configuration, found: Sequence[Conflict]) -> Iterator[Conflict]:
+def _several_under_way(config: Configuration, others: Sequence[Conflict]) -> Iterator[Conflict]:
     """Asked for by name, since idempotence keeps the order of batches as long as none is given up."""
     java = "max.in.flight.requests.per.connection"
-    if config.in_flight > 1 and not any(config.shown(java) in conflict.settings for conflict in found):
+    if config.in_flight > 1 and not any(config.shown(java) in conflict.settings for conflict in others):
         yield Conflict(
             (config.shown(java),),
             Cost.OUT_OF_ORDER,

@@ -40,8 +40,8 @@ class BatchRefused(RuntimeError):
 
 def mark_of(query_id: str, batch_id: int, digest: str = "") -> str:
     """A short name of exactly this claim: what a person hands back in order to go on after it."""
-    told = hashlib.sha256(f"{query_id}\n{digest}".encode()).hexdigest()[:_MARK_DIGITS]
-    return f"{batch_id}-{told}"
+    mark = hashlib.sha256(f"{query_id}\n{digest}".encode()).hexdigest()[:_MARK_DIGITS]
+    return f"{batch_id}-{mark}"
 
 
 def mark_before(batch_id: int) -> str:

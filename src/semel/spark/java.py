@@ -57,8 +57,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         if version is not None and _major(version) >= JAVA_MIN:
             return Java(version, executable, origin, home, ", ".join(too_old))
         too_old.append(f"{origin} has {f'Java {version}' if version else 'none that runs'} ({executable})")
-    found = f", and {', '.join(too_old)}" if too_old else ""
-    raise JavaMissing(f"Spark needs Java {JAVA_MIN} or later{found}: {REMEDY}")
+    others = f", and {', '.join(too_old)}" if too_old else ""
+    raise JavaMissing(f"Spark needs Java {JAVA_MIN} or later{others}: {REMEDY}")
 
 
 def java_environment(java: Java) -> dict[str, str | None]:
@@ -72,8 +72,8 @@ def java_environment(java: Java) -> dict[str, str | None]:
 def java_version(executable: Path) -> str | None:
     """The version that this Java reports; None if it reports none."""
     # A Java that is asked takes a tenth of a second to answer; what lies beside it takes none.
-    if said := _release(executable).get("JAVA_VERSION"):
-        return said
+    if version := _release(executable).get("JAVA_VERSION"):
+        return version
     try:
         done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS_MAX)
     except (OSError, subprocess.TimeoutExpired):
@@ -87,8 +87,8 @@ def _check_user() -> None:
         pwd.getpwuid(os.getuid())
     except KeyError:
         # Hadoop's login fails then with a NullPointerException, whatever HADOOP_USER_NAME says.
-        told = f"Spark starts for no user without a name, and /etc/passwd has none for user {os.getuid()}"
-        raise JavaMissing(f"{told}: add one there, or run as a user who has one") from None
+        reason = f"Spark starts for no user without a name, and /etc/passwd has none for user {os.getuid()}"
+        raise JavaMissing(f"{reason}: add one there, or run as a user who has one") from None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path, Path | None]]:

@@ -45,7 +45,7 @@ class SettingAside(Repair):
     def __init__(self, files: Files, tell: Callable[[str], None]) -> None:
         self._files = files
         self._tell = tell
-        self._told: set[str] = set()
+        self._reasons: set[str] = set()
 
     def skip(self, misfit: Misfit) -> None:
         """Skip this entry."""
@@ -67,7 +67,7 @@ class SettingAside(Repair):
                 ConsumerGroup().restore(members)
         except ValueError as error:
             why = f"the members of group '{group['name']}' contradict each other, and have to join again: {error}"
-            self._keep(f"members-{len(self._told)}", why, {"group": group["name"], "members": members})
+            self._keep(f"members-{len(self._reasons)}", why, {"group": group["name"], "members": members})
             return {**group, "members": None}
         return group
 
@@ -92,7 +92,7 @@ class SettingAside(Repair):
         """Keep a copy, which is durable when this returns, and report it; only once if the start is tried several
         times.
         """
-        if why in self._told:
+        if why in self._reasons:
             return
         path = f"{DIRECTORY}/{name}.json"
         self._files.make_directory(DIRECTORY)
@@ -106,5 +106,5 @@ class SettingAside(Repair):
             file.close()
         self._files.sync_directory(DIRECTORY)
         self._files.sync_directory("")
-        self._told.add(why)
+        self._reasons.add(why)
         self._tell(f"{why}; kept in {self._files.describe(path)}")

@@ -27,7 +27,7 @@ _LOCK: Final = ".lock"
 # A file that a crash has left in `.new` goes after this time. Nobody takes as long to write an object.
 ABANDONED_SECONDS: Final = 24 * 3600
 PAGE_OBJECTS: Final = 1000
-# These pass when there is room again, or when the server of the file system is back.
+# These pass when there is space again, or when the server of the file system is back.
 _PASSING: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 )

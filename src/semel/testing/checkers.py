@@ -94,7 +94,7 @@ def events(history: list[Event], what: str) -> Iterator[tuple[str, dict[str, Any
 
 def lost_writes(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """Records that were acknowledged, and are not at the place that was named."""
-    at = {place: {seen.offset: seen.value for seen in records} for place, records in truth.all_records.items()}
+    at = {place: {record.offset: record.value for record in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
         place = acked["topic"], acked["partition"]
         if place not in at:
@@ -109,7 +109,7 @@ def lost_writes(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Ite
 def duplicates(truth: Truth) -> Iterator[str]:
     """Records that stand in the log twice though they were sent once."""
     for place, records in truth.all_records.items():
-        for value, count in Counter(seen.value for seen in records).items():
+        for value, count in Counter(record.value for record in records).items():
             if count > 1:
                 yield f"duplicate: {value} stands {count} times in {place}"
 
@@ -121,18 +121,18 @@ def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
     """
     for place, records in truth.all_records.items():
         last: dict[str, int] = defaultdict(lambda: -1)
-        for seen in records:
-            sender, _, number = seen.value.rpartition("/")
+        for record in records:
+            sender, _, number = record.value.rpartition("/")
             step = int(number) - last[sender]
             if step < 1 or (step > 1 and place[0] in dense):
-                yield f"non-monotonic send: {seen.value} at {seen.offset} of {place} follows number {last[sender]}"
+                yield f"non-monotonic send: {record.value} at {record.offset} of {place} follows number {last[sender]}"
             last[sender] = int(number)
 
 
 def unfaithful_reads(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """What a consumer saw on its way, against what it would see now: no more, no less, in the same order."""
     final: dict[tuple[int, Place], dict[int, str]] = {
-        (isolation, place): {seen.offset: seen.value for seen in records}
+        (isolation, place): {record.offset: record.value for record in records}
         for isolation in (0, 1)
         for place, records in truth.of(isolation).items()
     }
@@ -142,21 +142,21 @@ def unfaithful_reads(history: list[Event], truth: Truth, gone: Gone = NOTHING) -
             continue
         there = final[read["isolation"], place]
         begin, end = read["from_offset"], read["next_offset"]
-        seen = dict(read["records"])
-        if list(seen) != sorted(seen):
-            yield f"non-monotonic poll: {who} saw {list(seen)} of {place}"
+        values_by_offset = dict(read["records"])
+        if list(values_by_offset) != sorted(values_by_offset):
+            yield f"non-monotonic poll: {who} saw {list(values_by_offset)} of {place}"
         may_lack = gone.has if read["isolation"] == READ_COMMITTED else gone.may_lack
-        for offset, value in seen.items():
+        for offset, value in values_by_offset.items():
             if there.get(offset) != value and not (offset not in there and may_lack(value)):
                 name = "aborted read" if read["isolation"] and _stands(truth, place, offset, value) else "lost write"
                 yield f"{name}: {who} saw {value} at {offset} of {place}, there is {there.get(offset)}"
         for offset in range(begin, end):
-            if offset in there and offset not in seen and not gone.has(there[offset]):
+            if offset in there and offset not in values_by_offset and not gone.has(there[offset]):
                 yield f"unseen: {who} went from {begin} to {end} of {place} and did not see {there[offset]} at {offset}"
 
 
 def _stands(truth: Truth, place: Place, offset: int, value: str) -> bool:
-    return any(seen.offset == offset and seen.value == value for seen in truth.all_records[place])
+    return any(record.offset == offset and record.value == value for record in truth.all_records[place])
 
 
 def stuck(truth: Truth) -> Iterator[str]:
@@ -168,7 +168,7 @@ def stuck(truth: Truth) -> Iterator[str]:
 
 def broken_transactions(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
     """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
-    visible = {seen.value for records in truth.committed.values() for seen in records}
+    visible = {record.value for records in truth.committed.values() for record in records}
     ended = outcomes(history)
     parts: dict[str, list[str]] = {}
     for _, part in events(history, "part of"):
@@ -176,14 +176,14 @@ def broken_transactions(history: list[Event], truth: Truth, gone: Gone = NOTHING
     for transaction, values in parts.items():
         # One whose commit was never sent is as good as aborted.
         outcome = ended.get(transaction, "left")
-        seen = [value for value in values if value in visible]
+        visible_values = [value for value in values if value in visible]
         missing = [value for value in values if value not in visible and not gone.has(value)]
         if outcome == "committed" and missing:
             yield f"lost write: {transaction} was committed, {missing} are not to be seen"
-        elif outcome in ("aborted", "refused", "left") and seen:
-            yield f"aborted read: {transaction} was {outcome}, and {seen} are to be seen"
-        elif outcome == "unknown" and seen and missing:
-            yield f"torn transaction: of {transaction} only {seen} are to be seen"
+        elif outcome in ("aborted", "refused", "left") and visible_values:
+            yield f"aborted read: {transaction} was {outcome}, and {visible_values} are to be seen"
+        elif outcome == "unknown" and visible_values and missing:
+            yield f"torn transaction: of {transaction} only {visible_values} are to be seen"
 
 
 def zombies(history: list[Event]) -> Iterator[str]:
@@ -217,8 +217,8 @@ def unfaithful_copies(truth: Truth, group: str, source: str, target: str) -> Ite
     for place, records in truth.committed.items():
         if place[0] != source:
             continue
-        wanted = [seen.value for seen in records if seen.offset < truth.offsets[group, place]]
-        copies = [seen.origin for seen in truth.committed[target, place[1]]]
+        wanted = [record.value for record in records if record.offset < truth.offsets[group, place]]
+        copies = [record.origin for record in truth.committed[target, place[1]]]
         if copies != wanted:
             missing, doubled = Counter(wanted) - Counter(copies), Counter(copies) - Counter(wanted)
             name = "lost write" if missing else "duplicate" if doubled else "non-monotonic send"
@@ -237,13 +237,13 @@ def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
     for event in history:
         if event.what != "offsets seen" or event.particulars["group"] != group:
             continue
-        seen = event.particulars
-        for partition, offset in enumerate(seen["offsets"]):
-            place = seen["group"], seen["topic"], partition
+        particulars = event.particulars
+        for partition, offset in enumerate(particulars["offsets"]):
+            place = particulars["group"], particulars["topic"], partition
             if offset not in possible[place]:
                 yield f"dirty offsets: {event.who} was shown {offset} of {place}"
             # An answer may take its time; what counts is what was known when it was asked for.
-            before = max((known for at_us, known in shown[place] if at_us < seen["asked_us"]), default=-1)
+            before = max((known for at_us, known in shown[place] if at_us < particulars["asked_us"]), default=-1)
             if offset < before:
                 yield f"non-monotonic offsets: {event.who} was shown {offset} of {place} after {before}"
             shown[place].append((event.at_us, offset))
@@ -257,18 +257,18 @@ def lost_commits(history: list[Event], group: str) -> Iterator[str]:
     stands: dict[Place, int] = defaultdict(lambda: -1)
     unanswered: dict[Place, set[int]] = defaultdict(set)
     for event in history:
-        told = event.particulars
-        if told.get("group") != group:
+        particulars = event.particulars
+        if particulars.get("group") != group:
             continue
         if event.what == "commit sent":
-            unanswered[told["topic"], told["partition"]].add(told["offset"])
+            unanswered[particulars["topic"], particulars["partition"]].add(particulars["offset"])
         elif event.what == "commit answered":
-            unanswered[told["topic"], told["partition"]].remove(told["offset"])
-            if not told["error"]:
-                stands[told["topic"], told["partition"]] = told["offset"]
+            unanswered[particulars["topic"], particulars["partition"]].remove(particulars["offset"])
+            if not particulars["error"]:
+                stands[particulars["topic"], particulars["partition"]] = particulars["offset"]
         elif event.what == "offsets seen":
-            for partition, offset in enumerate(told["offsets"]):
-                place = told["topic"], partition
+            for partition, offset in enumerate(particulars["offsets"]):
+                place = particulars["topic"], partition
                 if offset in unanswered[place]:
                     unanswered[place].remove(offset)
                     stands[place] = offset

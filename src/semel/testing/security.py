@@ -51,17 +51,17 @@ class Security:
         """
         if protocol not in list(SecurityProtocol):
             raise ValueError(f"{protocol!r} is not a protocol of a listener: choose {', '.join(SecurityProtocol)}")
-        asked = SecurityProtocol(protocol)
-        self.settings: dict[str, Any] = {"listeners": [Listener(asked, asked)]}
-        if asked is not SecurityProtocol.PLAINTEXT:
+        chosen = SecurityProtocol(protocol)
+        self.settings: dict[str, Any] = {"listeners": [Listener(chosen, chosen)]}
+        if chosen is not SecurityProtocol.PLAINTEXT:
             self.settings["super_users"] = [f"User:{USER}"]
         parts: dict[str, str] = {}
-        if asked.uses_sasl:
+        if chosen.uses_sasl:
             parts |= {"mechanism": Mechanism.SCRAM_SHA_512.sasl_name, "user": USER}
             parts["password"] = secrets.token_urlsafe()
-        if asked.uses_tls:
-            parts |= self._certified(by_certificate=not asked.uses_sasl)
-        self.login = Login(asked.value, **parts)
+        if chosen.uses_tls:
+            parts |= self._certified(by_certificate=not chosen.uses_sasl)
+        self.login = Login(chosen.value, **parts)
 
     def _certified(self, by_certificate: bool) -> dict[str, str]:
         """The files of a client, after those of the broker have been made."""

@@ -44,9 +44,9 @@ def _with_prometheus(engine: Engine) -> None:
             return [GaugeMetricFamily(name, text) for name, text in GAUGES.items()]
 
         def collect(self) -> Iterator[Any]:
-            found = known(engine)
+            gauges = known(engine)
             for name, text in GAUGES.items():
-                of_name = [gauge for gauge in found if gauge.name == name]
+                of_name = [gauge for gauge in gauges if gauge.name == name]
                 family = GaugeMetricFamily(name, text, labels=tuple(of_name[0].labels) if of_name else ())
                 for gauge in of_name:
                     family.add_metric(list(gauge.labels.values()), gauge.value)

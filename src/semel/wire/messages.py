@@ -18,7 +18,7 @@ What `encode_response` and `build_request` take:
 - A struct is a mapping, an array is any iterable, a time is milliseconds, an error code is its number, a topic id is
   its 16 bytes. -1 is no time, and 16 zero bytes are no id.
 - `throttle_time`, `error_code` and `error_message` may be left out, and so may whatever has a default in the protocol.
-  They may be given as well to an API that has no room for them: a refusal always has a message.
+  They may be given as well to an API whose answers do not have these fields: a refusal always has a message.
 
 What a request gives: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
 `getattr(request, "field", otherwise)` for a field that older versions lack.

@@ -422,7 +422,7 @@ def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes | memoryvie
         raise ProtocolError(f"records that are not {codec}, or more than {bytes_max} bytes: {error}") from error
 
 
-def _room(size: int) -> memoryview:
+def _memory_for(size: int) -> memoryview:
     """Memory to decompress to. It needs no clearing: the kernel gives it page by page as it is written to."""
     if size <= _PIECE_BYTES:
         return memoryview(bytearray(size))
@@ -431,7 +431,7 @@ def _room(size: int) -> memoryview:
 
 def _gunzip(payload: bytes, bytes_max: int) -> bytes | memoryview:
     inflater = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-    room: memoryview | None = None
+    records: memoryview | None = None
     size = at = 0
     left = b""
     try:
@@ -443,15 +443,15 @@ def _gunzip(payload: bytes, bytes_max: int) -> bytes | memoryview:
             if size + len(piece) > bytes_max or not (piece or left):
                 raise ProtocolError(f"gzip records that are cut short, or more than {bytes_max} bytes")
             left = inflater.unconsumed_tail
-            if room is None:
+            if records is None:
                 if inflater.eof:
                     return piece
-                room = _room(bytes_max)
-            room[size : size + len(piece)] = piece
+                records = _memory_for(bytes_max)
+            records[size : size + len(piece)] = piece
             size += len(piece)
     except zlib.error as error:
         raise ProtocolError(f"records that are not gzip: {error}") from error
-    return b"" if room is None else room[:size]
+    return b"" if records is None else records[:size]
 
 
 def _grow(
@@ -460,7 +460,7 @@ def _grow(
     """Decompress into ever larger buffers, because neither lz4 nor zstd has to say how large its content is."""
     size = min(bytes_max, max(4 * len(payload), 4096))
     while True:
-        records = _room(size)
+        records = _memory_for(size)
         try:
             return records[: decompress_into(payload, records)]
         except refusal:
@@ -470,12 +470,12 @@ def _grow(
 
 
 def _unsnap(snappy: Any, block: bytes, bytes_max: int) -> memoryview:
-    records = _room(_unsnapped_bytes(snappy, block, bytes_max))
+    records = _memory_for(_unsnapped_bytes(snappy, block, bytes_max))
     return records[: snappy.decompress_raw_into(block, records)]
 
 
 def _unsnap_blocks(snappy: Any, payload: bytes, bytes_max: int) -> memoryview:
-    records = _room(bytes_max)
+    records = _memory_for(bytes_max)
     at, end = _XERIAL_HEADER_BYTES, 0
     while at < len(payload):
         size = int.from_bytes(payload[at : at + 4], "big")

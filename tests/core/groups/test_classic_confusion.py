@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from semel.core.groups import classic
 from semel.core.groups.classic_steps import Leaver
-from semel.core.groups.committing import Committer
+from semel.core.groups.offsets import Committer
 from semel.core.refusals import Refused
 
 # None of them, what nobody was called, or one of the members that there are: the names of others are no secret.

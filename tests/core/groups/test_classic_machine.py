@@ -18,7 +18,7 @@ from semel.core import refusals
 from semel.core.groups import classic
 from semel.core.groups.classic_group import State
 from semel.core.groups.classic_steps import JoinAnswer, Leaver, SyncAnswer
-from semel.core.groups.committing import Committer
+from semel.core.groups.offsets import Committer
 from semel.core.refusals import Refused
 
 PARTITIONS = range(6)

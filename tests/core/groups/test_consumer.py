@@ -8,11 +8,11 @@ from refusal import refused
 from semel.core import refusals
 from semel.core.entries import ConsumerGroupChanged, PartitionName
 from semel.core.groups import consumer_requests
-from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.core.groups.consumer_topics import EXPRESSIONS_MAX
+from semel.core.groups.offsets import Committer
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.topics import Catalog
 

@@ -14,7 +14,6 @@ from semel.core.entries import ClassicGroupChanged, ConsumerGroupChanged, Partit
 from semel.core.groups.classic import begin_rebalance
 from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncRequest
-from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_migration import (
@@ -29,6 +28,7 @@ from semel.core.groups.consumer_migration import (
 )
 from semel.core.groups.consumer_protocol import read_assignment, read_subscription, write_assignment
 from semel.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
+from semel.core.groups.offsets import Committer
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.topics import Catalog
 

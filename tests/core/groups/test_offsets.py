@@ -15,9 +15,8 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
-from semel.core.groups.committing import Committer
 from semel.core.groups.groups import Group, Groups
-from semel.core.groups.offsets import DEFAULT_RETENTION
+from semel.core.groups.offsets import DEFAULT_RETENTION, Committer
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
 

@@ -14,8 +14,7 @@ from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP, READ_TOPIC
 from semel.broker.serving import Serving
 from semel.core.entries import StoredOffset
-from semel.core.groups.committing import Committer
-from semel.core.groups.offsets import DEFAULT_RETENTION
+from semel.core.groups.offsets import DEFAULT_RETENTION, Committer
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode

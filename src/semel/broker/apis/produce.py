@@ -12,7 +12,7 @@ from typing import Final
 from semel.broker.exchange import Exchange
 from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
-from semel.compaction.opening import KeylessRecords
+from semel.compaction.records import KeylessRecords
 from semel.core.batch import says_transactional
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP

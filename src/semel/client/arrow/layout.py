@@ -81,7 +81,7 @@ class Layout:
         if bool((is_short & (self.header_counts == 0)).any() or (self.header_starts > self.ends).any()):
             raise ProtocolError("a record whose fields do not fill it")
         if bool((2 * self.header_counts > self.ends - self.header_starts).any()):
-            raise ProtocolError("a record that announces more headers than it has room for")
+            raise ProtocolError("a record that announces more headers than it has bytes for")
 
     def _fields(self, at: Integers) -> tuple[Fields, Integers]:
         lengths, starts = varints(self.octets, at)

@@ -71,7 +71,7 @@ class _Spread:
     def __init__(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> None:
         self._loads = dict.fromkeys(sorted(readers), 0)
         # For each member and each kind: the bits of each topic.
-        self._given: dict[str, dict[int, dict[int, int]]] = {member_id: {} for member_id in self._loads}
+        self._assigned: dict[str, dict[int, dict[int, int]]] = {member_id: {} for member_id in self._loads}
         self._readers_of: list[tuple[str, ...]] = []
         kinds: dict[tuple[str, ...], int] = {}
         kind_of: dict[int, int] = {}
@@ -101,7 +101,7 @@ class _Spread:
         A partition may have to pass through other members: a member with many and one with few may have no topic in
         common.
         """
-        may_give = set(self._given)
+        may_give = set(self._assigned)
         while may_give:
             richest = max(may_give, key=lambda member_id: (self._loads[member_id], member_id))
             way, met = self._way_to_someone_poorer(richest)
@@ -115,17 +115,17 @@ class _Spread:
         return {
             # A topic is of one kind.
             member_id: Partitions({number: bits for topics in of_kind.values() for number, bits in topics.items()})
-            for member_id, of_kind in self._given.items()
+            for member_id, of_kind in self._assigned.items()
         }
 
     def _give(self, member_id: str, kind: int, number: int, bits: int) -> None:
         if bits:
-            topics = self._given[member_id].setdefault(kind, {})
+            topics = self._assigned[member_id].setdefault(kind, {})
             topics[number] = topics.get(number, 0) | bits
             self._loads[member_id] += bits.bit_count()
 
     def _take_one(self, member_id: str, kind: int) -> tuple[int, int]:
-        topics = self._given[member_id][kind]
+        topics = self._assigned[member_id][kind]
         number, bits = topics.popitem()
         bit = 1 << bits.bit_length() - 1
         if bits != bit:
@@ -142,7 +142,7 @@ class _Spread:
         for member_id in sorted(self._readers_of[0], key=lambda member_id: -self._loads[member_id]):
             may_keep = share + (left_over > 0)
             left_over -= self._loads[member_id] >= may_keep
-            topics = self._given[member_id].get(0, {})
+            topics = self._assigned[member_id].get(0, {})
             while self._loads[member_id] > may_keep:
                 number, bits = topics.popitem()
                 kept = lowest(bits, max(bits.bit_count() - (self._loads[member_id] - may_keep), 0))
@@ -173,7 +173,8 @@ class _Spread:
         waiting = deque([source])
         while waiting:
             member_id = waiting.popleft()
-            for kind in [kind for kind, topics in self._given[member_id].items() if topics and kind not in kinds_seen]:
+            assigned = self._assigned[member_id]
+            for kind in [kind for kind, topics in assigned.items() if topics and kind not in kinds_seen]:
                 kinds_seen.add(kind)
                 for other in self._readers_of[kind]:
                     if other in met:

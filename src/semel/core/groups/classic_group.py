@@ -13,8 +13,8 @@ from semel.core import refusals
 from semel.core.entries import ClassicGroupChanged, StoredMember
 from semel.core.groups.classic_members import MEMBER_BYTES, Member, Members
 from semel.core.groups.classic_steps import NO_MEMBER_ID
-from semel.core.groups.committing import Committer
-from semel.core.groups.subscriptions import subscribed_topics
+from semel.core.groups.consumer_protocol import subscribed_topics
+from semel.core.groups.offsets import Committer
 from semel.core.refusals import Refused
 
 # The protocol type of consumers, whose metadata name topics.

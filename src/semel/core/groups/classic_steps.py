@@ -76,9 +76,9 @@ class SyncRequest(NamedTuple):
 
     def check_protocol(self, protocol_type: str | None, protocol: str | None) -> None:
         """Refused if the member names another type or another protocol than these."""
-        for asked, actual in ((self.protocol_type, protocol_type), (self.protocol, protocol)):
-            if asked is not None and asked != actual:
-                raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {asked}")
+        for expected, actual in ((self.protocol_type, protocol_type), (self.protocol, protocol)):
+            if expected is not None and expected != actual:
+                raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {expected}")
 
 
 class Leaver(NamedTuple):

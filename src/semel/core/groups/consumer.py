@@ -19,7 +19,6 @@ from semel.core.entries import (
     ConsumerSubscription,
     ConsumerTarget,
 )
-from semel.core.groups.committing import Committer
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
     JOIN_EPOCH,
@@ -44,6 +43,7 @@ from semel.core.groups.consumer_topics import (
     preferred_assignor,
     wanted_of,
 )
+from semel.core.groups.offsets import Committer
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,

@@ -63,12 +63,12 @@ def upgrade(classic: ClassicGroup, catalog: Catalog, rules: ConsumerRules, now_m
         raise Refused(GROUP_ID_NOT_FOUND, f"the members of group '{classic.name}' are no consumers")
     if len(classic.members) > rules.members_max:
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{classic.name}' has more than {rules.members_max} members")
-    taken = NOTHING
+    elsewhere = NOTHING
     subscriptions, targets, positions = [], [], []
     for member in classic.members:
         subscription, assigned = _brought(classic, member)
-        held = partitions_of_topics(assigned, catalog) - taken
-        taken |= held
+        held = partitions_of_topics(assigned, catalog) - elsewhere
+        elsewhere |= held
         subscriptions.append(_as_subscription(member, subscription))
         targets.append(ConsumerTarget(member.member_id, tuple(held.spans())))
         since = held_spans({classic.generation: held})
@@ -153,7 +153,7 @@ def decide_join(
         raise Refused(MEMBER_ID_REQUIRED, "a member that joins has to come back with its id")
     before = _static_member(group, request) if request.instance_id is not None else group.members.get(member_id)
     known = new_subscription(member_id, request.instance_id) if before is None else before.subscription
-    said = known._replace(
+    updated = known._replace(
         member_id=member_id,
         rack_id=subscription.rack_id or known.rack_id,
         client_id=request.client_id,
@@ -164,9 +164,9 @@ def decide_join(
         classic_session_timeout_ms=request.session_timeout_ms,
         classic_protocols=_as_stored(request.protocols),
     )
-    member = group.going_on_as(said, before)
+    member = group.going_on_as(updated, before)
     owned = partitions_of_topics(subscription.owned, catalog)
-    return member_id, group.decide_step(name, member, said, owned, JOIN_EPOCH, catalog, now_ms)
+    return member_id, group.decide_step(name, member, updated, owned, JOIN_EPOCH, catalog, now_ms)
 
 
 def _readable(group: ConsumerGroup, request: JoinRequest) -> MemberSubscription:

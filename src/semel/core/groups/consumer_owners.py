@@ -42,14 +42,14 @@ class Owners:
 
     def _check_instances(self, entry: ConsumerGroupChanged, leaving: set[str]) -> None:
         changing = leaving | {subscription[0] for subscription in entry.subscriptions}
-        taken: dict[str, str] = {}
+        claimants: dict[str, str] = {}
         for member_id, instance_id, *_ in entry.subscriptions:
             if instance_id is None:
                 continue
-            owner = taken.get(instance_id, self._of_instance.get(instance_id))
-            if instance_id in taken or not (owner is None or owner in changing):
+            owner = claimants.get(instance_id, self._of_instance.get(instance_id))
+            if instance_id in claimants or not (owner is None or owner in changing):
                 raise ValueError(f"instance '{instance_id}' is '{owner}', and not '{member_id}'")
-            taken[instance_id] = member_id
+            claimants[instance_id] = member_id
 
     def _check_partitions(self, entry: ConsumerGroupChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
         joining = {subscription[0] for subscription in entry.subscriptions}
@@ -57,7 +57,7 @@ class Owners:
         known = [members[member_id] for member_id in changing if member_id in members]
         given_back = Partitions.union(those for member in known for those in (member.held, member.revoking))
         judged: dict[str, Partitions] = {}
-        taken: dict[int, int] = {}
+        added: dict[int, int] = {}
         for position in map(position_from, entry.positions):
             member_id = position.member_id
             if member_id not in joining and (member_id in leaving or member_id not in members):
@@ -65,13 +65,13 @@ class Owners:
             named = partitions_of(position)
             if len(named) != sum(span.end - span.begin for span in (*position.held, *position.revoking)):
                 raise ValueError(f"'{member_id}' has a partition twice")
-            for name in (named & Partitions(taken)) | ((named - given_back) & Partitions(self._owned)):
+            for name in (named & Partitions(added)) | ((named - given_back) & Partitions(self._owned)):
                 owner = next(owner for owner, those in (*judged.items(), *_had_by(members)) if name in those)
                 raise ValueError(
                     f"partition {name.partition} of topic {name.number} belongs to '{owner}', and not to '{member_id}'"
                 )
             judged[member_id] = named
-            _add(taken, named)
+            _add(added, named)
 
     # Applying
 

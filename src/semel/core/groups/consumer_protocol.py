@@ -1,7 +1,8 @@
 """The bytes that classic consumers exchange: subscriptions and assignments.
 
-Their format is the clients' own, and the broker reads them only if a group has members of both protocols. It does not
-trust them: the result is None for bytes that are not a subscription or an assignment.
+Their format is the clients' own. The broker always reads which topics a member subscribes to; it reads the rest only if
+a group has members of both protocols. It does not trust the bytes: the result is None for bytes that are not a
+subscription or an assignment.
 """
 
 import struct
@@ -47,7 +48,10 @@ class _Cursor:
         return None if size < 0 else self._take(size).decode()
 
     def name(self) -> str:
-        return self.text() or ""
+        name = self.text()
+        if name is None:
+            raise _Unreadable
+        return name
 
     def skip_bytes(self) -> None:
         self._take(max(self.number(">i"), 0))
@@ -72,6 +76,17 @@ class _Cursor:
         if self._at > len(self._data):
             raise _Unreadable
         return self._data[self._at - size : self._at]
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The topics in the metadata of a JoinGroup request: every version of a subscription begins with them."""
+    cursor = _Cursor(metadata)
+    try:
+        version = cursor.number(">h")
+        names = frozenset([cursor.name() for _ in range(cursor.count())])
+    except (_Unreadable, UnicodeDecodeError):
+        return None
+    return names if version >= 0 else None
 
 
 def read_subscription(metadata: bytes) -> MemberSubscription | None:

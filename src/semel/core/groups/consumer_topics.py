@@ -48,13 +48,13 @@ class WantedTopics:
         self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
     ) -> Mapping[str, frozenset[int]]:
         """The same for many members, by their ids. Members with the same subscription share one set."""
-        found: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
+        resolved: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
         of_each = {}
         for member_id, one in subscriptions.items():
             wish = one.topic_names, one.topic_regex
-            if wish not in found:
-                found[wish] = self.of(one, catalog)
-            of_each[member_id] = found[wish]
+            if wish not in resolved:
+                resolved[wish] = self.of(one, catalog)
+            of_each[member_id] = resolved[wish]
         return of_each
 
     def wanted(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> Wanted:

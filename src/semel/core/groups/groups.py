@@ -24,9 +24,8 @@ from semel.core.entries import (
 )
 from semel.core.groups import consumer
 from semel.core.groups.classic_group import ClassicGroup
-from semel.core.groups.committing import Committer
 from semel.core.groups.consumer import ConsumerGroup
-from semel.core.groups.offsets import CommittedOffset, GroupOffsets, Tally, growth
+from semel.core.groups.offsets import CommittedOffset, Committer, GroupOffsets, Tally, growth
 from semel.core.refusals import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -193,7 +192,7 @@ class Groups:
         self._tally = Tally()
         # While a snapshot is taken: the groups that are not in it yet, and the copies of those that are.
         self._untaken: dict[str, Group] = {}
-        self._taken: list[dict[str, Any]] = []
+        self._snapshots: list[dict[str, Any]] = []
 
     # Looking up
 
@@ -370,12 +369,12 @@ class Groups:
         It is complete when `take_all` has ended. There may be ten thousand groups, so they are copied one by one; a
         group that is about to change before its turn is copied at that moment.
         """
-        self._untaken, self._taken = dict(self._groups), []
-        return {"groups": self._taken, "configs": dict(self._configs)}
+        self._untaken, self._snapshots = dict(self._groups), []
+        return {"groups": self._snapshots, "configs": dict(self._configs)}
 
     def end_snapshot(self) -> None:
         """The snapshot is complete, or was given up."""
-        self._untaken, self._taken = {}, []
+        self._untaken, self._snapshots = {}, []
 
     def take_all(self) -> Steps[None]:
         """Copy all groups that are not in the snapshot yet."""
@@ -401,7 +400,7 @@ class Groups:
         if group is None:
             return 0
         record = group.snapshot()
-        self._taken.append(record)
+        self._snapshots.append(record)
         members = record["members"] or {}
         partitions = sum(len(target.partitions) for target in members.get("targets", ()))
         return 3 + len(record["offsets"]["committed"]) // 20 + len(members.get("positions", ())) + partitions // 100

@@ -9,13 +9,31 @@ Partitions are named by their topic's number, so an offset never passes to a rec
 offsets are kept, because it knows the members; this file must not know any.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from semel.core.entries import PartitionName, StoredOffset
 
 # The retention time in the broker's settings.
 DEFAULT_RETENTION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """The sender of a commit, as its request says, in a form for both group protocols: member, instance, and its
+    generation or member epoch (-1: it names no member). The group's machine decides whether that is true.
+
+    `version` is the version of the request. `partitions` are those whose offsets it commits, or None if the group must
+    not look at them.
+    """
+
+    member_id: str
+    instance_id: str | None
+    generation_or_epoch: int
+    is_transactional: bool
+    version: int
+    partitions: Collection[PartitionName] | None = None
 
 
 class CommittedOffset(NamedTuple):

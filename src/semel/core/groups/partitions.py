@@ -136,11 +136,11 @@ def lowest(bits: int, count: int) -> int:
     """The first `count` partitions of these."""
     if bits.bit_count() <= count:
         return bits
-    taken = 0
+    lowest_bits = 0
     for begin, end in _runs(bits):
         if end - begin >= count:
-            return taken | span_bits(begin, begin + count)
-        taken |= span_bits(begin, end)
+            return lowest_bits | span_bits(begin, begin + count)
+        lowest_bits |= span_bits(begin, end)
         count -= end - begin
     raise AssertionError("more bits were counted than there are")
 
@@ -149,4 +149,4 @@ def _runs(bits: int) -> Iterable[tuple[int, int]]:
     """Where each run of consecutive partitions begins and ends."""
     if not bits & bits + 1:
         return ((0, bits.bit_length()),)
-    return (found.span() for found in _RUN.finditer(f"{bits:b}"[::-1]))
+    return (run.span() for run in _RUN.finditer(f"{bits:b}"[::-1]))

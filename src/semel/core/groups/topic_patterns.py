@@ -253,9 +253,9 @@ class _Parser:
         raise Refused(INVALID_REGULAR_EXPRESSION, f"{self._text!r} is not a regular expression: {reason}")
 
     def _take(self, literal: str) -> bool:
-        found = self._text.startswith(literal, self._at)
-        self._at += len(literal) * found
-        return found
+        is_next = self._text.startswith(literal, self._at)
+        self._at += len(literal) * is_next
+        return is_next
 
     def _next(self, missing: str) -> str:
         if self._at == len(self._text):

@@ -39,9 +39,9 @@ def duration_ms(name: str, value: str | datetime.timedelta) -> int:
 
 def check_frame(df: DataFrame) -> None:
     """Refuse a DataFrame that has columns by the names of those that are added."""
-    taken = [name for name in df.columns if name in (OUTCOME, EXPECTED) or name.startswith(CLAIM_PREFIX)]
-    if taken:
-        raise ValueError(f"the column {taken[0]!r} is one that deduplication adds: rename it before")
+    reserved = [name for name in df.columns if name in (OUTCOME, EXPECTED) or name.startswith(CLAIM_PREFIX)]
+    if reserved:
+        raise ValueError(f"the column {reserved[0]!r} is one that deduplication adds: rename it before")
     doubled = [name for name in df.columns if df.columns.count(name) > 1]
     if doubled:
         raise ValueError(f"there are two columns {doubled[0]!r}: rename one of them before")
@@ -68,8 +68,8 @@ def time_column(df: DataFrame, parameter: str, name: str) -> Column:
     return column(df, parameter, name)
 
 
-def _check_type(df: DataFrame, parameter: str, name: str, wanted: type[DataType], said: str) -> None:
+def _check_type(df: DataFrame, parameter: str, name: str, wanted: type[DataType], expected: str) -> None:
     column(df, parameter, name)
     kind = df.schema[name].dataType
     if not isinstance(kind, wanted):
-        raise ValueError(f"{parameter}={name!r}: it takes {said}, and this column has {kind.simpleString()}")
+        raise ValueError(f"{parameter}={name!r}: it takes {expected}, and this column has {kind.simpleString()}")

@@ -99,11 +99,11 @@ def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: s
 def _is_committing(client: LogClient, transactional_id: str) -> bool:
     coordinator = client.cluster.coordinator(transactional_id, TRANSACTION)
     try:
-        found = transactional_ids.described(client.cluster, coordinator, [transactional_id])
+        owners = transactional_ids.described(client.cluster, coordinator, [transactional_id])
     except NotSpoken:
         # Apache Kafka before 3.0 cannot be asked.
         return False
-    return any(one.state == transactional_ids.COMMITTING for one in found)
+    return any(one.state == transactional_ids.COMMITTING for one in owners)
 
 
 def read_marker(
@@ -179,16 +179,16 @@ def encode(marker: Marker) -> bytes:
 def decode(value: bytes) -> Marker:
     """A marker from its record; what is none is refused, because not knowing is no reason to write."""
     try:
-        told = json.loads(value)
-        if told["format"] not in (_OLDER_FORMAT, _FORMAT):
-            raise ProgressRefused(f"a marker has format {told['format']}, and this version of semel knows {_FORMAT}")
+        marker = json.loads(value)
+        if marker["format"] not in (_OLDER_FORMAT, _FORMAT):
+            raise ProgressRefused(f"a marker has format {marker['format']}, and this version of semel knows {_FORMAT}")
         return Marker(
-            told["sinkId"],
-            told["lane"],
-            told["laneCount"],
-            Order(told["order"]),
-            tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in told["written"]),
-            told["format"] == _OLDER_FORMAT,
+            marker["sinkId"],
+            marker["lane"],
+            marker["laneCount"],
+            Order(marker["order"]),
+            tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in marker["written"]),
+            marker["format"] == _OLDER_FORMAT,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ProgressRefused(f"a record in the progress topic is no marker: {error!r}") from None

@@ -152,16 +152,16 @@ def misfit(marker: Marker, claim: Claim) -> Refusal | None:
     return None
 
 
-def check(claim: Claim, expected: Digest, found: Digest) -> Refusal | None:
+def check(claim: Claim, expected: Digest, actual: Digest) -> Refusal | None:
     """Whether a duplicate is one: the same rows as were written."""
-    if expected == found:
+    if expected == actual:
         return None
     return Refusal(
-        f"{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {found} now. Either an old "
-        "checkpoint was restored and the batch was planned again, or the query gives other rows when it is computed "
-        "again (rand, uuid, a table that changes), or rows changed their lane (another number of partitions: see "
-        "semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in the log, go on "
-        "from where it ends with a new checkpoint and a new sinkId"
+        f"{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {actual} now. Either an "
+        "old checkpoint was restored and the batch was planned again, or the query gives other rows when it is "
+        "computed again (rand, uuid, a table that changes), or rows changed their lane (another number of partitions: "
+        "see semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in the log, go "
+        "on from where it ends with a new checkpoint and a new sinkId"
     )
 
 

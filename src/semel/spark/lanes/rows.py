@@ -193,7 +193,7 @@ def _parted(columns: Columns, places: Integers, place_count: int) -> Iterator[tu
         places = places[order]
         edges = _edges(places)
     for start, stop in zip(edges.tolist(), edges[1:].tolist(), strict=False):
-        part = columns.cut(start, stop) if order is None else _taken(columns, order[start:stop])
+        part = columns.cut(start, stop) if order is None else _selected(columns, order[start:stop])
         yield int(places[start]), part
 
 
@@ -202,7 +202,7 @@ def _edges(places: Integers) -> Integers:
     return np.concatenate(([0], np.flatnonzero(places[1:] != places[:-1]) + 1, [len(places)]))
 
 
-def _taken(columns: Columns, rows: Integers) -> Columns:
+def _selected(columns: Columns, rows: Integers) -> Columns:
     # `pa.array` would import pandas.
     indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
     return Columns(

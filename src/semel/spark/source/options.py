@@ -238,8 +238,8 @@ def _isolation(client: settings.ClientSettings) -> Isolation:
 def _subscription(texts: Mapping[str, str]) -> Subscription:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in texts]
     if len(ways) != 1:
-        found = f"{' and '.join(ways)} are given" if ways else "none is"
-        raise OptionRefused(f"exactly one of subscribe, subscribePattern and assign says what is read; {found}")
+        problem = f"{' and '.join(ways)} are given" if ways else "none is"
+        raise OptionRefused(f"exactly one of subscribe, subscribePattern and assign says what is read; {problem}")
     way, text = ways[0], texts[ways[0]]
     if not text.strip():
         raise OptionRefused(f"option {way} is empty")

@@ -58,7 +58,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan: _Plan | None = None
         self._batch_planned_ms: float | None = None
         # Losses that were said, each by its sentence or its partition.
-        self._told: set[object] = set()
+        self._reported: set[object] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where the query begins. Spark asks twice for the first batch, and has to hear the same."""
@@ -156,10 +156,10 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log_ends = self._observer.log_ends(ahead) if ahead else {}
             lost: dict[object, str] = {loss: loss for loss in losses.gone(known, now)}
             lost.update(losses.behind_the_end(known, log_ends).items())
-            news = [loss for about, loss in lost.items() if about not in self._told]
+            news = [loss for about, loss in lost.items() if about not in self._reported]
             if not news or self._target is not None or looks == self._options.looks_again:
                 reader.report(news, self._options)
-                self._told.update(lost)
+                self._reported.update(lost)
                 return losses.going_on(known, now)
             looks += 1
             time.sleep(self._options.look_interval_ms / 1000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.audit.siphash import siphash, siphash_words
+from semel.audit.hashes import siphash, siphash_words
 from semel.audit.words import CHUNK_ROWS
 
 KEY = bytes(range(16))

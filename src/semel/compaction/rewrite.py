@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from semel.compaction.keys import digest
-from semel.compaction.opening import records_in, timestamp_delta
+from semel.compaction.records import records_in, timestamp_delta
 from semel.core.batch import (
     APPEND_TIME_BIT,
     HORIZON_BIT,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from semel.audit.comparing import (
+from semel.audit.comparison import (
     Division,
     GroupToCompare,
     PieceToDivide,
@@ -21,9 +21,9 @@ from semel.audit.comparing import (
     with_ids,
 )
 from semel.audit.errors import AuditFailed
+from semel.audit.hashes import KEY_BYTES
 from semel.audit.places import Piece, Place
 from semel.audit.rows import Span, Wanted
-from semel.audit.siphash import KEY_BYTES
 from semel.audit.tally import NO_TIME, Chosen, Grid, Tally, agree_in, differing, everything, rows_in
 from semel.audit.verdict import KINDS, LISTED_DEFAULT, Counted, Findings, SinkVerdict, Verdict, WindowCount
 from semel.audit.workers import PROCESSES_FROM_ROWS, Workers, cores
@@ -163,7 +163,7 @@ class _Audit:
         """What is wrong with a sink. If an id counts once, the sums cannot be compared, so all rows are."""
         chosen = everything(sent, stored) if self._plan.once else differing(sent, stored)
         rows = rows_in(sent, chosen) + rows_in(stored, chosen)
-        found = dict.fromkeys(KINDS, Findings())
+        findings = dict.fromkeys(KINDS, Findings())
         if chosen:
             mean = (sent.id_bytes + stored.id_bytes) / max(sent.rows + stored.rows, 1)
             groups = group_count(rows, mean)
@@ -172,12 +172,12 @@ class _Audit:
                     division = Division(self.grid, chosen, groups, directory)
                     self._divide(source, sent, division, workers)
                     self._divide(sink, stored, division, workers)
-                    found = self._compare(source, sink, division, rows, workers)
+                    findings = self._compare(source, sink, division, rows, workers)
             except OSError as error:
                 raise AuditFailed(f"temporary files in {tempfile.gettempdir()}: {error.strerror or error}") from None
         return SinkVerdict(
             _counted(sink, stored),
-            **found,
+            **findings,
             buckets_compared=sum(int(buckets.sum()) for buckets in chosen.values()),
             rows_compared=rows,
             windows=self._windows(sent, stored, chosen),
@@ -209,8 +209,8 @@ class _Audit:
             for group in range(division.groups)
         ]
         total = dict.fromkeys(KINDS, Findings())
-        for number, found in enumerate(workers.each(compare, tasks), start=1):
-            for kind, one in found.items():
+        for number, findings in enumerate(workers.each(compare, tasks), start=1):
+            for kind, one in findings.items():
                 total[kind] = total[kind].plus(one.rows, one.ids, one.listed, listed_max)
             self._progress(f"comparing ids with {sink.place.name}", rows * number // len(tasks), rows)
         return total

@@ -8,8 +8,8 @@ when a record has waited too long, or when marks of deletion that an earlier pas
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from semel.compaction.cleaning import Pass
-from semel.compaction.rewriting import Rules, has_gone_by
+from semel.compaction.passes import Pass
+from semel.compaction.rewrite import Rules, has_gone_by
 from semel.core.configs import TopicConfigs
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog

@@ -142,8 +142,8 @@ class KeyChecks:
 
 def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[None]:
     places: list[int] = []
-    for place, found in enumerate(records_in(records, header)):
-        if found[3] is None:
+    for place, record in enumerate(records_in(records, header)):
+        if record[3] is None:
             places.append(place)
             if len(places) == KEYLESS_NAMED_MAX:
                 break

@@ -16,9 +16,9 @@ from typing import Final
 from crc32c import crc32c
 
 from semel.compaction.keys import LastOffsets, digest
-from semel.compaction.opening import records_in
 from semel.compaction.output import SegmentOutput
-from semel.compaction.rewriting import (
+from semel.compaction.records import records_in
+from semel.compaction.rewrite import (
     NO_HORIZON,
     Rules,
     has_gone_by,
@@ -89,7 +89,7 @@ class Pass:
     last_offsets: LastOffsets = field(init=False)
     # Whether a batch stayed unopened: what it holds of a key is not known, and may be what a later mark deletes.
     has_passed_unopened: bool = False
-    # From this offset on there was no room to look at marks of deletion that an earlier pass left.
+    # From this offset on there was no space in the table for marks of deletion that an earlier pass left.
     postponed_from: int = _NOWHERE
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class Pass:
                     if header.record_count > last_offsets.keys_max or not _is_intact(header, batch):
                         self.tally.unopened_batches += 1
                         continue
-                    if not last_offsets.has_room(header.record_count):
+                    if not last_offsets.has_space(header.record_count):
                         last_offsets.until = header.base_offset
                         return
                     try:
@@ -143,7 +143,7 @@ class Pass:
                     is_late = has_gone_by(horizon_of(header), self.rules.now_ms)
                     if header.next_offset > self.cleaned_until or header.is_control or not is_late:
                         continue
-                    if not self.last_offsets.has_room(2 * header.record_count + len(self.last_offsets.offsets)):
+                    if not self.last_offsets.has_space(2 * header.record_count + len(self.last_offsets.offsets)):
                         self.postponed_from = header.base_offset
                         return
                     if _is_intact(header, batch):
@@ -161,15 +161,15 @@ class Pass:
     def groups(self) -> list[list[Segment]]:
         """The segments to rewrite: as many in one as surely fit a segment, so that small ones do not pile up."""
         groups: list[list[Segment]] = []
-        room = 0
+        bytes_left = 0
         for segment in self.segments:
             if segment.base_offset >= self.until:
                 break
-            if segment.size > room:
+            if segment.size > bytes_left:
                 groups.append([])
-                room = self.segment_bytes
+                bytes_left = self.segment_bytes
             groups[-1].append(segment)
-            room -= segment.size
+            bytes_left -= segment.size
         return groups
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
@@ -225,7 +225,7 @@ class Pass:
 
     def _is_to_come_back_for(self, header: BatchHeader) -> bool:
         """Whether a later pass may remove the marks of deletion that this one leaves in the batch: their time is not up
-        yet, or the table had no room for them in this pass."""
+        yet, or the table was full in this pass."""
         horizon_ms = horizon_of(header)
         is_postponed = self.postponed_from <= header.base_offset < self.cleaned_until
         return horizon_ms > self.rules.now_ms or (is_postponed and horizon_ms != NO_HORIZON)

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.audit.hashes import siphash
 from semel.audit.long_ids import shortened
 from semel.audit.places import Piece
 from semel.audit.rows import AMOUNT_TYPE, ID_TYPE, Rows, Span, Wanted, filtered
-from semel.audit.siphash import siphash
 from semel.audit.tally import Chosen, Grid, Tally
 from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, Finding, Findings
 
@@ -138,10 +138,10 @@ def compare(task: GroupToCompare) -> dict[str, Findings]:
         ]
     )
     both = counted.group_by(_KEYS).aggregate([("sent", "sum"), ("found", "sum")])
-    sent, found = both["sent_sum"], both["found_sum"]
+    sent, arrived = both["sent_sum"], both["found_sum"]
     if task.once:
         sent = pc.min_element_wise(sent, 1)
-    rows = pa.table({"id": both["id"], "window": both["window"], "sent": sent, **_apart(sent, found)})
+    rows = pa.table({"id": both["id"], "window": both["window"], "sent": sent, **_apart(sent, arrived)})
     return _findings(_by_id(_by_window(rows)), task.listed_max)
 
 
