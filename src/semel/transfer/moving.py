@@ -268,7 +268,7 @@ class Move:
                 f"{count.foreign} foreign; they differ first at {at} of the source and {there} of the target. Delete "
                 f"the topic, and {progress.topic.name!r}, in the target, and start again"
             )
-        # Behind the last record comes what is written next.
+        # After the last record comes what is written next.
         return compared.records, {offset: compared.places.get(offset, target_end) for offset in wanted}
 
     def _edge(self, client: LogClient, where: TopicPartition, edge: object) -> int:

@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What one answer of the source holds, and the offset behind it."""
+    """What one answer of the source holds, and the offset after it."""
 
     pieces: list[Piece]
     next_offset: int

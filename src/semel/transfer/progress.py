@@ -1,7 +1,7 @@
 """How far a move has come: records in a topic of the target, written in the transactions that move something.
 
 So what is moved and that it is moved are there together or not at all, and a move that was killed goes on exactly
-behind its last transaction. The topic is compacted and has one partition. A move claims the transactional id first and
+after its last transaction. The topic is compacted and has one partition. A move claims the transactional id first and
 reads then; before each commit it looks whether another move has written meanwhile.
 """
 

@@ -1,4 +1,4 @@
-"""Records as bytes: the offset and the time of each, and all behind them as one piece that nobody looks into.
+"""Records as bytes: the offset and the time of each, and everything after them as one piece that nobody reads.
 
 So a record passes from one log into another as it is, whatever is in it. This must never be on the path of the broker.
 """
@@ -44,7 +44,7 @@ def record_bodies(batch: Buffer, header: BatchHeader) -> Iterator[RecordBody]:
 
 
 def payload_of(bodies: Iterable[RecordBody], base_timestamp_ms: int, codec: int) -> Buffer:
-    """What a batch of these records has behind its header, at consecutive offsets."""
+    """What a batch of these records has after its header, at consecutive offsets."""
     payload = bytearray()
     for offset_delta, body in enumerate(bodies):
         deltas = varint(body.timestamp_ms - base_timestamp_ms) + varint(offset_delta)
