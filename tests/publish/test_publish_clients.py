@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.publish import Publisher, PublishFailed
-from semel.publish.clients import NO_COORDINATOR, Heard, lacking
+from semel.publish.clients import NO_COORDINATOR, ClientEvents, lacking
 from semel.publish.transaction import Interrupted
 from semel.testing.broker import FaultyBroker
 
@@ -52,16 +52,16 @@ def test_a_coordinator_that_is_not_there_is_named_with_what_to_look_at(faulty: F
 
 def test_what_was_met_before_an_answer_is_over_and_the_users_own_callback_hears_of_it() -> None:
     told: list[KafkaError] = []
-    heard = Heard()
-    listen = heard.listener(told.append)
+    events = ClientEvents()
+    listen = events.listener(told.append)
     refused, all_down = KafkaError(KafkaError._TRANSPORT, "refused"), KafkaError(KafkaError._ALL_BROKERS_DOWN)
     listen(refused)
     listen(all_down)
     assert told == [refused, all_down]
-    assert heard.why("timed out").startswith("refused: look at")
-    heard.forget()
-    assert heard.why("timed out") == "timed out"
-    assert heard.why("timed out", "look there") == "timed out: look there"
+    assert events.why("timed out").startswith("refused: look at")
+    events.forget()
+    assert events.why("timed out") == "timed out"
+    assert events.why("timed out", "look there") == "timed out: look there"
 
 
 @pytest.mark.parametrize(

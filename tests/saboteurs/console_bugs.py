@@ -60,7 +60,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a page is told what has not changed",
-        "semel.console.live:_Watched.told",
+        "semel.console.live:_Watched.publish",
         "self.number and answer == self.latest",
         "False",
         ("tests/console/test_live.py", "-k", "then_each_change"),
@@ -96,8 +96,8 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a batch that was aborted counts for a lane",
         "semel.console.pipelines:_lane",
-        "not batch.is_control and not is_aborted and found < stable",
-        "not batch.is_control and found < stable",
+        "not batch.is_control and not is_aborted and marker_offset < stable",
+        "not batch.is_control and marker_offset < stable",
         ("tests/console/test_pages_of_pipelines.py",),
     ),
     Bug(

@@ -115,7 +115,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the keys stay where they were when rows are put in order",
-        "semel.spark.lanes.rows:_taken",
+        "semel.spark.lanes.rows:_selected",
         "None if columns.keys is None else columns.keys.take(indices)",
         "columns.keys",
         (_ATTEMPTS, "-k", "in_their_order"),
@@ -246,8 +246,8 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a duplicate needs only as many rows",
         "semel.spark.lanes.protocol:check",
-        "expected == found",
-        "expected.rows == found.rows",
+        "expected == actual",
+        "expected.rows == actual.rows",
         (_ATTEMPTS, "-k", "made_again"),
     ),
     Bug(

@@ -43,7 +43,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an absence of the query is everybody's silence",
-        "semel.spark.dedup.silence:heard",
+        "semel.spark.dedup.silence:last_heard",
         "at_ms + absent_ms",
         "at_ms",
         ("tests/spark/dedup/test_sequence_judge.py", "-k", "absence"),

@@ -97,8 +97,8 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a full queue swallows a record",
         "semel.publish.transaction:Transaction._hand_over",
-        "self._make_room()",
-        "return self._make_room()",
+        "self._free_the_queue()",
+        "return self._free_the_queue()",
         (_PUBLISHING, "-k", "queue_that_is_full"),
     ),
     Bug(

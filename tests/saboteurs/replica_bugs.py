@@ -288,13 +288,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "a checkpoint is named before what it covers is durable",
         "semel.replica.writer:SlotWriter.history_at",
         "self._journal.synced < cut",
-        "self._journal.taken < cut",
+        "self._journal.slot_end < cut",
         (f"{_CHECKPOINTS}::test_the_floor_waits_until_all_that_the_checkpoint_covers_is_durable",),
     ),
     Bug(
         "a slot holds what is before a checkpoint and what is after it",
         "semel.replica.journal:SlotJournal.take",
-        "self.taken + size != self.cut",
+        "self.slot_end + size != self.cut",
         "True",
         (f"{_CHECKPOINTS}::test_what_is_appended_while_a_checkpoint_is_begun_is_in_a_slot_behind_it",),
     ),
@@ -379,8 +379,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a log is given up in its directory before it is in the store",
         "semel.replica.move:move_to_store",
-        "found = await _floor_in(store)",
-        "found = await _floor_in(store); files.remove(checkpoint.NAME)",
+        "floor_before = await _floor_in(store)",
+        "floor_before = await _floor_in(store); files.remove(checkpoint.NAME)",
         (f"{_MOVE}::test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is",),
     ),
     Bug(

@@ -128,7 +128,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "strangers are not counted by address",
-        "semel.broker.doors:Doors.has_room",
+        "semel.broker.doors:Doors.has_space",
         "of_address < self._limits.unknown_connections_per_address_max",
         "True",
         (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
@@ -165,7 +165,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a certificate that was replaced is never noticed",
         "semel.broker.certificates:Certificates.has_changed",
-        "self._look() != self._seen",
+        "self._look() != self._stamps",
         "False",
         (f"{_TLS}::test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_ones",),
     ),

@@ -114,10 +114,10 @@ class Decisions:
     def tell(self, topic: str, partition: int, header: BatchHeader, verdict: Verdict, now_ms: int) -> None:
         """A batch was judged, and has been counted."""
         outcome = verdict.outcome
-        offset, expected, got, said = None, None, None, f"ERROR: {verdict.message}"
+        offset, expected, got, answer = None, None, None, f"ERROR: {verdict.message}"
         if outcome is ACCEPTED or outcome is DUPLICATE:
             offset = verdict.base_offset
-            said = f"{'OK' if outcome is ACCEPTED else 'DUPLICATE'} offset:{offset}"
+            answer = f"{'OK' if outcome is ACCEPTED else 'DUPLICATE'} offset:{offset}"
         else:
             expected = verdict.expected
             got = header.producer_epoch if outcome is FENCED else header.base_sequence
@@ -134,7 +134,7 @@ class Decisions:
             offset,
             expected,
             got,
-            said,
+            answer,
         )
         for subscription in self._subscriptions:
             subscription.hear(decision)

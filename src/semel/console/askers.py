@@ -41,8 +41,8 @@ class Askers(Generic[R]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def unless_given_up(asked: R) -> T | None:
-            return None if future.cancelled() else question(asked)
+        def unless_given_up(resource: R) -> T | None:
+            return None if future.cancelled() else question(resource)
 
         def settle(answer: Any, error: BaseException | None) -> None:
             if future.done():
@@ -61,11 +61,11 @@ class Askers(Generic[R]):
         return await future
 
     def _work(self) -> None:
-        asked = self._make()
+        resource = self._make()
         while True:
             question, report = self._tasks.get()
             try:
-                answer = question(asked)
+                answer = question(resource)
             except Exception as error:
                 report(None, error)
             else:

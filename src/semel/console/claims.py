@@ -146,15 +146,15 @@ def _waiting(connection: Connection) -> Answer:
 
 
 def _outbox(connection: Connection) -> Answer:
-    found = status(connection)
-    refused = outbox_quarantine.refused_messages(connection, count_max=ROWS_MAX) if found.quarantined else []
+    outbox = status(connection)
+    refused = outbox_quarantine.refused_messages(connection, count_max=ROWS_MAX) if outbox.quarantined else []
     return {
-        "waiting": found.waiting,
-        "oldest_ms": found.oldest_added_at_ms,
-        "held_up": found.held_up,
-        "relay": found.name,
-        "shards": [one._asdict() for one in found.shards[:ROWS_MAX]],
-        "quarantined": found.quarantined,
+        "waiting": outbox.waiting,
+        "oldest_ms": outbox.oldest_added_at_ms,
+        "held_up": outbox.held_up,
+        "relay": outbox.name,
+        "shards": [one._asdict() for one in outbox.shards[:ROWS_MAX]],
+        "quarantined": outbox.quarantined,
         "refused": [_refused(one) for one in refused],
     }
 

@@ -35,15 +35,15 @@ Answer = dict[str, Any]
 def every_group(cluster: Cluster, query: Query) -> Answer:
     """One page of the groups in whose names a text is found."""
     wanted = query.text("find", "").strip().lower()
-    found = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+    matching = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
     page = query.number("page", 1, least=1)
-    shown = found[(page - 1) * GROUPS_MAX : page * GROUPS_MAX]
+    shown = matching[(page - 1) * GROUPS_MAX : page * GROUPS_MAX]
     places = {one.name: committed_of(cluster, one) for one in shown}
     stable = _ends(cluster, {where for known in places.values() for where in known or ()}, Isolation.READ_COMMITTED)
     return {
-        "count": len(found),
+        "count": len(matching),
         "page": page,
-        "pages": max(-(-len(found) // GROUPS_MAX), 1),
+        "pages": max(-(-len(matching) // GROUPS_MAX), 1),
         "groups": [
             {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], stable)} for one in shown
         ],

@@ -26,7 +26,7 @@ class _Watched:
         self.changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
-    def told(self, answer: bytes) -> None:
+    def publish(self, answer: bytes) -> None:
         if self.number and answer == self.latest:
             return
         self.latest = answer
@@ -47,12 +47,12 @@ class Live:
             watched = self._watched[key] = _Watched()
             watched.task = asyncio.create_task(self._keep_asking(watched, ask))
         watched.listeners += 1
-        seen = 0
+        last_number = 0
         try:
             while True:
-                if watched.number == seen:
+                if watched.number == last_number:
                     await watched.changed.wait()
-                seen = watched.number
+                last_number = watched.number
                 yield watched.latest
         finally:
             watched.listeners -= 1
@@ -65,5 +65,5 @@ class Live:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            watched.told(await ask())
+            watched.publish(await ask())
             await self._pause(max(PAUSE_SECONDS_MIN, PAUSE_FACTOR * (loop.time() - began)))

@@ -71,9 +71,9 @@ def _lane(cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable
         while at < stable:
             before = at
             _, rows, at = read_from(cluster, topic, where, at, stable)
-            for found, (batch, record, is_aborted) in rows:
-                if not batch.is_control and not is_aborted and found < stable:
-                    value, written_ms, offset = record.value, record.timestamp_ms, found
+            for marker_offset, (batch, record, is_aborted) in rows:
+                if not batch.is_control and not is_aborted and marker_offset < stable:
+                    value, written_ms, offset = record.value, record.timestamp_ms, marker_offset
             if at == before:
                 break
     except AuthenticationFailed as error:
@@ -87,11 +87,11 @@ def _lane(cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable
 
 
 def _marker(value: bytes) -> Answer:
-    told = json.loads(value)
-    newest = told["written"][-1]
+    marker = json.loads(value)
+    newest = marker["written"][-1]
     return {
-        "sink_id": str(told["sinkId"]),
-        "order": str(told["order"]),
+        "sink_id": str(marker["sinkId"]),
+        "order": str(marker["order"]),
         "query_id": str(newest["queryId"]),
         "batch_id": int(newest["batchId"]),
         "rows": int(newest["rows"]),

@@ -51,9 +51,9 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
     shown: list[Answer] = []
     searched_bytes = 0
     while at < end and len(shown) < RECORDS_MAX and searched_bytes < SEARCHED_BYTES_MAX:
-        searched, found, at = read_from(cluster, topic, where, at, stable)
+        searched, rows, at = read_from(cluster, topic, where, at, stable)
         searched_bytes += searched
-        for offset, row in found:
+        for offset, row in rows:
             if not _holds(row, wanted):
                 continue
             if len(shown) == RECORDS_MAX:

@@ -41,9 +41,9 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
         count += len(names)
         left = names[: ASKED_MAX - len(ongoing)]
         if left:
-            found = transactional_ids.described(cluster, coordinator, left)
+            described = transactional_ids.described(cluster, coordinator, left)
             # One may have ended since the list was made.
-            ongoing += [one for one in found if one.state == OPEN]
+            ongoing += [one for one in described if one.state == OPEN]
     # Those of one millisecond by producer, so that a page that is asked for again shows them in the same order.
     ongoing.sort(key=lambda one: (one.began_at_ms is None, one.began_at_ms, one.producer_id))
     shown = ongoing[:SHOWN_MAX]
@@ -130,10 +130,10 @@ def abort(cluster: Cluster, query: Query) -> str:
     """Abort what is open under an id, if it is still of the producer that the page showed."""
     name = query.text("id")
     coordinator = cluster.coordinator(name, TRANSACTION)
-    found = transactional_ids.described(cluster, coordinator, [name])
-    if not found or found[0].state != OPEN:
+    described = transactional_ids.described(cluster, coordinator, [name])
+    if not described or described[0].state != OPEN:
         raise Refused(400, f"nothing is open under {name!r} any more")
-    one = found[0]
+    one = described[0]
     if (one.producer_id, one.producer_epoch) != (query.number("producer_id"), query.number("producer_epoch")):
         raise Refused(400, f"another producer has {name!r} now: look again before you abort its transaction")
     try:

@@ -162,11 +162,11 @@ class _Watching:
         if strike is not None:
             self._news = f"{sample.at_seconds:5.1f} s  {charts.MARKS[strike.fault]}"
             if not self.screen.is_terminal:
-                heard = ", ".join(f"{heard:,}" for heard in sample.acknowledged)
-                self.screen.say(f"   {self._news:32} {sample.sent:,} sent, acknowledged {heard}")
+                acknowledged = ", ".join(f"{acknowledged:,}" for acknowledged in sample.acknowledged)
+                self.screen.say(f"   {self._news:32} {sample.sent:,} sent, acknowledged {acknowledged}")
         lines = [
-            f"   {semantics:14} {bar(heard / self._count)} {heard:>7,} / {sample.sent:,} acknowledged"
-            for semantics, heard in zip(Semantics, sample.acknowledged, strict=True)
+            f"   {semantics:14} {bar(acknowledged / self._count)} {acknowledged:>7,} / {sample.sent:,} acknowledged"
+            for semantics, acknowledged in zip(Semantics, sample.acknowledged, strict=True)
         ]
         self.screen.draw([*lines, f"   {self._news}"])
 

@@ -114,7 +114,7 @@ def canonical_json(body: bytes) -> bytes | None:
 
 
 def _depth(text: str) -> int:
-    steps = (_STEP.get(found[0], 0) for found in _STRING_OR_BRACKET.finditer(text))
+    steps = (_STEP.get(match[0], 0) for match in _STRING_OR_BRACKET.finditer(text))
     return max(accumulate(steps), default=0)
 
 

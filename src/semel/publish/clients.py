@@ -50,7 +50,7 @@ def remedy_of(error: KafkaError) -> str:
     return _REMEDIES.get(error.code(), NO_WAY_THERE)
 
 
-class Heard:
+class ClientEvents:
     """What the clients of one publisher have met last, and would mend by themselves."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class PublishSettings:
     topic: str
     producer: Mapping[str, Any] = field(repr=False)
     connection: Mapping[str, Any] = field(repr=False)
-    heard: Heard = field(repr=False)
+    events: ClientEvents = field(repr=False)
 
     @property
     def transactional_id(self) -> str:
@@ -189,8 +189,8 @@ def settings_of(
     for setting, value in client.items():
         _check(setting, value)
     connection = {setting: value for setting, value in client.items() if _OF_CONNECTIONS.fullmatch(setting)}
-    heard = Heard()
-    watched = {"error_cb": heard.listener(client.get("error_cb"))}
+    events = ClientEvents()
+    watched = {"error_cb": events.listener(client.get("error_cb"))}
     connection = {**_CONNECTING, "bootstrap.servers": bootstrap, **connection, **watched}
     producer = {
         **_CONNECTING,
@@ -207,7 +207,7 @@ def settings_of(
             f"(timeout_seconds={timeout_seconds}): the broker would end transactions under way. Raise it, or leave it"
         )
     return PublishSettings(
-        name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection, heard
+        name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection, events
     )
 
 

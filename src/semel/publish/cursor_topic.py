@@ -71,7 +71,7 @@ class CursorTopic:
         self._topic = settings.topic
         self._name = settings.name
         self._connection = dict(settings.connection)
-        self._heard = settings.heard
+        self._events = settings.events
         self._where = TopicPartition(self._topic, PARTITION)
         self._admin: AdminClient | None = None
 
@@ -234,7 +234,7 @@ class CursorTopic:
         for seconds in _turns(deadline):
             try:
                 answer = ask(seconds)
-                self._heard.forget()
+                self._events.forget()
                 return answer
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
@@ -255,12 +255,12 @@ class CursorTopic:
                 return answer.result(_PAUSE_SECONDS)
             except TimeoutError as unanswered:
                 self._administrator().poll(0)
-                if self._heard.is_login_refused:
+                if self._events.is_login_refused:
                     raise self._no_answer(str(unanswered)) from None
 
     def _no_answer(self, reason: str) -> PublishFailed:
-        return self._heard.failure(
-            f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {self._heard.why(reason)}"
+        return self._events.failure(
+            f"no broker answered about topic {self._topic!r} of publisher {self._name!r}: {self._events.why(reason)}"
         )
 
 

@@ -279,9 +279,9 @@ class Publisher:
             why = (
                 f"{reason}{right}"
                 if right
-                else self._note_interrupted or self._settings.heard.why(str(reason), NO_COORDINATOR)
+                else self._note_interrupted or self._settings.events.why(str(reason), NO_COORDINATOR)
             )
-            raise self._settings.heard.failure(
+            raise self._settings.events.failure(
                 f"publisher {self._settings.name!r} could not be claimed: {why}"
             ) from None
 

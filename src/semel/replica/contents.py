@@ -91,15 +91,15 @@ def missing(known: Contents, sizes: Mapping[str, int]) -> Iterator[Stretch]:
 def packed(stretches: Iterable[Stretch], bytes_max: int = OBJECT_BYTES_MAX) -> Iterator[list[Stretch]]:
     """What goes into each object: the stretches one after the other, cut where an object is full."""
     batch: list[Stretch] = []
-    room = bytes_max
+    bytes_left = bytes_max
     for path, position, size in stretches:
         while size:
-            taken = min(size, room)
-            batch.append(Stretch(path, position, taken))
-            position, size, room = position + taken, size - taken, room - taken
-            if not room:
+            part = min(size, bytes_left)
+            batch.append(Stretch(path, position, part))
+            position, size, bytes_left = position + part, size - part, bytes_left - part
+            if not bytes_left:
                 yield batch
-                batch, room = [], bytes_max
+                batch, bytes_left = [], bytes_max
     if batch:
         yield batch
 

@@ -20,8 +20,8 @@ class SlotJournal:
         self._pending_bytes_max = pending_bytes_max
         self._entries: deque[bytes] = deque()
         self.end = 0
-        # After the last entry that was taken.
-        self.taken = 0
+        # After the last entry that a slot has.
+        self.slot_end = 0
         self.synced = 0
         # Where a checkpoint was begun: one slot ends there, and another one begins.
         self.cut = -1
@@ -38,21 +38,21 @@ class SlotJournal:
 
     def take(self, bytes_max: int) -> list[bytes]:
         """The oldest entries that no slot has yet: up to this many bytes, or one entry; none beyond the cut."""
-        taken: list[bytes] = []
+        entries: list[bytes] = []
         size = 0
         while self._entries and (
-            not taken or (size + len(self._entries[0]) <= bytes_max and self.taken + size != self.cut)
+            not entries or (size + len(self._entries[0]) <= bytes_max and self.slot_end + size != self.cut)
         ):
             entry = self._entries.popleft()
             size += len(entry)
-            taken.append(entry)
-        self.taken += size
-        return taken
+            entries.append(entry)
+        self.slot_end += size
+        return entries
 
     @property
     def bytes_under_way(self) -> int:
         """What slots have taken and is not durable yet."""
-        return self.taken - self.synced
+        return self.slot_end - self.synced
 
     def note_synced(self, position: int) -> None:
         """All before this position is durable."""
@@ -60,7 +60,7 @@ class SlotJournal:
 
     def follow(self, position: int) -> None:
         """Another broker's slots were read up to this position."""
-        self.end = self.taken = self.synced = position
+        self.end = self.slot_end = self.synced = position
 
     def mark(self) -> int:
         """The place after the last entry. No slot holds what comes before it and what comes after it."""

@@ -46,17 +46,17 @@ def format_of(cluster_id: str) -> bytes:
 
 async def _cluster_of(store: Store, new_cluster_id: str) -> str:
     try:
-        found = await answered(lambda: store.get(FORMAT_KEY))
+        stored = await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
         # The floor first: where there is a format, a floor that is missing was lost.
         is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
         if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):
             return new_cluster_id
         try:
-            found = await answered(lambda: store.get(FORMAT_KEY))
+            stored = await answered(lambda: store.get(FORMAT_KEY))
         except Missing:
             raise BrokenHistory(f"{store.describe()}: the object {FORMAT_KEY!r} was there and is gone") from None
-    return read_cluster_id(found.body, store.describe())
+    return read_cluster_id(stored.body, store.describe())
 
 
 def read_cluster_id(content: bytes, where: str) -> str:

@@ -49,7 +49,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
     where = files.describe("")
     if checkpoint.NAME not in files.names(""):
         raise Damaged(f"{where}: no broker has kept a log there")
-    found = await _floor_in(store)
+    floor_before = await _floor_in(store)
     log = Log.open(files, new_cluster_id="")
     try:
         partitions = log.state.partitions.all()
@@ -60,12 +60,12 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         history = History()
         history.epoch = log.state.partitions.leader_epoch
         uploads = Uploads(store, _Here())
-        if found is None:
+        if floor_before is None:
             contents = await uploads.contents(job, NOTHING, history.epoch)
             floor = Floor(history.epoch, 0, 0, await uploads.state(job, history.to_record(), contents))
             await read_checkpoint(store, floor)
         else:
-            floor, contents = found, await _same_contents(store, found, uploads, job, history)
+            floor, contents = floor_before, await _same_contents(store, floor_before, uploads, job, history)
         await check_objects(store, contents)
         await _begin(store, floor, log.state.cluster_id)
         files.remove(checkpoint.NAME)
@@ -139,10 +139,10 @@ async def _floor_in(store: Store) -> Floor | None:
     except Missing:
         with contextlib.suppress(Missing):
             await answered(lambda: store.get(FORMAT_KEY))
-            raise _taken(store) from None
+            raise _held_by_a_log(store) from None
         return None
     if not floor.pieces:
-        raise _taken(store)
+        raise _held_by_a_log(store)
     return floor
 
 
@@ -154,10 +154,10 @@ async def _same_contents(
     try:
         state, _ = await read_checkpoint(store, floor)
     except Missing:
-        raise _taken(store) from None
+        raise _held_by_a_log(store) from None
     contents = Contents.from_record(state["contents"])
     if not await uploads.is_same(floor.pieces, job, history.to_record(), contents):
-        raise _taken(store)
+        raise _held_by_a_log(store)
     return contents
 
 
@@ -166,10 +166,10 @@ async def _begin(store: Store, floor: Floor, cluster_id: str) -> None:
     would not notice, and would give up a log that the store does not name any more."""
     for key, content in ((FLOOR_KEY, floor.encode()), (FORMAT_KEY, format_of(cluster_id))):
         if not await create_surely(store, key, content):
-            raise _taken(store)
+            raise _held_by_a_log(store)
 
 
-def _taken(store: Store) -> BrokenHistory:
+def _held_by_a_log(store: Store) -> BrokenHistory:
     return BrokenHistory(
         f"{store.describe()}: holds a log already, perhaps an earlier state of this one: name a store that is empty"
     )

@@ -98,9 +98,9 @@ async def _fetch(store: Store, files: Files, contents: Contents) -> None:
     for first in range(0, len(keys), AT_ONCE):
         some = keys[first : first + AT_ONCE]
         bodies = await asyncio.gather(*(answered(partial(store.get, key)) for key in some))
-        for key, found in zip(some, bodies, strict=True):
+        for key, answer in zip(some, bodies, strict=True):
             for path, extent in lacking[key]:
-                _put(files, path, extent, found.body, f"{store.describe()}: {key}")
+                _put(files, path, extent, answer.body, f"{store.describe()}: {key}")
 
 
 async def check_objects(store: Store, contents: Contents) -> None:

@@ -104,7 +104,7 @@ class SlotWriter:
     @property
     def has_work(self) -> bool:
         """Whether there are entries that no slot has yet."""
-        return self._journal.end > self._journal.taken
+        return self._journal.end > self._journal.slot_end
 
     def begin(self, done: Done) -> int:
         """Send one more slot; answer the position up to which it goes. `done` gets that position when everything before
@@ -114,7 +114,7 @@ class SlotWriter:
         head = self._history.following(sum(map(len, body)), digest_of(body))
         encoded = encode_head(head)
         self._history.take(head, digest_of([encoded]))
-        target = self._journal.taken
+        target = self._journal.slot_end
         self._under_way[head.slot] = (target, None, False)
         task = asyncio.get_running_loop().create_task(self._create(head.slot, b"".join((encoded, *body)), done))
         self._tasks.add(task)
@@ -130,7 +130,7 @@ class SlotWriter:
         return self._at_cut
 
     def _note_cut(self) -> None:
-        if self._journal.taken == self._journal.cut:
+        if self._journal.slot_end == self._journal.cut:
             self._at_cut = self._history.to_record()
 
     def stop(self) -> None:

@@ -53,7 +53,7 @@ class ScramExchange:
         self._is_known = False
         self._header = ""
         self._nonce = ""
-        self._said = ""
+        self._first_messages = ""
         self._is_over = False
 
     def respond(self, message: bytes) -> bytes:
@@ -83,7 +83,7 @@ class ScramExchange:
         self._credential, self._is_known = self._users.credential_for(self.name, self._mechanism)
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
-        self._said = f"{match['bare']},{answer}"
+        self._first_messages = f"{match['bare']},{answer}"
         return answer.encode()
 
     def _final(self, text: str, credential: Credential) -> bytes:
@@ -93,16 +93,16 @@ class ScramExchange:
         # Had anybody on the way changed how the connection is bound, the header would be another one.
         if _decoded(match["header"]) != self._header.encode() or match["nonce"] != self._nonce:
             raise failed(self._mechanism.sasl_name)
-        said = f"{self._said},{match['bare']}".encode()
+        dialogue = f"{self._first_messages},{match['bare']}".encode()
         digest = self._mechanism.digest
-        signature = hmac.digest(credential.stored_key, said, digest)
+        signature = hmac.digest(credential.stored_key, dialogue, digest)
         proof = _decoded(match["proof"]).ljust(len(signature), b"\0")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         is_proven = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
         if not (is_proven and self._is_known and len(proof) == len(signature)):
             raise failed(self._mechanism.sasl_name)
         self.user = self.name
-        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, said, digest))
+        return b"v=" + base64.b64encode(hmac.digest(credential.server_key, dialogue, digest))
 
     def _malformed(self, what: str) -> Refused:
         return Refused(SASL_AUTHENTICATION_FAILED, f"{self._mechanism.sasl_name}: {what}")

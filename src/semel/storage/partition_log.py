@@ -234,23 +234,23 @@ class PartitionLog:
         wanted = max(min(bytes_max, end - position), 0)
         if wanted == end - position:
             next_offset = min(segment.next_offset, until.offset)
-            return self._taken(segment, position, self._bytes_of(segment, position, wanted), next_offset)
+            return self._result(segment, position, self._bytes_of(segment, position, wanted), next_offset)
         indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
         if indexed > position:
             # A batch begins at `indexed`, so no byte is read that will not be sent. The next fetch gets the rest that
             # might have fitted: part of a batch, or 64 KiB of small ones.
             data = self._bytes_of(segment, position, indexed - position)
-            return self._taken(segment, position, data, indexed_offset)
+            return self._result(segment, position, data, indexed_offset)
         data = memoryview(self._bytes_of(segment, position, wanted))
         kept, next_offset = self._whole_batches(segment, position, data)
         if kept:
-            return self._taken(segment, position, data[:kept], next_offset)
+            return self._result(segment, position, data[:kept], next_offset)
         if not whole_first_batch:
             return b"", offset
         first = read_header(self._bytes_of(segment, position, HEADER_BYTES))
         if not HEADER_BYTES <= first.batch_bytes <= end - position:
             raise Damaged(f"{segment.path}: no batch at offset {position}")
-        return self._taken(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
+        return self._result(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """The part of a file that `read`, with these arguments, would get from the disk; None if it is cached."""
@@ -471,7 +471,7 @@ class PartitionLog:
             at += length
         return at, next_offset
 
-    def _taken(
+    def _result(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int
     ) -> tuple[bytes | memoryview, int]:
         """Return these bytes and the offset after them; remember its place, where a consumer's next fetch begins."""

@@ -126,8 +126,8 @@ class BucketStore:
         check_range(start, size)
         try:
             # A range of no bytes cannot be asked for.
-            found = await self._obstore.get_range_async(self._store, key, start=start, length=max(size, 1))
-            return bytes(found)[:size]
+            answer = await self._obstore.get_range_async(self._store, key, start=start, length=max(size, 1))
+            return bytes(answer)[:size]
         except Exception as error:
             if failure(error).status == 416:
                 return b""
@@ -188,8 +188,8 @@ def failure(error: Exception) -> Failure:
     """What the server has answered; status 0 if it has not."""
     # Beyond this, a representation for debugging repeats all of it.
     text = str(error).partition("Debug source:")[0]
-    found = _STATUS.search(text)
-    return Failure(int(found[1]), found[2] or "") if found else Failure(_NO_ANSWER, "")
+    match = _STATUS.search(text)
+    return Failure(int(match[1]), match[2] or "") if match else Failure(_NO_ANSWER, "")
 
 
 def _version(result: Any) -> str:

@@ -173,17 +173,17 @@ class PostgresStore:
         """What is asked of the object, as the standby has it, too."""
         if not self._needs_standby:
             rows = session.run(f"SELECT {what} FROM {TABLE} WHERE key = %s", self._key(key))
-            found = rows[0][0] if rows else None
+            body = rows[0][0] if rows else None
         else:
             # The message is written before the commit that ends this statement, and after all that it has seen.
             statement = (
                 f"WITH message AS MATERIALIZED (SELECT {_MESSAGE} AS position) "
                 f"SELECT {_NAMED}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"
             )
-            found = self._committed(session, statement, self._key(key))
-        if found is None:
+            body = self._committed(session, statement, self._key(key))
+        if body is None:
             raise Missing(f"{key} is not in {self._address}")
-        return bytes(found)
+        return bytes(body)
 
     def _committed(self, session: "_Session", statement: str, *parameters: Any) -> Any:
         """The second column of the first row, or else its first, of a statement that has to reach the standby."""

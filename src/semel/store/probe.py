@@ -109,10 +109,10 @@ class _Probe:
 
     async def _holds(self, key: str, body: bytes, otherwise: str) -> None:
         try:
-            found = await self._store.get(key)
+            stored = await self._store.get(key)
         except Missing:
             raise self._lies(otherwise) from None
-        if found.body != body:
+        if stored.body != body:
             raise self._lies(otherwise)
 
     def _lies(self, how: str) -> StoreRefused:

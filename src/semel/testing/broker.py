@@ -284,7 +284,7 @@ class _Misbehaving(Broker):
 
     def clear(self) -> None:
         self.faults.clear()
-        for name in [found.owner.transactional_id for found in self.log.state.transactions.all_described()]:
+        for name in [described.owner.transactional_id for described in self.log.state.transactions.all_described()]:
             self.transactions.claim(name, self.limits.transaction_timeout_ms_max, None)
         for forgotten in self.log.state.transaction_rules.silent(self.clock.now_ms(), 0):
             self.runtime.commit(forgotten)

@@ -393,22 +393,22 @@ class FaultyFiles:
 
         The choices made on the way to one tree are kept, and the last of them that has another option takes it.
         """
-        taken: list[int] = []
+        choices: list[int] = []
         options_at: list[int] = []
         while True:
             steps = itertools.count()
 
             def choose(options: int, steps: Iterator[int] = steps) -> int:
                 step = next(steps)
-                if step == len(taken):
-                    taken.append(0)
+                if step == len(choices):
+                    choices.append(0)
                     options_at.append(options)
-                return taken[step]
+                return choices[step]
 
             yield self.survivors(choose)
-            while taken and taken[-1] + 1 == options_at[-1]:
-                taken.pop()
+            while choices and choices[-1] + 1 == options_at[-1]:
+                choices.pop()
                 options_at.pop()
-            if not taken:
+            if not choices:
                 return
-            taken[-1] += 1
+            choices[-1] += 1

@@ -89,18 +89,20 @@ class Objects:
             return self._put(key, body)
 
     def get(self, key: str) -> Found:
-        found = self._objects.get(key)
-        if found is None:
+        stored = self._objects.get(key)
+        if stored is None:
             raise Missing(f"{key} is not in memory")
-        return found
+        return stored
 
     def list(self, folder: str, changes_ago: int = 0) -> list[Listed]:
         """As of so many changes ago."""
         with self._lock:
             undone = self._changes[-changes_ago:] if changes_ago else []
-            seen: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
+            visible: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
         beginning = f"{folder}/" if folder else ""
-        return [Listed(key, len(found.body)) for key, found in seen.items() if found and key.startswith(beginning)]
+        return [
+            Listed(key, len(stored.body)) for key, stored in visible.items() if stored and key.startswith(beginning)
+        ]
 
     def delete(self, key: str) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ class Reader(NamedTuple):
     """A member as an assignor sees it: the numbers of the topics it subscribes to, and the partitions it had before."""
 
     topics: frozenset[int]
-    given: Partitions
+    previous: Partitions
     instance_id: str | None = None
 
 
@@ -84,7 +84,7 @@ class _Spread:
             unread[kind][number] = span_bits(0, partition_counts[number])
         for member_id in self._loads:
             reader = readers[member_id]
-            for number, bits in reader.given.by_topic().items():
+            for number, bits in reader.previous.by_topic().items():
                 if number in kind_of and number in reader.topics:
                     kept = bits & unread[kind_of[number]][number]
                     unread[kind_of[number]][number] ^= kept
@@ -161,9 +161,9 @@ class _Spread:
         heapify(by_load)
         for number, bits in unread.items():
             for member_id, share in _shares(by_load, bits.bit_count()):
-                taken = lowest(bits, share)
-                bits ^= taken
-                self._give(member_id, kind, number, taken)
+                part = lowest(bits, share)
+                bits ^= part
+                self._give(member_id, kind, number, part)
 
     def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
         """A path from `source` to a member with at least two partitions less, if there is one, and all members met."""

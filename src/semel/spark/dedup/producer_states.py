@@ -9,7 +9,7 @@ from typing import Final
 import numpy
 
 from semel.spark.dedup.key_table import HIGH, LOW, Array, Integers, empty, find, keyed, merge
-from semel.spark.dedup.silence import heard
+from semel.spark.dedup.silence import last_heard
 
 _HEARD: Final = "heard_ms"
 _STATE: Final = "state"
@@ -34,7 +34,7 @@ class ProducerStates:
 
     def without_silent(self, now_ms: int, forget_ms: int) -> "ProducerStates":
         """Forget who was silent for so long; what was no silence is taken off everybody's."""
-        at_ms, is_remembered = heard(self.table[_HEARD], now_ms, forget_ms)
+        at_ms, is_remembered = last_heard(self.table[_HEARD], now_ms, forget_ms)
         table = self.table.copy()
         table[_HEARD] = at_ms
         return ProducerStates(table[is_remembered], self.has_forgotten or not is_remembered.all())

@@ -13,20 +13,20 @@ STEPS_MIN: Final = 7
 day counts whole days if producers are forgotten after a week."""
 
 
-class Heard(NamedTuple):
+class LastHeard(NamedTuple):
     """When each was heard, on a clock that stood still while the query was away, and who is remembered by that."""
 
     at_ms: Integers
     is_remembered: Flags
 
 
-def heard(at_ms: Integers, now_ms: int, forget_ms: int) -> Heard:
+def last_heard(at_ms: Integers, now_ms: int, forget_ms: int) -> LastHeard:
     """If in doubt, a producer is remembered: that costs memory, but its copies would be new if it were forgotten."""
     if not len(at_ms):
-        return Heard(at_ms, at_ms >= now_ms)
+        return LastHeard(at_ms, at_ms >= now_ms)
     step_ms = max(1, forget_ms // STEPS_MIN)
     # A clock that was ahead for one batch moves all of them along with it, too.
     absent_ms = max(0, now_ms - int(at_ms.max()) - step_ms)
     at_ms = at_ms + absent_ms
     # One absence takes nothing off the time that has to go by without.
-    return Heard(at_ms, at_ms >= now_ms - forget_ms - step_ms)
+    return LastHeard(at_ms, at_ms >= now_ms - forget_ms - step_ms)

@@ -22,7 +22,7 @@ from semel.spark.dedup.judge import (
 )
 from semel.spark.dedup.key_table import HIGH, LOW, empty, find, group, keyed, merge
 from semel.spark.dedup.outcomes import ACCEPTED, DUPLICATE, LATE, UNCLAIMED
-from semel.spark.dedup.silence import heard
+from semel.spark.dedup.silence import last_heard
 
 VERSION: Final = f"{CLAIM_PREFIX}version"
 """Null where a row makes no claim."""
@@ -42,7 +42,7 @@ class VersionJudge:
         known = numpy.frombuffer(state.kept, _LAYOUT).copy() if state else empty(_LAYOUT)
         if rows is None:
             return Verdict(None, State(known.tobytes()))
-        known[_HEARD], is_remembered = heard(known[_HEARD], moment.now_ms, self.forget_ms)
+        known[_HEARD], is_remembered = last_heard(known[_HEARD], moment.now_ms, self.forget_ms)
         known = known[is_remembered]
         claiming = numpy.flatnonzero(rows[VERSION].is_valid().to_numpy())
         version = integers(rows, VERSION)[claiming]
