@@ -18,7 +18,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-kafka verdicts lint types bench reliability sim failover crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-kafka verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -78,6 +78,9 @@ sim: $(STAMP) ## Run whole histories of the broker in a simulated world; make si
 
 failover: $(STAMP) ## Go through every state of the replicated journal, in worlds too large for make test
 	@PYTHONPATH=tests .venv/bin/python -m failover.run
+
+takeovers: $(STAMP) ## Copy 100,000 records in transactions over 20 takeovers on each real store; make takeovers ARGS='--store postgres'
+	@PYTHONPATH=tests .venv/bin/python -m takeovers.run $(ARGS)
 
 soak: $(STAMP) ## Run two Spark queries for long, with faults throughout, and audit it; make soak MINUTES=10 SEED=1
 	@PYTHONPATH=tests .venv/bin/python -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

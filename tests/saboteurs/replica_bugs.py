@@ -30,6 +30,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "",
         (f"{_BROKER}::test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take",),
     ),
+    Bug(
+        "an id that a client may have kept leads nowhere after a takeover",
+        "semel.broker.role:Role.node_ids",
+        "max(1, self.node_id - FORMER_IDS_MAX)",
+        "self.node_id",
+        ("tests/clients/test_takeovers.py::test_each_id_that_a_client_may_have_heard_leads_to_the_active_broker",),
+    ),
     # -- slots and fences ---------------------------------------------------------------------------------------------
     Bug(
         "a slot counts before those before it are there",

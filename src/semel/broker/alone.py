@@ -20,6 +20,7 @@ class Alone:
     is_active: Final = True
     may_serve: Final = True
     node_id: Final = NODE_ID
+    node_ids: Final = (NODE_ID,)
     takeovers: Final = 0
     lag_bytes: Final = 0
     bytes_under_way: Final = 0

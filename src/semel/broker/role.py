@@ -6,6 +6,7 @@ The actions at each change of role are passed in: this file must never know what
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from semel.broker.disk_thread import DiskThread
 from semel.broker.events import Events
@@ -24,6 +25,9 @@ from semel.storage.cache import take_as_cache
 from semel.storage.files import Files
 from semel.storage.log import Log, LogSettings
 from semel.store import Store
+
+# How many takeovers a client may have slept through.
+FORMER_IDS_MAX: Final = 10
 
 
 class Role:
@@ -132,6 +136,13 @@ class Role:
     def node_id(self) -> int:
         """The node id of the active broker: its epoch, so that it changes with each takeover."""
         return self.epoch if self._active is None else self._active.epoch
+
+    @property
+    def node_ids(self) -> range:
+        """The node ids that lead to the active broker: its own, and those of the brokers before it. A client may have
+        one of these in a cache: librdkafka waits for ever for a coordinator whose id is not in Metadata any more.
+        """
+        return range(max(1, self.node_id - FORMER_IDS_MAX), self.node_id + 1)
 
     @property
     def takeovers(self) -> int:

@@ -52,7 +52,9 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             yield 4
     host, port = broker.role.active_at(exchange.listener)
     return {
-        "brokers": [{"node_id": broker.role.node_id, "host": host, "port": port, "rack": None}],
+        "brokers": [
+            {"node_id": node_id, "host": host, "port": port, "rack": None} for node_id in reversed(broker.role.node_ids)
+        ],
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": broker.role.node_id,
         "topics": topics,

