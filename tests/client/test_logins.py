@@ -91,7 +91,14 @@ def test_a_broker_that_does_not_know_the_password_itself_is_not_believed() -> No
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "r=another,s=c2FsdA==,i=4096", "r={nonce}more,s=c2FsdA==,i=999999999", "r={nonce}more,s=?,i=1"]
+    "answer",
+    [
+        *("", "r=another,s=c2FsdA==,i=4096", "r={nonce}more,s=c2FsdA==,i=999999999", "r={nonce}more,s=?,i=4096"),
+        # From so few iterations, and no nonce of its own, whoever asks could guess the password of the proof.
+        *("r={nonce}more,s=c2FsdA==,i=1", "r={nonce}more,s=c2FsdA==,i=4095", "r={nonce},s=c2FsdA==,i=4096"),
+        *("r={nonce}more,s=c2FsdA==,i=+4096", "r={nonce}more,s=c2FsdA==,i=4_096", "r={nonce}more,s=,i=4096"),
+        "m=x,r={nonce}more,s=c2FsdA==,i=4096",
+    ],
 )
 def test_a_broker_that_does_not_keep_to_scram_is_left(answer: str) -> None:
     steps, nonce = scram()

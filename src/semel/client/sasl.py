@@ -18,8 +18,12 @@ from typing import Final
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import ClientSettings
 
-# Brokers ask for 4096 by default. One that asks for much more would have us compute for minutes.
+# RFC 7677 asks for so many at least, and Java's client does too: who poses as a broker and asks for one iteration could
+# find out the password from the proof.
+ITERATIONS_MIN: Final = 4_096
+# One that asks for much more would have us compute for minutes.
 ITERATIONS_MAX: Final = 1_000_000
+_ITERATIONS: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 Steps = Generator[bytes, bytes, None]
 
@@ -61,10 +65,19 @@ def _scram(user: str, password: str, digest: str) -> Steps:
     server_first = (yield f"n,,{first}".encode()).decode(errors="replace")
     challenge = _fields(server_first)
     try:
-        salt, iterations = base64.b64decode(challenge["s"], validate=True), int(challenge["i"])
+        salt, count = base64.b64decode(challenge["s"], validate=True), challenge["i"]
     except (KeyError, ValueError):
         raise AuthenticationFailed("the broker's first message of SCRAM cannot be read") from None
-    if not challenge.get("r", "").startswith(nonce) or not 0 < iterations <= ITERATIONS_MAX:
+    # A mandatory extension ("m=") has to be refused by who does not know it.
+    if not salt or _ITERATIONS.fullmatch(count) is None or "m" in challenge:
+        raise AuthenticationFailed("the broker's first message of SCRAM cannot be read")
+    iterations = int(count)
+    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+        raise AuthenticationFailed(
+            f"the broker's first message of SCRAM asks for {iterations} iterations, and {ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX} are safe"
+        )
+    if not challenge.get("r", "").startswith(nonce) or challenge["r"] == nonce:
         raise AuthenticationFailed("the broker's first message of SCRAM does not answer ours")
     final = f"c=biws,r={challenge['r']}"
     dialogue = f"{first},{server_first},{final}".encode()
