@@ -8,7 +8,7 @@ never put the password of a key into an error.
 import os
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class Certificates:
                 "clients are asked for certificates, but no authority is named that may have signed them"
             )
         self._stamps = self._look()
-        self.context = _context(settings)
+        self._read()
 
     def has_changed(self) -> bool:
         """Whether a file has changed since it was last read."""
@@ -70,13 +70,19 @@ class Certificates:
         again when a file changes.
         """
         self._stamps = self._look()
-        self.context = _context(self._settings)
+        self._read()
 
     def principal_of(self, certificate: bytes | None) -> Principal:
         """The principal that a client's certificate names. NoName or ValueError if it names none."""
         if certificate is None:
             return ANONYMOUS
         return Principal(USER, self._name_of(subject_of(certificate)))
+
+    def _read(self) -> None:
+        context = _context(self._settings)
+        # The metrics have their own login, and ask no client for a certificate.
+        self.plain_context = _context(replace(self._settings, client_auth=ClientAuth.NONE, client_authority=None))
+        self.context = context
 
     def _look(self) -> list[tuple[int, ...] | None]:
         """A value that changes when a file changes, or who may read it."""

@@ -9,6 +9,7 @@ import errno
 import logging
 import os
 import secrets
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -163,6 +164,11 @@ class Doors:
     def uses_tls(self) -> bool:
         """Whether a listener uses TLS."""
         return self._certificates is not None
+
+    def tls_context(self) -> ssl.SSLContext:
+        """For a connection that begins now and shows no certificate of its own. AssertionError without TLS."""
+        assert self._certificates is not None
+        return self._certificates.plain_context
 
     def principal_of(self, certificate: bytes | None) -> Principal:
         """The principal that a client's certificate names. NoName or ValueError if it names none."""

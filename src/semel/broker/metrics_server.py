@@ -4,18 +4,25 @@ It is simple on purpose: the number of connections and the size of a request are
 deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
 disconnects. Nothing that a client sends may hold up or break the broker.
 
-There is no login here, and a decision names topics and producers. So decisions are sent only to clients on this
-machine, unless the operator trusts the network; and never to a page in a browser, even if the name of its site resolves
-to this machine (DNS rebinding).
+A client logs in with the name and the password that the operator has set, if there are any (Basic, RFC 7617), over TLS
+with the broker's certificate if the operator wants that. A decision names topics and producers: without a login,
+decisions are sent only to clients on this machine, unless the operator trusts the network; and never to a page in a
+browser, even if the name of its site resolves to this machine (DNS rebinding).
 """
 
 import asyncio
-from collections.abc import Collection
-from typing import Final, NamedTuple
+import base64
+import hmac
+import logging
+import ssl
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from semel.broker.broker import Broker
 from semel.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.broker.exposition import CONTENT_TYPE, exposition
+from semel.broker.sealed_streams import SealedStreams
 from semel.security.hosts import is_loopback, is_own_host
 
 METRICS_PATH: Final = "/metrics"
@@ -34,6 +41,20 @@ _STREAM_HEAD: Final = (
 )
 
 
+class Login(NamedTuple):
+    """The name and the password of the clients."""
+
+    name: str
+    password: str
+
+    def is_in(self, headers: dict[str, str]) -> bool:
+        """Whether a request has them."""
+        expected = base64.b64encode(f"{self.name}:{self.password}".encode()).decode()
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        given = credentials.strip().encode(errors="replace")
+        return scheme.lower() == "basic" and hmac.compare_digest(given, expected.encode())
+
+
 class _Request(NamedTuple):
     method: str
     path: str
@@ -50,12 +71,19 @@ class _Refused(Exception):
 
 
 async def serve_metrics(
-    broker: Broker, host: str, port: int, *, insecure: bool = False, deadline_seconds: float = DEADLINE_SECONDS
+    broker: Broker,
+    host: str,
+    port: int,
+    *,
+    login: Login | None = None,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    insecure: bool = False,
+    deadline_seconds: float = DEADLINE_SECONDS,
 ) -> asyncio.Server:
     """Listen; OSError if the port is not free. Close the returned server to stop. With `insecure` other machines, too,
-    may ask for decisions.
+    may ask for decisions without a login. `tls` returns the context for a new connection.
     """
-    tells_decisions = insecure or is_loopback(host)
+    tells_decisions = insecure or is_loopback(host) or login is not None
     names = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
     open_connections = 0
 
@@ -76,7 +104,7 @@ async def serve_metrics(
                     await _stream(broker, subscription, reader, writer, deadline_seconds)
                 finally:
                     broker.decisions.unsubscribe(subscription)
-        except (OSError, TimeoutError, asyncio.CancelledError):
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             # A task is cancelled if it still runs when the loop ends; some versions of asyncio would print that.
             pass
         finally:
@@ -88,6 +116,11 @@ async def serve_metrics(
         """Answer a request; return the subscription if a stream of decisions is to follow."""
         try:
             request = await _read(reader)
+            if login is not None and not login.is_in(request.headers):
+                _tell_refused(broker, writer)
+                raise _Refused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
+            if request.path not in (METRICS_PATH, DECISIONS_PATH):
+                raise _Refused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
             if request.method != "GET":
                 raise _Refused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
             if request.path == METRICS_PATH:
@@ -104,7 +137,26 @@ async def serve_metrics(
             writer.write(refused.answer)
             return None
 
-    return await asyncio.start_server(serve, host, port, limit=REQUEST_BYTES_MAX)
+    def streams() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=REQUEST_BYTES_MAX), serve)
+
+    connection: Callable[[], asyncio.BaseProtocol] = streams
+    if tls is not None:
+        limits: dict[str, Any] = {"handshakes_max": CONNECTIONS_MAX, "deadline_seconds": deadline_seconds}
+        connection = SealedStreams(streams, tls, partial(_tell_no_tls, broker), **limits)
+    return await asyncio.get_running_loop().create_server(connection, host, port)
+
+
+def _tell_no_tls(broker: Broker, peer: str, reason: str) -> None:
+    broker.metrics.refused_handshakes += 1
+    broker.events.tell(logging.WARNING, "tls_refused", peer=peer, reason=reason)
+
+
+def _tell_refused(broker: Broker, writer: asyncio.StreamWriter) -> None:
+    host, port, *_ = writer.get_extra_info("peername") or ("unknown", 0)
+    broker.metrics.refused_logins += 1
+    reason = "the metrics: no name and password, or wrong ones"
+    broker.events.tell(logging.WARNING, "login_refused", peer=f"{host}:{port}", user="", reason=reason)
 
 
 async def _read(reader: asyncio.StreamReader) -> _Request:
@@ -124,10 +176,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         raise _Refused("400 Bad Request", "this is not an HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
         raise _Refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
-    path = target.partition("?")[0]
-    if path not in (METRICS_PATH, DECISIONS_PATH):
-        raise _Refused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
-    return _Request(method, path, headers)
+    return _Request(method, target.partition("?")[0], headers)
 
 
 def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:

@@ -194,6 +194,9 @@ class TlsLayer(asyncio.BufferedProtocol):
         if not self._reading_paused and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
     def writelines(self, buffers: Iterable[Buffer]) -> None:
         for buffer in buffers:
             if len(buffer):

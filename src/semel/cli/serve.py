@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
 from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
+from semel.cli.metrics import MetricsDoor, add_metrics, metrics_of
 from semel.cli.progress import Progress
 from semel.cli.subcommands import count, positive
 from semel.cli.tls import add_tls, tls_of
@@ -118,12 +118,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --store: how long the active broker may be silent before one that stands by takes over (3)",
     )
-    add(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve /metrics in Prometheus' text format here, and /decisions, each verdict on a batch as it falls; "
-        "port 0 picks a free one",
-    )
+    add_metrics(parser)
     add(
         "--partitions",
         type=positive,
@@ -159,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{options.data}: this is a file; --data takes a directory, and makes one that is missing")
     listeners = listeners_of(options.listen, options.advertise, insecure=options.insecure)
     tls = tls_of(options)
-    metrics = listening_address(options.metrics) if options.metrics else None
+    metrics = metrics_of(options)
     limits = _limits(options.limit)
     for sentence in not_promised():
         _LOG.warning("not promised on %s: %s", platform.system(), sentence)
@@ -202,7 +197,7 @@ async def _serve(
     broker: "Broker",
     store: "Store | None",
     garbage: Garbage,
-    metrics: tuple[str, int] | None,
+    metrics: MetricsDoor | None,
     options: argparse.Namespace,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -229,13 +224,9 @@ async def _serve(
     metrics_place = ""
     try:
         if metrics is not None:
-            from semel.broker.metrics_server import serve_metrics
-            from semel.security.hosts import shown_address
-
             with _listening(options.metrics):
-                metrics_server = await serve_metrics(broker, *metrics, insecure=options.insecure)
-            port = metrics_server.sockets[0].getsockname()[1]
-            metrics_place = f", metrics on {shown_address(metrics[0], port)}"
+                metrics_server = await metrics.open(broker, insecure=options.insecure)
+            metrics_place = f", metrics on {metrics.shown(metrics_server.sockets[0].getsockname()[1])}"
         if not broker.role.is_active:
             where = _shown(broker.listeners)
             print(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}", flush=True)

@@ -1,0 +1,87 @@
+"""What `semel serve` is told about the address of its metrics: where it is, who may ask there, and whether over TLS.
+
+The password comes from a file, and never from the command line, where every process on the machine could read it.
+"""
+
+import argparse
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from semel.cli.addresses import listening_address
+from semel.cli.errors import Failure
+from semel.cli.passwords import password_in
+from semel.security.hosts import is_loopback, shown_address
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from semel.broker.broker import Broker
+    from semel.broker.metrics_server import Login
+
+_OVER_TLS: Final = "https://"
+
+
+class MetricsDoor(NamedTuple):
+    """Where the metrics are served."""
+
+    host: str
+    port: int
+    over_tls: bool
+    # The name and the password of its clients; None if they need none.
+    login: "Login | None"
+
+    async def open(self, broker: "Broker", *, insecure: bool) -> "asyncio.Server":
+        """Serve them; OSError if the port is not free."""
+        from semel.broker.metrics_server import serve_metrics
+
+        tls: Callable[[], ssl.SSLContext] | None = broker.doors.tls_context if self.over_tls else None
+        return await serve_metrics(broker, self.host, self.port, login=self.login, tls=tls, insecure=insecure)
+
+    def shown(self, port: int) -> str:
+        """The address with the port that it got."""
+        return (_OVER_TLS if self.over_tls else "") + shown_address(self.host, port)
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics",
+        metavar="[https://]HOST:PORT",
+        help="serve /metrics in Prometheus' text format here, and /decisions, each verdict on a batch as it falls; "
+        "port 0 picks a free one; https:// takes the certificate of --tls-certificate",
+    )
+    parser.add_argument(
+        "--metrics-login-file",
+        metavar="FILE",
+        help="who asks there has to log in with the name and the password in this file's first line, NAME:PASSWORD",
+    )
+
+
+def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
+    """Where the metrics are to be served; None if nowhere."""
+    if not options.metrics:
+        if options.metrics_login_file is not None:
+            raise Failure("--metrics-login-file is given without --metrics")
+        return None
+    over_tls = options.metrics.startswith(_OVER_TLS)
+    if over_tls and options.tls_certificate is None:
+        raise Failure(f"--metrics {options.metrics} needs --tls-certificate")
+    host, port = listening_address(options.metrics.removeprefix(_OVER_TLS))
+    login = _login_in(options.metrics_login_file)
+    if login is not None and not (over_tls or is_loopback(host) or options.insecure):
+        raise Failure(
+            f"--metrics {options.metrics} is not encrypted, and the password can be read on the way: write "
+            f"{_OVER_TLS}{options.metrics}, or say --insecure if the network is trusted"
+        )
+    return MetricsDoor(host, port, over_tls, login)
+
+
+def _login_in(file: str | None) -> "Login | None":
+    from semel.broker.metrics_server import Login
+
+    if file is None:
+        return None
+    name, _, password = password_in(file).partition(":")
+    if not (name and password):
+        raise Failure(f"{file}: the first line has to be NAME:PASSWORD")
+    return Login(name, password)
