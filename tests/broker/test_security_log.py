@@ -7,10 +7,23 @@ from typing import Any
 
 import pytest
 
+from asking import at
 from guarded import STRANGER, TOPIC, GuardedBroker, create_topic, rule
-from semel.broker.security_log import LINES_MAX, PERIOD_SECONDS, SecurityLog
+from semel.broker.events import line
+from semel.broker.security_log import BYTES_MAX, LINES_MAX, PERIOD_SECONDS, TEXT_CHARACTERS_MAX, SecurityLog
 from semel.core.access import Operation
-from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, CREATE_ACLS, DELETE_ACLS, METADATA
+from semel.wire.versions import (
+    ALTER_CONFIGS,
+    ALTER_USER_SCRAM_CREDENTIALS,
+    CREATE_ACLS,
+    CREATE_PARTITIONS,
+    DELETE_ACLS,
+    DELETE_GROUPS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    METADATA,
+    OFFSET_COMMIT,
+)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +64,7 @@ def test_what_only_leaves_a_list_shorter_is_not_told(tmp_path: Path) -> None:
             admin.create("orders")
         wish = {"include_topic_authorized_operations": True, "allow_auto_topic_creation": False}
         assert stranger(METADATA, 12, topics=None, **wish).topics == ()
-    assert lines(path) == []
+    assert [line["event"] for line in lines(path)] == ["administration"]
 
 
 def test_a_change_of_rules_is_told_and_one_that_changes_nothing_is_not(tmp_path: Path) -> None:
@@ -85,6 +98,43 @@ def test_a_change_of_a_user_is_told_without_what_proves_the_password(tmp_path: P
         ("users_changed", "carol", "SCRAM-SHA-512", "removed"),
     ]
     assert told[0].keys() - {"user", "mechanism", "password"} == {"at", "event", "peer", "principal", "client", "api"}
+
+
+def test_what_an_administrator_does_to_topics_and_groups_is_told_and_what_is_refused_or_tried_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "security.log"
+    retention = [{"name": "retention.ms", "value": "1000"}]
+    topic = {"resource_type": 2, "resource_name": "orders", "configs": retention}
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
+        admin.create("orders")
+        admin(ALTER_CONFIGS, resources=[topic], validate_only=True)
+        for _ in range(2):
+            admin(ALTER_CONFIGS, resources=[topic], validate_only=False)
+        grown = {"name": "orders", "count": 3, "assignments": None}
+        admin(CREATE_PARTITIONS, topics=[grown], timeout=1, validate_only=False)
+        admin.produce("orders", at(1))
+        cut = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}]
+        for _ in range(2):
+            admin(DELETE_RECORDS, topics=cut, timeout=1)
+        committed = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
+        topics = [{"name": "orders", "partitions": [{**committed, "committed_metadata": None}]}]
+        member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        admin(OFFSET_COMMIT, 8, group_id="billing", **member, topics=topics)
+        for _ in range(2):
+            admin(DELETE_GROUPS, groups_names=["billing"])
+            admin(DELETE_TOPICS, 5, topic_names=["orders"], timeout=1)
+    told = [{name: line[name] for name in list(line)[6:]} for line in lines(path)]
+    assert {line["event"] for line in lines(path)} == {"administration"}
+    assert lines(path)[0]["principal"] == "User:ANONYMOUS"
+    assert told == [
+        {"change": "topic_created", "name": "orders", "partitions": 1},
+        {"change": "configs_changed", "name": "orders", "resource": "TOPIC", "configs": {"retention.ms": "1000"}},
+        {"change": "partitions_added", "name": "orders", "partitions": 3},
+        {"change": "records_deleted", "name": "orders", "partition": 0, "below": 1},
+        {"change": "group_deleted", "name": "billing"},
+        {"change": "topic_deleted", "name": "orders"},
+    ]
 
 
 def test_the_operators_line_has_the_number_of_rules_and_the_security_log_has_the_rules(
@@ -124,6 +174,26 @@ def test_a_flood_is_cut_off_and_counted(tmp_path: Path) -> None:
     *_, first, second = lines(tmp_path / "log")
     assert first == {"at": "1970-01-01T00:00:00.000Z", "event": "access_denied", "left_out": 5}
     assert "left_out" not in second
+
+
+def test_a_flood_of_refusals_keeps_no_change_of_an_administrator_out(tmp_path: Path) -> None:
+    log = SecurityLog(tmp_path / "log", clock=Moved())
+    for _ in range(LINES_MAX + 1):
+        log.write("login_refused", {})
+    log.write("users_changed", {"user": "mallory"})
+    assert lines(tmp_path / "log")[-1]["user"] == "mallory"
+
+
+def test_long_names_are_cut_and_take_no_more_of_the_disk_than_short_ones(tmp_path: Path) -> None:
+    log = SecurityLog(tmp_path / "log", clock=Moved())
+    name = "\x00" * 30_000
+    log.write("login_refused", {"user": name, "reason": "x"})
+    (told,) = lines(tmp_path / "log")
+    assert told["user"] == name[:TEXT_CHARACTERS_MAX] + "... (30000 characters)"
+    assert len(line("login_refused", {"user": name})) < 10 * TEXT_CHARACTERS_MAX
+    for _ in range(LINES_MAX):
+        log.write("login_refused", {"user": name})
+    assert (tmp_path / "log").stat().st_size <= BYTES_MAX
 
 
 def test_a_file_that_was_rotated_is_made_again_and_only_its_owner_may_read_it(tmp_path: Path) -> None:

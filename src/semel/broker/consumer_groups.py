@@ -90,14 +90,18 @@ class ConsumerGroupCoordinator:
         """The rules for a group: its configurations, and the broker's settings for those that are not set."""
         return group_configs.rules_with(self._rules, self._state.groups.configs_of(name))
 
-    def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Replace the configurations of a group. Its members learn them with their next heartbeats."""
+    def configure(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool) -> bool:
+        """Replace the configurations of a group; return whether that changed anything. Its members learn them with
+        their next heartbeats.
+        """
         groups = self._state.groups
         settled = canonical(configs, self.definitions)
         group_configs.check(settled, self._rules)
         entry = groups.decide_configs(name, settled)
-        if settled != groups.configs_of(name) and not validate_only:
-            self._runtime.commit(entry)
+        if settled == groups.configs_of(name) or validate_only:
+            return False
+        self._runtime.commit(entry)
+        return True
 
     def begin(self) -> None:
         """The log was recovered: members have their whole session to show that they are still there."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from semel.broker.security_log import SECURITY_EVENTS, SecurityLog
+from semel.broker.security_log import SECURITY_EVENTS, SecurityLog, clipped
 
 logger = logging.getLogger("semel")
 
@@ -78,5 +78,5 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         # A client may change thousands of rules at once: here their number is enough, and the security log has all.
         value = len(value)
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    text = f"{value:.3f}" if isinstance(value, float) else str(clipped(value))
     return text if _PLAIN.fullmatch(text) else json.dumps(text)

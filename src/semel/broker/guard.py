@@ -196,7 +196,11 @@ class Guard:
                 named = {kind: "<default>" if name is None else name for kind, name in entry.entity}
                 self._tell(exchange, "quotas_changed", {"entity": named, "quotas": entry.quotas})
 
-    def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any]) -> None:
+    def note_administration(self, exchange: Exchange, change: str, name: str, **fields: object) -> None:
+        """The client has changed a topic or a group, which is nothing to warn of."""
+        self._tell(exchange, "administration", {"change": change, "name": name, **fields}, logging.INFO)
+
+    def _tell(self, exchange: Exchange, event: str, fields: dict[str, Any], level: int = logging.WARNING) -> None:
         request: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
         who: dict[str, Any] = {"peer": exchange.peer, "principal": str(exchange.principal)}
-        self._events.tell(logging.WARNING, event, **who, **request, **fields)
+        self._events.tell(level, event, **who, **request, **fields)

@@ -2,8 +2,9 @@
 
 `semel serve --security-log FILE` appends to a separate file, for other tools to read. It has every such event, while
 the log for operators (`events`) leaves out events that occur too often. Text from clients is escaped, so that a client
-cannot forge lines, and no password ever comes here. In a flood the number of lines in a period is limited; the next
-line says how many were left out. If the file was renamed or removed, it is created again, so that it can be rotated.
+cannot forge lines, and cut where it is long; no password ever comes here. In a flood of refusals the lines in a period
+are limited, and the next line says how many were left out. Changes of administrators have a limit of their own, so that
+no stranger can keep them out. If the file was renamed or removed, it is created again, so that it can be rotated.
 """
 
 import contextlib
@@ -15,18 +16,46 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+# What anybody can cause who reaches a port.
+_REFUSALS: Final = frozenset(("access_denied", "login_refused", "tls_refused"))
 # The events in this log.
-SECURITY_EVENTS: Final = frozenset(
-    (
-        *("access_denied", "access_rules_added", "access_rules_removed", "login_refused", "quotas_changed"),
-        "users_changed",
-    )
-)
-# A hundred each second on average: more than a person reads, and less than 2 GB a day.
+SECURITY_EVENTS: Final = _REFUSALS | {
+    *("access_rules_added", "access_rules_removed", "administration", "quotas_changed", "users_changed")
+}
+# For refusals, and again for changes: a hundred lines each second on average are more than a person reads, and so many
+# bytes are 2 GB a day.
 LINES_MAX: Final = 1_000
+BYTES_MAX: Final = 256 * 1024
 PERIOD_SECONDS: Final = 10.0
+# Where a longer text of a client is cut; no name that is allowed is longer.
+TEXT_CHARACTERS_MAX: Final = 1_024
 # Only the owner may read the file.
 _MODE: Final = 0o600
+
+
+class _Period:
+    """What was written in a period, and left out."""
+
+    __slots__ = ("began", "bytes", "left_out", "lines")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.lines = self.bytes = self.left_out = 0
+
+    def has_room(self, line_bytes: int, *, is_refusal: bool) -> bool:
+        """Whether a line may be written; then it counts. One change may have five hundred rules in its line."""
+        if self.lines >= LINES_MAX or (is_refusal and self.bytes + line_bytes > BYTES_MAX):
+            return False
+        self.lines += 1
+        self.bytes += line_bytes
+        return True
+
+
+def clipped(value: object) -> object:
+    """The value; if it is a long text, its beginning and how long it is."""
+    if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
+        return f"{value[:TEXT_CHARACTERS_MAX]}... ({len(value)} characters)"
+    return value
 
 
 class SecurityLog:
@@ -43,8 +72,7 @@ class SecurityLog:
         self._path = Path(path)
         self._time_of_day = time_of_day
         self._clock = clock
-        self._period_began = clock()
-        self._lines = 0
+        self._periods = {True: _Period(clock()), False: _Period(clock())}
         self._file = -1
         # Why the last line could not be written; None if it was.
         self.failure: OSError | None = None
@@ -53,21 +81,24 @@ class SecurityLog:
     def write(self, event: str, fields: Mapping[str, object]) -> None:
         """Append an event. If the write fails, `failure` says why, and requests are served all the same."""
         now = self._clock()
+        period = self._periods[event in _REFUSALS]
         left_out = 0
-        if now - self._period_began >= PERIOD_SECONDS:
-            left_out = max(self._lines - LINES_MAX, 0)
-            self._period_began, self._lines = now, 0
-        self._lines += 1
-        if self._lines > LINES_MAX:
-            return
+        if now - period.began >= PERIOD_SECONDS:
+            left_out = period.left_out
+            period = self._periods[event in _REFUSALS] = _Period(now)
         at = datetime.fromtimestamp(self._time_of_day(), UTC).isoformat(timespec="milliseconds")
-        content = {"at": at.replace("+00:00", "Z"), "event": event, **fields}
+        content: dict[str, object] = {"at": at.replace("+00:00", "Z"), "event": event}
+        content |= {name: clipped(value) for name, value in fields.items()}
         if left_out:
             content["left_out"] = left_out
+        line = json.dumps(content, default=str).encode() + b"\n"
+        if not period.has_room(len(line), is_refusal=event in _REFUSALS):
+            period.left_out += 1
+            return
         try:
             if not self._is_current():
                 self._open()
-            os.write(self._file, json.dumps(content, default=str).encode() + b"\n")
+            os.write(self._file, line)
             self.failure = None
         except OSError as error:
             self.failure = error

@@ -59,7 +59,8 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
         groups, name = broker.consumer_groups, item.resource_name
         check_group(name)
         configs = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
-        groups.configure(name, configs, validate_only=validate_only)
+        if groups.configure(name, configs, validate_only=validate_only):
+            _note(broker, exchange, item, broker.log.state.groups.configs_of(name))
         return {}
     if item.resource_type != TOPIC:
         message = f"resources of type {item.resource_type} have no configurations here"
@@ -69,4 +70,13 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
     entry = broker.log.state.catalog.decide_configs(topic.name, wish(topic.configs, DEFINITIONS, item))
     if entry.configs != topic.configs and not validate_only:
         broker.runtime.commit(entry)
+        _note(broker, exchange, item, entry.configs)
     return {}
+
+
+def _note(broker: Serving, exchange: Exchange, item: Any, configs: Mapping[str, str]) -> None:
+    """The resource has these configurations now."""
+    resource = "GROUP" if item.resource_type == GROUP else "TOPIC"
+    broker.guard.note_administration(
+        exchange, "configs_changed", item.resource_name, resource=resource, configs=dict(configs)
+    )

@@ -41,4 +41,5 @@ def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_
         check_assignments(broker, (assignment.broker_ids for assignment in item.assignments))
     if not validate_only:
         broker.runtime.commit(entry)
+        broker.guard.note_administration(exchange, "partitions_added", item.name, partitions=entry.partition_count)
     return {}

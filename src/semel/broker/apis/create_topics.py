@@ -53,6 +53,8 @@ def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validat
         replication_factor=item.replication_factor,
         validate_only=validate_only,
     )
+    if not validate_only:
+        broker.guard.note_administration(exchange, "topic_created", item.name, partitions=created.partition_count)
     topic_id = NO_TOPIC_ID if validate_only else created.topic_id
     if not broker.guard.sees(exchange, DESCRIBE_TOPIC_CONFIGS, item.name):
         return {"topic_id": topic_id, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}

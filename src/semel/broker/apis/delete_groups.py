@@ -27,4 +27,5 @@ def _delete(broker: Serving, exchange: Exchange, name: str) -> Fields:
     if not broker.log.state.groups.existing(name).is_empty:
         raise Refused(NON_EMPTY_GROUP, f"group '{name}' has members")
     broker.runtime.commit(GroupDeleted(name))
+    broker.guard.note_administration(exchange, "group_deleted", name)
     return {}

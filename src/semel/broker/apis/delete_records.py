@@ -41,4 +41,6 @@ def _delete_below(broker: Serving, exchange: Exchange, topic_name: str, index: i
     log_start = partition.state.decide_log_start(offset, partition.readable.offset)
     if log_start > partition.state.log_start:
         broker.runtime.commit(LogStartMoved(topic.number, index, log_start))
+        below = {"partition": index, "below": log_start}
+        broker.guard.note_administration(exchange, "records_deleted", topic_name, **below)
     return {"low_watermark": log_start}

@@ -61,6 +61,7 @@ def _delete(
     broker.runtime.commit(
         log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.clock.now_ms())
     )
+    broker.guard.note_administration(exchange, "topic_deleted", topic.name)
     return {"name": topic.name, "topic_id": topic.topic_id}
 
 
