@@ -98,6 +98,12 @@ def test_the_broker_shows_what_it_was_started_with(ask: Asker, name: str) -> Non
     assert all(config.documentation and config.config_type for config in shown.values())
 
 
+def test_a_client_can_see_how_long_a_login_lasts() -> None:
+    with FaultyBroker(limits=Limits(login_lifetime_ms=90_000)) as broker, Asker(broker.bootstrap) as ask:
+        (shown,) = describe(ask, BROKER, "1", ["connections.max.reauth.ms"]).configs
+    assert shown.value == "90000"
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [

@@ -94,6 +94,7 @@ def of_broker(broker: Serving) -> list[Configuration]:
         ),
         _fixed("broker.id", str(broker.role.node_id), "int", "The number of this broker; there is one."),
         _fixed("connections.max.idle.ms", str(limits.idle_connection_ms_max), "long", "Idle connections are closed."),
+        _fixed("connections.max.reauth.ms", str(limits.login_lifetime_ms), "long", "How long a login lasts."),
         _fixed("default.replication.factor", "1", "int", "There is one broker, and one copy on disk."),
         _fixed("delete.topic.enable", "true", "boolean", "Topics can be deleted."),
         _fixed(
