@@ -49,18 +49,21 @@ class Address:
     @property
     def name(self) -> str:
         """What it is called when it is talked about: without options, and without a password."""
-        netloc = self.parts.netloc
-        user, at, host = netloc.rpartition("@")
-        shown = f"{user.partition(':')[0]}{at}{host}"
-        slashes = "//" if shown or self.parts.scheme == "postgresql" else ""
-        return f"{self.parts.scheme}:{slashes}{shown}{unquote(self.parts.path)}"
+        slashes = "//" if self.host or self.parts.scheme == "postgresql" else ""
+        return f"{self.parts.scheme}:{slashes}{self.host}{unquote(self.parts.path)}"
+
+    @property
+    def host(self) -> str:
+        """The host and the user, without a password."""
+        user, at, host = self.parts.netloc.rpartition("@")
+        return f"{user.partition(':')[0]}{at}{host}"
 
     @property
     def path(self) -> str:
         """Of something on this machine."""
         if self.parts.netloc:
             raise AuditFailed(
-                f"{self.name}: {self.parts.netloc} would be a host; write {self.parts.scheme}:/PATH, "
+                f"{self.name}: {self.host} would be a host; write {self.parts.scheme}:/PATH, "
                 f"or {self.parts.scheme}:PATH for one that begins here"
             )
         if not self.parts.path:
@@ -154,6 +157,9 @@ def _sqlite(address: Address) -> Place:
 def _postgresql(address: Address) -> Place:
     from semel.audit.places.postgres import PostgresTable
 
+    if not address.parts.netloc and ":" in address.parts.path.partition("@")[0] and "@" in address.parts.path:
+        # Written with one slash, a user and a password would pass for a part of the database's name.
+        raise AuditFailed("an address of PostgreSQL has two slashes: write postgresql://USER@HOST/DATABASE/TABLE")
     database, slash, table = unquote(address.parts.path).strip("/").rpartition("/")
     if not slash or not database or not table:
         raise AuditFailed(f"{address.name} names no table: write postgresql://USER@HOST/DATABASE/TABLE")

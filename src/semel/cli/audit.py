@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.cli.databases import warn_of_password
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
 from semel.cli.input_files import read_client_settings
@@ -114,6 +115,8 @@ def _audit(options: argparse.Namespace) -> int:
 
     if not options.source or not options.sink:
         raise AuditFailed("say what to hold against what: --source ADDRESS --sink ADDRESS, or parquet DIR")
+    for address in (options.source, *options.sink):
+        warn_of_password(address)
     client = {} if options.command_config is None else read_client_settings(options.command_config)
     shown = _Shown()
     began = time.monotonic()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.cli.addresses import Address, broker_address, listening_address
 from semel.cli.cluster import add_bootstrap, client_settings
+from semel.cli.databases import warn_of_password
 from semel.cli.errors import Failure
 from semel.security.hosts import is_loopback
 
@@ -65,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
             "ssh -L, or say --insecure"
         )
     settings = client_settings(options)
+    for url in options.database:
+        warn_of_password(url)
     decisions = broker_address(options.decisions) if options.decisions else None
     asyncio.run(_serve(host, port, settings, _databases(options.database), decisions, options.allow_changes))
     return 0

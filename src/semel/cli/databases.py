@@ -2,17 +2,32 @@
 
 import argparse
 import contextlib
+import re
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.cli.errors import Failure
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+_SHOWS_PASSWORD: Final = (
+    "every process on this machine can read the password in the URL of the database: leave it out, and set PGPASSWORD "
+    "or write it into ~/.pgpass"
+)
+
+_PASSWORD: Final = re.compile(r"[\w+]+://[^/?#@]*:[^/?#]*@|[\w+]+://[^?#]*\?(?:.*&)?password=")
+
 
 def add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql://HOST/NAME")
+
+
+def warn_of_password(url: str) -> None:
+    """Tell the user, if an argument of the command has a password."""
+    if _PASSWORD.match(url):
+        print(f"semel: {_SHOWS_PASSWORD}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -30,6 +45,7 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
         from semel.database.errors import one_line
     except ImportError as missing:
         raise Failure("this command needs SQLAlchemy, which is missing: pip install 'semel[app]'") from missing
+    warn_of_password(url)
     try:
         engine = blocking_engine_of(url)
         if not may_be_new and (file := missing_file(engine)) is not None:

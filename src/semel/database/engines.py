@@ -106,6 +106,8 @@ def _parse(url: str | URL) -> URL:
         raise UnknownDatabase(
             f"{backend} is no database that semel knows; there are sqlite:///... and postgresql://..."
         )
+    if backend == "sqlite" and (parsed.host or parsed.username or parsed.password or parsed.port):
+        raise UnknownDatabase("a URL of SQLite has three slashes before its file, and no host: write sqlite:///FILE")
     if parsed.drivername == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     return parsed
