@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src/semel"
 # face: the modules that stand beside the rooms, which programs import.
 ARROWS: dict[str, set[str]] = {
     # A broker that is embedded makes what its clients log in with, where it is told to.
-    "semel": {"broker", "security.listeners", "storage.files", "testing.security", "cli.main"},
+    "semel": {"broker", "security.listeners", "storage.files", "store", "testing.security", "cli.main"},
     "core": set(),
     "wire": {"core"},
     "storage": {"core"},

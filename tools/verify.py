@@ -50,6 +50,7 @@ PARTS: Final = (
     Part("the payment service under load", make("example")),
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
     Part("every state of the replicated journal", make("failover")),
+    Part("histories of two and three brokers on a store", make("sim", SEEDS="2000", ARGS="--pairs")),
     Part("takeovers on real stores, with real clients", make("takeovers")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(

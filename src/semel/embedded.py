@@ -18,6 +18,7 @@ import uvloop
 from semel.broker.broker import Broker
 from semel.security.listeners import SecurityProtocol
 from semel.storage.files import DiskFiles, Files, MemoryFiles
+from semel.store import open_store
 from semel.testing.security import Login, Security
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class EmbeddedBroker:
         **settings: Any,
     ) -> None:
         """`data` is the directory of the log; without one it is in memory. `settings` are those of `Broker`.
+
+        With a `store`, such as "s3://bucket/prefix" or "file:///dir", the log is there, and the directory is a cache;
+        while another broker on the store is active, this one stands by.
 
         `files` takes the place of both, where a test wants a disk of its own making. With a `security` of "SSL",
         "SASL_PLAINTEXT" or "SASL_SSL" clients need `client_settings`: certificates and a user are made for this broker.
@@ -99,7 +103,12 @@ class EmbeddedBroker:
         self.stop()
 
     def _make_broker(self) -> Broker:
-        return Broker(files=self._files, **self._settings)
+        return Broker(files=self._files, **self._broker_settings())
+
+    def _broker_settings(self) -> dict[str, Any]:
+        """The settings of the next broker. A broker that stops closes its store, so each start opens the URL."""
+        store = self._settings.get("store")
+        return {**self._settings, "store": open_store(store)} if isinstance(store, str) else self._settings
 
     def _run(self, report: Callable[[BaseException | None], None]) -> None:
         loop = uvloop.new_event_loop()

@@ -1,5 +1,5 @@
-"""The world of a history with two brokers on one store: either of them dies with its disk, stands still and goes on, or
-is stopped; and the store answers late, twice, or not at all.
+"""The world of a history with two or three brokers on one store: any of them dies with its disk, stands still and goes
+on, or is stopped; and the store answers late, twice, or not at all.
 
 The brokers are those of `World`, with their journal in a `FaultyStore`. Each is a process of its own, so one that
 stands still keeps nobody from going on, and believes afterwards that no time has passed until it looks at a clock.
@@ -25,7 +25,9 @@ from sim.world import COMPACTION_LOOK_S, LIMITS, PORT, RECOVERY_S_MAX, SETTINGS,
 
 T = TypeVar("T")
 
-NAMES: Final = ("a", "b")
+NAMES: Final = ("a", "b", "c")
+# One history in so many has all of them, and the others the first two.
+TRIPLES_EVERY: Final = 3
 # Shorter than clients wait.
 LEASE_S: Final = 1.0
 # Two brokers look at their store several times a second.
@@ -88,15 +90,17 @@ class Member:
 
 
 class PairWorld(World):
-    """What there is, and what has happened, with two brokers."""
+    """What there is, and what has happened, with two brokers or three."""
 
     loop: ProcessLoop
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.store = FaultyStore(self.chance("store").getrandbits(32))
-        self.members = [Member(name) for name in NAMES]
-        self.addresses = [(name, PORT) for name in NAMES]
+        names = NAMES if seed % TRIPLES_EVERY == TRIPLES_EVERY - 1 else NAMES[:2]
+        self.fired[f"history of {len(names)} brokers"] += 1
+        self.members = [Member(name) for name in names]
+        self.addresses = [(name, PORT) for name in names]
         # Some still wait when a broker goes on that has stood still, and another one is active.
         self.patiences_s = (1.5, 6.0)
 
@@ -113,14 +117,17 @@ class PairWorld(World):
         return max(up, key=lambda member: member.broker.role.epoch if member.broker else 0, default=None)
 
     @property
-    def standing_by(self) -> Member | None:
-        up = [member for member in self.members if member.broker is not None and not member.broker.role.epoch]
-        return up[0] if up else None
+    def standing_by(self) -> list[Member]:
+        return [member for member in self.members if member.broker is not None and not member.broker.role.epoch]
+
+    @property
+    def _any_is_still(self) -> bool:
+        return any(member.process.is_still for member in self.members)
 
     # -- the brokers' lives -------------------------------------------------------------------------------------
 
     async def start_broker(self) -> None:
-        """Both of them."""
+        """All of them."""
         for member in self.members:
             await self._start(member)
 
@@ -235,7 +242,7 @@ class PairWorld(World):
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def heal(self) -> None:
-        """Let nothing go wrong any more, and wait until one is active and the other one stands by."""
+        """Let nothing go wrong any more, and wait until one is active and the others stand by."""
         self.note("world", "healed")
         self.is_healed = True
         self.network.weather = Weather()
@@ -244,7 +251,7 @@ class PairWorld(World):
         self.store.calm()
         self.disk_delay_s = 0.001
         async with asyncio.timeout(RECOVERY_S_MAX):
-            while not (self.active and self.standing_by) or any(member.process.is_still for member in self.members):
+            while not self.active or len(self.standing_by) + 1 < len(self.members) or self._any_is_still:
                 self.store.calm()
                 await asyncio.sleep(0.1)
         # A broker that has just gone on may not know yet that another one is active.

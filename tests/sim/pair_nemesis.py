@@ -1,4 +1,4 @@
-"""Whoever lets things go wrong with two brokers on a store: network, clock, the store, and the brokers' lives."""
+"""Whoever lets things go wrong with the brokers on a store: network, clock, the store, and the brokers' lives."""
 
 from collections.abc import Callable
 from random import Random
@@ -34,7 +34,7 @@ class PairNemesis(Nemesis):
         self._kill_some("kill active", self._world.active)
 
     def _kill_standby(self) -> None:
-        self._kill_some("kill standby", self._world.standing_by)
+        self._kill_some("kill standby", self._some_standby())
 
     def _kill_some(self, fault: str, member: Member | None) -> None:
         if member is not None:
@@ -52,7 +52,11 @@ class PairNemesis(Nemesis):
         self._freeze_some("freeze active", self._world.active)
 
     def _freeze_standby(self) -> None:
-        self._freeze_some("freeze standby", self._world.standing_by)
+        self._freeze_some("freeze standby", self._some_standby())
+
+    def _some_standby(self) -> Member | None:
+        up = self._world.standing_by
+        return self._random.choice(up) if len(up) > 1 else next(iter(up), None)
 
     def _freeze_some(self, fault: str, member: Member | None) -> None:
         if member is not None and not member.process.is_still:

@@ -1,5 +1,5 @@
 """Run many histories, or replay one: `make sim SEEDS=2000`, `make sim SEED=17`. With `ARGS=--pairs` they are those of
-two brokers on a store.
+two or three brokers on a store.
 
 It prints what was done and what went wrong on the way, by kind; the exit code is 1 if there was an anomaly, or a kind
 of fault that never fired. With one seed it prints the history as well. SEMEL_FIGURES names a file that gets the
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many histories to run")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first one")
     parser.add_argument("--seed", type=int, help="run this one alone, and print it")
-    parser.add_argument("--pairs", action="store_true", help="two brokers on a store, and not one on a disk")
+    parser.add_argument("--pairs", action="store_true", help="two or three brokers on a store, and not one on a disk")
     wanted = parser.parse_args(arguments)
     kind = PAIRS if wanted.pairs else SINGLE
     return run_many(kind, wanted.first, wanted.seeds) if wanted.seed is None else replay(kind, wanted.seed)

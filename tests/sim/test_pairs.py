@@ -1,5 +1,5 @@
-"""Whole histories of two brokers on one store, either of which dies or stands still: nothing is lost, doubled or out of
-order over a takeover. A few of the many that `make sim ARGS=--pairs` runs."""
+"""Whole histories of two or three brokers on one store, any of which dies or stands still: nothing is lost, doubled
+or out of order over a takeover. A few of the many that `make sim ARGS=--pairs` runs."""
 
 from collections import Counter
 

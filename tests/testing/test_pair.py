@@ -3,13 +3,15 @@
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from confluent_kafka import Producer
 
+import semel
 from producing import deliver
-from semel.store import Exists
+from semel.store import Exists, StoreRefused
 from semel.testing.pair import BrokerPair
 from semel.testing.ports import free_port
 from semel.testing.stores import Objects
@@ -106,3 +108,19 @@ def test_a_pair_that_cannot_start_leaves_no_broker_behind() -> None:
     with pytest.raises(OSError, match="in use"):
         BrokerPair(port=free_port()).start()
     assert brokers() == before
+
+
+def test_an_embedded_broker_takes_the_url_of_a_store_and_another_one_goes_on_from_it(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store"
+    with semel.broker(store=url) as first, semel.broker(store=url) as second:
+        producer = Producer({**SETTINGS, "bootstrap.servers": f"{first.bootstrap},{second.bootstrap}"})
+        assert deliver(producer, "payments", [b"a"]) == [0]
+        first.stop()
+        # Each start opens the store again.
+        first.start()
+        assert deliver(producer, "payments", [b"b"]) == [1]
+
+
+def test_a_url_that_is_no_store_is_refused() -> None:
+    with pytest.raises(StoreRefused, match="write file:///srv/semel"):
+        semel.broker(store="nowhere").start()

@@ -175,7 +175,7 @@ class FaultyBroker(EmbeddedBroker):
         self._call(delete())
 
     def _make_broker(self) -> Broker:
-        made = _Misbehaving(files=self._files, **self._settings)
+        made = _Misbehaving(files=self._files, **self._broker_settings())
         made.faults = defaultdict(deque)
         return made
 
