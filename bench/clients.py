@@ -44,15 +44,19 @@ class Load(Generic[R]):
     results: list[R]
 
 
-def run(broker: Broker, load: Callable[..., R], arguments: Sequence[tuple[object, ...]]) -> Load[R]:
-    """Run `load(bootstrap, *arguments[i], barrier)` in one process each; time from the common start to the last end."""
+def run(
+    broker: Broker, load: Callable[..., R], arguments: Sequence[tuple[object, ...]], address: str | None = None
+) -> Load[R]:
+    """Run `load(bootstrap, *arguments[i], barrier)` in one process each; time from the common start to the last end.
+    Clients connect to the `address`, if there is one, and to the broker's own otherwise."""
+    bootstrap = address or broker.bootstrap
     context = multiprocessing.get_context("spawn")
     connections: list[Connection] = []
     processes = []
     try:
         for own in arguments:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_client, args=(theirs, load, broker.bootstrap, own), daemon=True)
+            process = context.Process(target=_client, args=(theirs, load, bootstrap, own), daemon=True)
             process.start()
             theirs.close()
             processes.append(process)
@@ -134,9 +138,18 @@ def count_stored(broker: Broker, topic: str, partitions: int) -> int:
         consumer.close()
 
 
+def reached(bootstrap: str) -> dict[str, str | int | bool]:
+    """The settings with which a client reaches an address: HOST:PORT, or ssl:AUTHORITY@HOST:PORT for one over TLS with
+    the file of the authority to trust."""
+    authority, at, servers = bootstrap.removeprefix("ssl:").rpartition("@")
+    if not at:
+        return {"bootstrap.servers": servers}
+    return {"bootstrap.servers": servers, "security.protocol": "SSL", "ssl.ca.location": authority}
+
+
 def producer_configuration(bootstrap: str, *, idempotent: bool) -> dict[str, str | int | bool]:
     return {
-        "bootstrap.servers": bootstrap,
+        **reached(bootstrap),
         "enable.idempotence": idempotent,
         "acks": "all",
         # What idempotence imposes, so that with and without differ in nothing else.
@@ -320,7 +333,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: B
 
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **reached(bootstrap),
             "group.id": "bench",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -349,6 +362,21 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int, barrier: B
         return value_bytes
     finally:
         consumer.close()
+
+
+def log_in(bootstrap: str, user: str, password: str, count: int, barrier: Barrier) -> None:
+    """Log in so many times by SCRAM, over a new connection each time."""
+    from semel.client.connection import Connection
+    from semel.client.settings import from_options
+
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    options = {"bootstrap.servers": bootstrap, **login, "sasl.username": user, "sasl.password": password}
+    settings = from_options({f"kafka.{name}": value for name, value in options.items()})
+    (address,) = settings.bootstrap
+    Connection(address, settings).close()
+    barrier()
+    for _ in range(count):
+        Connection(address, settings).close()
 
 
 def delete_topic(broker: Broker, topic: str) -> None:

@@ -19,6 +19,7 @@ from bench.measures.http import Http
 from bench.measures.idempotence import Idempotence
 from bench.measures.inbox import Inbox
 from bench.measures.latency import Latency
+from bench.measures.locks import AccessChecks, Logins, Tls
 from bench.measures.measure import Measure
 from bench.measures.outbox import Outbox
 from bench.measures.produce import ProduceKilobyte, ProduceSmall
@@ -47,4 +48,6 @@ PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
     "BENCHMARKS-SPARK.md": (SparkSource(), SparkSql(), SparkSink(), Audit(), SparkLatency(), SparkDedup()),
     "BENCHMARKS-APP.md": (Inbox(), Http(), Outbox()),
 }
-MEASURES: Final[tuple[Measure, ...]] = tuple(chain.from_iterable(PAGES.values()))
+# What no page has yet: measured by name, with `--only`. A page is one of a whole run on a quiet machine.
+WITHOUT_PAGE: Final[tuple[Measure, ...]] = (Tls(), Logins(), AccessChecks())
+MEASURES: Final[tuple[Measure, ...]] = (*chain.from_iterable(PAGES.values()), *WITHOUT_PAGE)
