@@ -39,6 +39,17 @@ def test_the_help_imports_no_command_and_no_broker() -> None:
     assert done.stderr.strip() == str(list(modules))
 
 
+def test_a_broker_starts_without_what_only_few_brokers_need() -> None:
+    code = "import sys, semel, semel.cli.serve\nwith semel.broker(): print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS_MAX)
+    # Clients of HTTP, archives, other libraries, and the engines of stores: each would make every start wait.
+    dear = {"email", "http.client", "importlib.metadata", "urllib.request", "zipfile", "crc32c", "cryptography", "kio"}
+    dear |= {"semel.broker.token_keys", "semel.store.bucket", "semel.store.directory", "semel.store.postgres"}
+    imported = done.stdout.split()
+    assert "semel.broker.broker" in imported, done.stderr
+    assert dear.isdisjoint(imported)
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert semel_lines("--version") == [f"semel {semel_package.__version__}"]
 

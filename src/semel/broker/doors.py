@@ -13,7 +13,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
 from semel.broker.connection import Connection, Host
@@ -22,7 +22,6 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.runtime import Runtime
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
-from semel.broker.token_keys import TokenKeys
 from semel.core.access import ANONYMOUS, Principal
 from semel.core.entries import LoginSecretMade
 from semel.core.users import SECRET_BYTES, Users
@@ -30,6 +29,9 @@ from semel.security.listeners import Listener, ListenersRefused, SecurityProtoco
 from semel.security.login import Login
 from semel.security.tokens import OAUTHBEARER, TokenSettings
 from semel.storage.log import Log
+
+if TYPE_CHECKING:
+    from semel.broker.token_keys import TokenKeys
 
 
 class Doors:
@@ -63,7 +65,7 @@ class Doors:
         self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
-        self._tokens: Final = None if tokens is None else TokenKeys(tokens, events, time_of_day=time_of_day)
+        self._tokens: Final = None if tokens is None else _token_keys(tokens, events, time_of_day)
         # The receive buffer that all TLS layers share, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
         self._limits = limits
@@ -196,3 +198,10 @@ class Doors:
         """Read the files again if they have changed."""
         if self._certificates is not None and self._certificates.has_changed():
             self.reload_certificates()
+
+
+def _token_keys(tokens: TokenSettings, events: Events, time_of_day: Callable[[], float]) -> "TokenKeys":
+    # Imported here, because most brokers take no tokens, and a client of HTTP takes long to import.
+    from semel.broker.token_keys import TokenKeys
+
+    return TokenKeys(tokens, events, time_of_day=time_of_day)

@@ -1,17 +1,17 @@
 """Every bound the broker has, with its default and the reason for it. Nothing a client sends may grow without one."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.transaction_rules import TransactionBounds
+from semel.core.values import value
 from semel.storage.log import LogSettings
 
 # The number of a broker that is the only one. On a store it is the epoch: each takeover has another.
 NODE_ID: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """Named limits; `semel serve --limit NAME=VALUE` sets any of them."""
 

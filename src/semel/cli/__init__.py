@@ -10,10 +10,8 @@ import contextlib
 import importlib
 import io
 import os
-import shutil
 import signal
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Final
 
@@ -82,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _listed() -> str:
     """The commands in their groups, with the purpose of each, as wide as the terminal."""
+    import shutil
+    import textwrap
+
     width = max(map(len, COMMANDS)) + 6
     lines = []
     for group, commands in GROUPS.items():
@@ -99,7 +100,7 @@ def _run(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="semel",
         description="Exactly once, from the first request to the last row.",
-        epilog=_listed(),
+        epilog=_listed() if name is None else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import struct
+from dataclasses import fields
 from typing import Final
 
 from semel.cli.display import counted
@@ -175,7 +176,7 @@ def _describe_entry(entry: journal.JournalEntry, names: dict[int, str]) -> str:
         return f"kind {entry.kind}, {len(entry.payload)} bytes: {error}"
     if isinstance(change, TopicCreated):
         names.setdefault(change.number, change.name)
-    values = ((name, getattr(change, name)) for name in change.__slots__)
+    values = ((field.name, getattr(change, field.name)) for field in fields(change))
     shown = (f"{name}={_shown_value(name, value)}" for name, value in values)
     return " ".join([type(change).__name__, *shown])
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import logging
 import os
-import platform
 import resource
 import signal
 import socket
@@ -157,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
     metrics = metrics_of(options)
     limits = _limits(options.limit)
     for sentence in not_promised():
-        _LOG.warning("not promised on %s: %s", platform.system(), sentence)
+        _LOG.warning("not promised on %s: %s", os.uname().sysname, sentence)
     _raise_open_files()
     _keep_freed_memory()
     garbage = Garbage()

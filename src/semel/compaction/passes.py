@@ -13,8 +13,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from crc32c import crc32c
-
 from semel.compaction.keys import LastOffsets, digest
 from semel.compaction.output import SegmentOutput
 from semel.compaction.records import records_in
@@ -28,6 +26,7 @@ from semel.compaction.rewrite import (
 )
 from semel.compaction.transactions import AbortedSpans, TransactionsPassed
 from semel.core.batch import CHECKED_FROM, BatchHeader, Buffer, read_header
+from semel.core.checksum import crc32c
 from semel.storage.files import Files
 from semel.storage.journal import Damaged
 from semel.storage.segment import Segment, headers

@@ -6,17 +6,17 @@ when a record has waited too long, or when marks of deletion that an earlier pas
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from semel.compaction.passes import Pass
 from semel.compaction.rewrite import Rules, has_gone_by
 from semel.core.configs import TopicConfigs
+from semel.core.values import value
 from semel.storage.files import Files
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bounds:
     """What a pass may take."""
 
@@ -24,7 +24,7 @@ class Bounds:
     opened_bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """A partition that is worth a pass: the more so the larger the part of it that is new."""
 

@@ -10,7 +10,6 @@ records are counted from it all the same.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from semel.compaction.keys import digest
@@ -23,6 +22,7 @@ from semel.core.batch import (
     Buffer,
     close_batch,
 )
+from semel.core.values import value
 from semel.wire.errors import ProtocolError
 from semel.wire.records import compressed, opened, varint
 
@@ -31,7 +31,7 @@ NO_HORIZON: Final = -1
 TIME_MAX: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rules:
     """What one pass over a partition goes by."""
 

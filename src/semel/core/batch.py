@@ -24,7 +24,7 @@ compacted topic's check for keys, and the console open the records.
 import struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from semel.core.checksum import crc32c
 
 Buffer = bytes | bytearray | memoryview
 

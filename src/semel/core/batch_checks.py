@@ -12,8 +12,6 @@ append a batch that `judge_batch` accepts before it appends anything else.
 
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.core.batch import (
     APPEND_TIME_BIT,
     CHECKED_FROM,
@@ -34,6 +32,7 @@ from semel.core.batch import (
     Buffer,
     read_header,
 )
+from semel.core.checksum import crc32c
 from semel.core.configs import TopicConfigs
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import ProducerIds

@@ -9,10 +9,10 @@ topic it is.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from semel.core.refusals import INVALID_CONFIG, INVALID_REQUEST, Refused
+from semel.core.values import value
 
 Kind = Literal["boolean", "int", "long", "double", "string", "list"]
 
@@ -42,7 +42,7 @@ class InvalidConfig(Refused):
         super().__init__(error, message)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Number:
     """A configuration that is a whole number within bounds."""
 
@@ -65,7 +65,7 @@ class Number:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Share:
     """A configuration that is a ratio from 0 to 1."""
 
@@ -82,7 +82,7 @@ class Share:
         raise InvalidConfig(f"{self.name} must be a number from 0 to 1, not {_shown(text)}")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Choice:
     """A configuration that is one of a few words, a boolean, or a list of words."""
 
@@ -289,7 +289,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicConfigs:
     """The configurations that the log acts upon, read once and then looked at for every batch. -1 is no limit."""
 
@@ -310,7 +310,7 @@ class TopicConfigs:
     dirty_ratio_min: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Alteration:
     """One step of an incremental change of configurations."""
 

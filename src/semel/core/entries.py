@@ -5,8 +5,9 @@ the broker serves a request and when it replays the journal after a crash, so th
 values; `semel.storage.encoding` turns them into bytes.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from semel.core.values import value
 
 
 class PartitionName(NamedTuple):
@@ -39,7 +40,7 @@ class StoredMember(NamedTuple):
     assignment: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicCreated:
     """A topic was created. `number` names it in the journal and is never used again, even if the name is."""
 
@@ -51,7 +52,7 @@ class TopicCreated:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicDeleted:
     """A topic was deleted, and with it the state of producers. They all have ids below `next_producer_id`."""
 
@@ -60,7 +61,7 @@ class TopicDeleted:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionsAdded:
     """A topic grew to `partition_count` partitions in all."""
 
@@ -68,7 +69,7 @@ class PartitionsAdded:
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConfigsChanged:
     """All configurations that are set on a topic from now on, not only those that changed."""
 
@@ -76,7 +77,7 @@ class ConfigsChanged:
     configs: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducerIdsReserved:
     """The broker may hand out `count` producer ids from `first` on. A crash wastes ids, but none is handed out
     twice.
@@ -87,7 +88,7 @@ class ProducerIdsReserved:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogStartMoved:
     """Records of a partition below `offset` are gone, by retention or on request."""
 
@@ -96,7 +97,7 @@ class LogStartMoved:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchAppended:
     """A record batch was appended. `batch` is the batch as stored: its header, then the encoded records."""
 
@@ -106,7 +107,7 @@ class BatchAppended:
     batch: bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionalIdClaimed:
     """From now on a transactional id belongs to this producer id and epoch, and its former owner is fenced.
 
@@ -122,7 +123,7 @@ class TransactionalIdClaimed:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionGrew:
     """These partitions and groups were added to a producer's transaction, which they open if it was not open."""
 
@@ -133,7 +134,7 @@ class TransactionGrew:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionalOffsets:
     """Offsets of a group that take effect when the producer's open transaction is committed."""
 
@@ -144,7 +145,7 @@ class TransactionalOffsets:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionEnded:
     """A transaction ended, in all its partitions and groups at once.
 
@@ -169,7 +170,7 @@ class TransactionEnded:
         return len(self.partitions) + len(self.groups)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionalIdsForgotten:
     """The broker forgot these transactional ids, because their producers were silent for too long."""
 
@@ -177,7 +178,7 @@ class TransactionalIdsForgotten:
     at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetsCommitted:
     """A group committed offsets. `retention_ms` is what the client asked for (-1: the broker's setting)."""
 
@@ -187,7 +188,7 @@ class OffsetsCommitted:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetsForgotten:
     """A group's offsets in these partitions were deleted or have expired."""
 
@@ -195,7 +196,7 @@ class OffsetsForgotten:
     partitions: tuple[PartitionName, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ClassicGroupChanged:
     """The generation, members and assignments of a classic group. Without members, the group is empty."""
 
@@ -208,14 +209,14 @@ class ClassicGroupChanged:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupDeleted:
     """A group was deleted, with its members and its offsets."""
 
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupConfigsChanged:
     """All configurations that are set on a group from now on. The group need not exist."""
 
@@ -278,7 +279,7 @@ class ConsumerTarget(NamedTuple):
     partitions: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerGroupChanged:
     """All that one step changed in a group of the new protocol (KIP-848).
 
@@ -313,21 +314,21 @@ class AccessRule(NamedTuple):
     permission: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AccessRulesAdded:
     """These rules were added. A rule that exists already stays as it is."""
 
     rules: tuple[AccessRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AccessRulesRemoved:
     """These rules were removed. Some of them may not have existed."""
 
     rules: tuple[AccessRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UserCredentialSet:
     """A user's credential for one SASL mechanism, which replaces the one before.
 
@@ -342,7 +343,7 @@ class UserCredentialSet:
     iterations: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UserCredentialRemoved:
     """A user cannot log in by this mechanism any more."""
 
@@ -350,14 +351,14 @@ class UserCredentialRemoved:
     mechanism: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LoginSecretMade:
     """The secret from which the salts of unknown users are derived, so that they look like the salts of real users."""
 
     secret: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class QuotasChanged:
     """All quotas of an entity from now on, not only those that changed. Empty: it has none.
 

@@ -32,6 +32,7 @@ from semel.core.refusals import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Refused,
 )
+from semel.core.values import value
 
 # Kafka's limit: in Kafka a partition's directory is the topic's name, a hyphen and a number, in 255 bytes at most.
 NAME_CHARACTERS_MAX: Final = 249
@@ -74,7 +75,7 @@ class Topic:
     created_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Deletion:
     """Producer ids below `next_producer_id` existed when the topic was deleted, at `at_ms`."""
 

@@ -27,7 +27,6 @@ change any state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -43,6 +42,7 @@ from semel.core.entries import (
 )
 from semel.core.refusals import Refused
 from semel.core.transactions import NO_EPOCH, NO_PRODUCER, Owner, State, Transactions
+from semel.core.values import value
 
 # The largest epoch, and the largest that a producer is given: the broker needs one more to fence that producer.
 EPOCH_MAX: Final = 2**15 - 1
@@ -114,7 +114,7 @@ class End(NamedTuple):
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionBounds:
     """The limits on transactional ids and transactions."""
 

@@ -11,8 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from semel.core.checksum import crc32c
 from semel.core.slots import DIGEST_BYTES, BrokenHistory, SlotHead
 from semel.storage.files import Buffer
 

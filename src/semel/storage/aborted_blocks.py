@@ -14,9 +14,8 @@ from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.core.aborted import ABORTED_BYTES, AbortedTransactions
+from semel.core.checksum import crc32c
 from semel.core.partition import Partition
 from semel.storage.files import Buffer, File
 from semel.storage.journal import Damaged

@@ -10,9 +10,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.core.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.core.checksum import crc32c
 from semel.core.entries import PartitionName
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition

@@ -36,11 +36,10 @@ so a second sync would succeed without having written anything.
 import contextlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from crc32c import crc32c
-
+from semel.core.checksum import crc32c
+from semel.core.values import value
 from semel.storage.files import Buffer, File, Files
 
 DIRECTORY: Final = "journal"
@@ -64,7 +63,7 @@ class Damaged(Exception):
     """The data on disk is damaged; the message, one line, says where."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncJob:
     """The files to sync so that everything before `target` is durable."""
 
@@ -89,7 +88,7 @@ class Bookmark(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JournalEntry:
     """An entry that was read. `end` is the position after it."""
 

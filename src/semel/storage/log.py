@@ -15,7 +15,6 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core import batch as batches
@@ -39,6 +38,7 @@ from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import PARTITIONS_MAX, TOPICS_MAX, Catalog, Topic
 from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
+from semel.core.values import value
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.cache import refuse_cache
@@ -62,7 +62,7 @@ FORGOTTEN_AT_ONCE: Final = 200
 PRODUCER_STATE_BYTES: Final = 140
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogSettings:
     """The settings of the log; every number except those of blocks may change between two starts."""
 

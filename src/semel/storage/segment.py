@@ -16,9 +16,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.core.checksum import crc32c
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
 from semel.storage.files import Buffer, File, Files

@@ -1,15 +1,11 @@
-"""The address of a store: which engine a URL names."""
+"""The address of a store: which engine a URL names. Only that engine is imported, since most brokers have no store."""
 
 import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from semel.store.bucket import BucketStore
 from semel.store.contract import Store, StoreRefused, check_folder
-from semel.store.directory import DirectoryStore
-from semel.store.postgres import PostgresStore
-from semel.store.threads import ThreadedStore
 
 EXAMPLES: Final = "file:///srv/semel, s3://bucket/prefix or postgresql://user@host/database?prefix=name"
 # What a URL may say besides; else the AWS_* variables of the environment count.
@@ -29,6 +25,9 @@ def open_store(url: str) -> Store:
     if parts.scheme == "s3":
         return _bucket(parts)
     if parts.scheme in ("postgresql", "postgres"):
+        from semel.store.postgres import PostgresStore
+        from semel.store.threads import ThreadedStore
+
         return ThreadedStore(PostgresStore(parts))
     raise StoreRefused(f"{url!r} names no store that semel knows: write {EXAMPLES}")
 
@@ -36,6 +35,9 @@ def open_store(url: str) -> Store:
 def _directory(url: str, parts: SplitResult) -> Store:
     if not url.startswith("file:///") or parts.path == "/" or parts.query or parts.fragment:
         raise StoreRefused(f"{url!r} names no directory: write file:///dir, with three slashes")
+    from semel.store.directory import DirectoryStore
+    from semel.store.threads import ThreadedStore
+
     return ThreadedStore(DirectoryStore(Path(unquote(parts.path))))
 
 
@@ -55,4 +57,6 @@ def _bucket(parts: SplitResult) -> Store:
             raise StoreRefused(f"{shown}: no such option as {name!r}: there are {', '.join(BUCKET_OPTIONS)}")
     if "endpoint" in options and not re.match("https?://.", options["endpoint"]):
         raise StoreRefused(f"{shown}: the endpoint is no URL: write ?endpoint=http://host:port")
+    from semel.store.bucket import BucketStore
+
     return BucketStore(parts.netloc, prefix, options)

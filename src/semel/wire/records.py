@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from semel.core.batch import (
     APPEND_TIME_BIT,
     CHECKED_FROM,
@@ -29,6 +27,7 @@ from semel.core.batch import (
     close_batch,
     read_header,
 )
+from semel.core.checksum import crc32c
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 

@@ -10,7 +10,6 @@ Time, ids and topics come in as arguments.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from semel.core.entries import (
@@ -55,6 +54,7 @@ from semel.core.refusals import (
     Refused,
 )
 from semel.core.topics import Catalog
+from semel.core.values import value
 
 # Marks a snapshot of this machine, to distinguish it from a snapshot of a classic group.
 KIND: Final = "consumer"
@@ -63,7 +63,7 @@ _KEPT: Final = ("epoch", "target_epoch", "topics_digest", "subscriptions", "targ
 COMMIT_VERSION_MIN: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerRules:
     """The broker's settings for these groups, with Kafka's defaults (group.consumer.*)."""
 

@@ -5,7 +5,6 @@ keeps its value. Nothing here knows the group.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.core.entries import ConsumerSubscription
@@ -14,13 +13,14 @@ from semel.core.groups.classic_members import MEMBER_BYTES, PROTOCOL_BYTES
 from semel.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.core.groups.partitions import Partitions
 from semel.core.refusals import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, Refused
+from semel.core.values import value
 
 LEAVE_EPOCH: Final = -1
 # The characters in all topic names of one member, which the journal stores. A name has 249 at most, usually a dozen.
 SUBSCRIPTION_CHARACTERS_MAX: Final = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat:
     """One heartbeat. A field that was left out is None, or -1 if it is a time.
 

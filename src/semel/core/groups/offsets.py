@@ -10,16 +10,16 @@ offsets are kept, because it knows the members; this file must not know any.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from semel.core.entries import PartitionName, StoredOffset
+from semel.core.values import value
 
 # The retention time in the broker's settings.
 DEFAULT_RETENTION: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Committer:
     """The sender of a commit, as its request says, in a form for both group protocols: member, instance, and its
     generation or member epoch (-1: it names no member). The group's machine decides whether that is true.

@@ -10,11 +10,11 @@ character, and no expression can name one of them. The parser refuses invalid ex
 
 import string
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, Never
 
 from semel.core.refusals import INVALID_REGULAR_EXPRESSION, Refused
 from semel.core.steps import Steps, finish
+from semel.core.values import value
 
 # Far longer than people write. But clients join several expressions into one.
 PATTERN_CHARACTERS_MAX: Final = 4096
@@ -81,31 +81,31 @@ _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": 
 # What an expression consists of.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Characters:
     """One character out of these."""
 
     characters: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Condition:
     """A condition on the characters before and after a place: `holds(before, after)`. None is the end of the name."""
 
     holds: Callable[[str | None, str | None], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Sequence:
     parts: tuple["_Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Choice:
     options: tuple["_Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Repeated:
     """A part that repeats at least `least` times and at most `most` times; None is no limit."""
 

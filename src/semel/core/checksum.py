@@ -1,0 +1,28 @@
+"""CRC-32C, of batches, entries and files: the function `crc32c` of the package of that name.
+
+When that package is imported, it looks up its own version and its command line, and for that it imports parsers of mail
+and archives: a tenth of a broker's start. So its extension module is imported here by itself, and the package only
+where that cannot be found. This file must never compute a checksum.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import Final
+
+
+def _found() -> Callable[..., int]:
+    package = PathFinder.find_spec("crc32c")
+    places = None if package is None else package.submodule_search_locations
+    extension = PathFinder.find_spec("_crc32c", places) if places else None
+    if extension is None or extension.loader is None:
+        whole: Callable[..., int] = import_module("crc32c").crc32c
+        return whole
+    module = module_from_spec(extension)
+    extension.loader.exec_module(module)
+    alone: Callable[..., int] = module.crc32c
+    return alone
+
+
+crc32c: Final[Callable[..., int]] = _found()
