@@ -165,7 +165,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     # -- the APIs ---------------------------------------------------------------------------------------------------
     Bug(
         "every client may write to every topic",
-        "semel.broker.apis.produce:_produce_to",
+        "semel.broker.apis.produce:_topic",
         'broker.guard.check(exchange, WRITE_TOPIC, name or "" if topic is None else topic.name)',
         "None",
         _DENIED,

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.core.steps import finish
 from semel.wire import messages, produce
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_response_header
+from semel.wire.primitives import MALFORMED
 from semel.wire.versions import ANNOUNCED, PRODUCE, PRODUCE_SERVED_MIN
 
 VERSIONS = range(PRODUCE_SERVED_MIN, ANNOUNCED[PRODUCE].max + 1)
@@ -20,6 +22,7 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 names = st.text(st.characters(codec="utf-8"), max_size=8) | st.just("n" * 126) | st.just("n" * 127) | st.just("n" * 300)
 ids = st.binary(min_size=16, max_size=16)
 records = st.none() | st.binary(max_size=20) | st.just(b"r" * 126) | st.just(b"r" * 127) | st.just(b"r" * 20_000)
+of_one_partition = st.tuples(names, ids, st.lists(st.tuples(int32s, records), min_size=1, max_size=1))
 
 requests = st.fixed_dictionaries(
     {
@@ -27,6 +30,7 @@ requests = st.fixed_dictionaries(
         "acks": int16s,
         "timeout": int32s,
         "topics": st.lists(st.tuples(names, ids, st.lists(st.tuples(int32s, records), max_size=3)), max_size=3)
+        | st.lists(of_one_partition, min_size=1, max_size=1)
         | st.just([("t", bytes(16), [(index, None) for index in range(200)])]),
     }
 )
@@ -138,20 +142,54 @@ def test_tagged_fields_that_nobody_knows_are_skipped(version: int) -> None:
     assert produce.decode_request(tagged, version) == produce.decode_request(plain, version)
 
 
+@pytest.mark.parametrize("version", [9, 12, 13])
+@settings(max_examples=150)
+@given(
+    name=names,
+    batch=records,
+    transactional_id=st.none() | names,
+    damage=st.lists(st.tuples(st.integers(0, 60) | st.integers(-5, -1), st.integers(0, 255)), max_size=2),
+    cut=st.integers(0, 40),
+    more=st.binary(max_size=3),
+)
+def test_the_short_way_for_one_batch_leads_where_the_long_way_does(
+    version: int,
+    name: str,
+    batch: bytes | None,
+    transactional_id: str | None,
+    damage: list[tuple[int, int]],
+    cut: int,
+    more: bytes,
+) -> None:
+    whole = bytearray(a_body(version, batch, name=name, transactional_id=transactional_id))
+    for place, value in damage:
+        if -len(whole) <= place < len(whole):
+            whole[place] = value
+    for body in (memoryview(whole), memoryview(bytes(whole[: len(whole) - cut]) + more)):
+        try:
+            expected = finish(produce._decode_flexible(body, version))
+        except (ProtocolError, *MALFORMED):
+            with pytest.raises(ProtocolError):
+                produce.decode_request(body, version)
+        else:
+            assert produce.decode_request(body, version) == expected
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_cannot_name_more_partitions_than_the_limit(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(produce, "PARTITIONS_PER_REQUEST_MAX", 2)
-    body = a_body(version, b"")
+    monkeypatch.setattr(produce, "PARTITIONS_PER_REQUEST_MAX", 3)
+    body = a_body(version, b"", b"")
     assert len(produce.decode_request(body, version).topics) == 1
-    monkeypatch.setattr(produce, "PARTITIONS_PER_REQUEST_MAX", 1)
-    with pytest.raises(ProtocolError, match="more than 1 topics and partitions"):
+    monkeypatch.setattr(produce, "PARTITIONS_PER_REQUEST_MAX", 2)
+    with pytest.raises(ProtocolError, match="more than 2 topics and partitions"):
         produce.decode_request(body, version)
 
 
-def a_body(version: int, data: bytes) -> bytes:
-    topic = {"name": "orders", "topic_id": b"i" * 16, "partition_data": [{"index": 3, "records": data}]}
+def a_body(version: int, *batches: bytes | None, name: str = "orders", transactional_id: str | None = None) -> bytes:
+    partitions = [{"index": 3 + place, "records": data} for place, data in enumerate(batches)]
+    topic = {"name": name, "topic_id": b"i" * 16, "partition_data": partitions}
     entity = messages.build_request(
-        PRODUCE, version, transactional_id=None, acks=-1, timeout=30_000, topic_data=[topic]
+        PRODUCE, version, transactional_id=transactional_id, acks=-1, timeout=30_000, topic_data=[topic]
     )
     return kio_body(version, entity)
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from semel.core.steps import Elsewhere, Steps, Waiting
+from semel.core.steps import Elsewhere, Steps
 
 # Called with None when the work is done, or with its error.
 Done = Callable[[Exception | None], None]
@@ -85,18 +85,19 @@ class Turns:
         left = self.pieces_per_turn
         try:
             for pieces in steps:
-                if isinstance(pieces, Elsewhere):
+                if isinstance(pieces, int):
+                    self.pieces += pieces
+                    left -= pieces
+                    if left <= 0:
+                        return False
+                elif isinstance(pieces, Elsewhere):
                     self._away += 1
                     self._hand_over(pieces, steps, done)
                     return True
-                if isinstance(pieces, Waiting):
+                else:
                     self._away += 1
                     pieces.tell(lambda: self._come_back(steps, done))
                     return True
-                self.pieces += pieces
-                left -= pieces
-                if left <= 0:
-                    return False
         except Exception as error:
             done(error)
         else:

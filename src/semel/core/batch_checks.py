@@ -207,11 +207,12 @@ def _judge(
     state = partition.producers.get(producer_id)
     # With transactions version 2 every transaction has an epoch of its own. So its sequence numbers begin at 0 in each
     # partition, even if the broker has forgotten the numbers of earlier transactions.
-    is_new = (state is None or is_bare(state)) and (
-        (joins and header.is_transactional)
+    is_unsure = state is None or is_bare(state)
+    is_new = is_unsure and (
+        (joins and header.attributes & TRANSACTIONAL_BIT != 0)
         or (producer_id >= partition.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
     )
-    if state is not None and not is_new and is_bare(state) and epoch_of(state) == header.producer_epoch:
+    if state is not None and is_unsure and not is_new and epoch_of(state) == header.producer_epoch:
         # The broker may have forgotten the batches before the marker.
         state = None
     return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)

@@ -168,6 +168,9 @@ def find_repeated(state: bytes, first_sequence: int, record_count: int) -> Known
     """The batch in the window that claimed exactly these numbers; the latest if there are two."""
     last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
     wanted = _CLAIM.pack(last_sequence, record_count)
+    if wanted not in state:
+        # So it is nearly always, and this takes a fraction of the time of the loop.
+        return None
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
         if state.startswith(wanted, position):
             return KnownBatch._make(_BATCH.unpack_from(state, position))

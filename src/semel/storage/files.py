@@ -109,9 +109,7 @@ class DiskFile:
         self._descriptor = descriptor
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
-        total = 0
-        for buffer in buffers:
-            total += len(buffer)
+        total = sum(map(len, buffers))
         if len(buffers) <= BUFFERS_PER_CALL_MAX:
             written = os.pwritev(self._descriptor, buffers, position)
             if written == total:  # the one case that ever happens on a healthy disk

@@ -48,7 +48,9 @@ FILE_BYTES: Final = 16 * 1024 * 1024
 SPARE_FILES_MAX: Final = 8
 
 _HEAD: Final = struct.Struct("<4sIIIQQ")
-_CHECKSUM: Final = struct.Struct("<I")
+# The same in two pieces: the checksum is about the second one, and all that follows.
+_UNCHECKED: Final = struct.Struct("<4sII")
+_CHECKED: Final = struct.Struct("<IQQ")
 _MAGIC: Final = b"sml1"
 HEAD_BYTES: Final = _HEAD.size
 _CHECKED_FROM: Final = 12
@@ -177,9 +179,7 @@ class Journal:
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
         """Write an entry; return the position after it. After an OSError nothing was appended."""
-        size = HEAD_BYTES
-        for part in parts:
-            size += len(part)
+        size = HEAD_BYTES + sum(map(len, parts))
         if self.end - self._start + size + HEAD_BYTES > self._capacity:
             self._roll(size)
         self._write(kind, parts, size)
@@ -223,12 +223,11 @@ class Journal:
             file.close()
 
     def _write(self, kind: int, parts: list[Buffer], size: int) -> None:
-        head = bytearray(_HEAD.pack(_MAGIC, size, 0, kind | self._life_bits, self.end, self.synced))
-        checksum = crc32c(memoryview(head)[_CHECKED_FROM:])
+        checked = _CHECKED.pack(kind | self._life_bits, self.end, self.synced)
+        checksum = crc32c(checked)
         for part in parts:
             checksum = crc32c(part, checksum)
-        _CHECKSUM.pack_into(head, 8, checksum)
-        self._file.write_at([head, *parts], self.end - self._start)
+        self._file.write_at([_UNCHECKED.pack(_MAGIC, size, checksum) + checked, *parts], self.end - self._start)
 
     def _roll(self, size: int) -> None:
         """Go on in another file. It is created before any entry refers to it, so that nothing changes if the disk is

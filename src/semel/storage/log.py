@@ -429,13 +429,15 @@ class Log:
         if self.checkpoint_running:
             return False
         unseen_ms = (self.state.silence.seen_ms or 0) - self._checkpoint_seen_ms
-        is_waste = bool(self._segment_files.unnamed) and (not self._is_cache or unseen_ms >= STORE_WASTE_MS_MAX)
+        is_waste = self._segment_files.unnamed and (not self._is_cache or unseen_ms >= STORE_WASTE_MS_MAX)
         if is_waste or unseen_ms >= SEEN_MS_MAX:
             return True
-        # With very many producers or active segments a checkpoint is large, and is made more rarely.
         grown = self.end - self._checkpoint_position
+        if grown < self.settings.checkpoint_bytes:
+            return False
+        # With very many producers or active segments a checkpoint is large, and is made more rarely.
         size = self.state.partitions.producer_count * PRODUCER_STATE_BYTES + self._index_bytes
-        return grown >= max(self.settings.checkpoint_bytes, size)
+        return grown >= size
 
     def begin_checkpoint(self, *, clean: bool = False) -> Steps[CheckpointJob]:
         """The state as of the first step, to be written in any thread. `clean`: nothing will be appended any more."""

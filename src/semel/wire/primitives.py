@@ -32,8 +32,11 @@ def read_unsigned_varint(buffer: memoryview, at: int) -> tuple[int, int]:
     byte = buffer[at]
     if byte < 0x80:
         return byte, at + 1
-    value = byte & 0x7F
-    for place in range(1, _UNSIGNED_VARINT_BYTES_MAX):
+    second = buffer[at + 1]
+    if second < 0x80:
+        return byte & 0x7F | second << 7, at + 2
+    value = byte & 0x7F | (second & 0x7F) << 7
+    for place in range(2, _UNSIGNED_VARINT_BYTES_MAX):
         byte = buffer[at + place]
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:

@@ -16,6 +16,7 @@ from semel.wire.frames import SIZE_BYTES, response_prefix
 from semel.wire.primitives import (
     INT32,
     MALFORMED,
+    UUID_BYTES,
     Buffer,
     length,
     nullable_string,
@@ -43,7 +44,13 @@ TOPIC_IDS_FROM: Final = 13
 
 ACKS_TIMEOUT: Final = struct.Struct(">hi")
 
-# The answer to one batch in one partition, the usual case, in two pieces around the topic's name or id.
+# A request with one batch for one partition, the usual case, in two pieces around the topic's name or id: acks and
+# timeout, one topic, the length of its name; one partition, its index.
+_ONE_REQUEST: Final = struct.Struct(">hiBB")
+_ONE_PARTITION: Final = struct.Struct(">Bi")
+# What follows the batch: no tagged fields of the partition, of the topic, of the request.
+_NO_TAGGED_FIELDS: Final = b"\0\0\0"
+# The answer to such a request, in two pieces around the topic's name or id.
 _ONE_HEAD: Final = struct.Struct(">iiBBB")
 _ONE_HEAD_BY_ID: Final = struct.Struct(">iiBB")
 _ONE_TAIL: Final = struct.Struct(">BihqqqBBBBiB")
@@ -97,18 +104,45 @@ def decode_request_in_steps(body: Buffer, version: int) -> Steps[ProduceRequest]
     if type(body) is not memoryview:
         body = memoryview(body)
     try:
+        if version >= FLEXIBLE_FROM and (request := _decode_one(body, version)) is not None:
+            return request
         return (yield from _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_legacy(body))
     except MALFORMED as error:
         raise ProtocolError(f"Produce {version} in {len(body)} bytes: {error}") from error
 
 
-def _decode_flexible(body: memoryview, version: int) -> Steps[ProduceRequest]:
-    # The one-byte lengths of the usual request are read here and not by a call each: that halves the time.
-    size = len(body)
-    if body[0] == 0:
-        transactional_id, at = None, 1
+def _decode_one(body: memoryview, version: int) -> ProduceRequest | None:
+    """A request with one batch for one partition and without tagged fields; None for every other request."""
+    transactional_id, at = (None, 1) if body[0] == 0 else read_nullable_string(body, 0, True)
+    acks, timeout_ms, topics, name_bytes = _ONE_REQUEST.unpack_from(body, at)
+    name: str | None = None
+    topic_id: bytes | None = None
+    # An id has no length in front.
+    begin = at + _ONE_REQUEST.size
+    at = begin - 1 + (UUID_BYTES if version >= TOPIC_IDS_FROM else name_bytes)
+    if topics != 2 or at + _ONE_PARTITION.size >= len(body):
+        return None
+    if version >= TOPIC_IDS_FROM:
+        topic_id = bytes(body[begin - 1 : at])
+    elif 0 < name_bytes < 0x80:
+        name = str(body[begin:at], "utf-8")
     else:
-        transactional_id, at = read_nullable_string(body, 0, True)
+        return None
+    partitions, index = _ONE_PARTITION.unpack_from(body, at)
+    if partitions != 2:
+        return None
+    records_bytes, at = read_unsigned_varint(body, at + _ONE_PARTITION.size)
+    end = at + records_bytes - 1
+    if records_bytes == 0 or end + len(_NO_TAGGED_FIELDS) != len(body) or bytes(body[end:]) != _NO_TAGGED_FIELDS:
+        return None
+    topic = _new(ProduceTopic, (name, topic_id, [(index, body[at:end])]))
+    return _new(ProduceRequest, (transactional_id, acks, timeout_ms, [topic]))
+
+
+def _decode_flexible(body: memoryview, version: int) -> Steps[ProduceRequest]:
+    # The one-byte lengths of the usual topic are read here and not by a call each: that halves the time.
+    size = len(body)
+    transactional_id, at = read_nullable_string(body, 0, True)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(body, at)
     topic_count, at = read_length(body, at + 6, True)
     budget = PARTITIONS_PER_REQUEST_MAX - topic_count

@@ -111,10 +111,15 @@ HANDLERS: Final[dict[int, Handler]] = {
 
 
 def served_by_its_handler(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    """Serve a request; ProtocolError if there is no handler for its API or version."""
+    """The steps that serve a request. If there is no handler for its API or version, they end in a ProtocolError."""
     handler = HANDLERS.get(exchange.api_key)
     if handler is None:
-        raise ProtocolError(f"API {exchange.api_key} is not served")
+        return _refused(f"API {exchange.api_key} is not served")
     if not versions.is_announced(exchange.api_key, exchange.version) and exchange.api_key != versions.API_VERSIONS:
-        raise ProtocolError(f"version {exchange.version} of API {exchange.api_key} is not served")
-    yield from handler(broker, exchange, body)
+        return _refused(f"version {exchange.version} of API {exchange.api_key} is not served")
+    return handler(broker, exchange, body)
+
+
+def _refused(why: str) -> Steps[None]:
+    raise ProtocolError(why)
+    yield

@@ -7,13 +7,14 @@ can report an error only by closing the connection. Versions below 3 are announc
 (KAFKA-18659), and close the connection when a client uses them, as in Apache Kafka 4.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from semel.broker.exchange import Exchange
 from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.records import KeylessRecords
-from semel.core.batch import says_transactional
+from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader, says_transactional
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.quotas import PRODUCED
@@ -21,6 +22,7 @@ from semel.core.refusals import Refused
 from semel.core.shares import NoShareLeft
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
+from semel.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.produce import (
     ProducePartitionAnswer,
@@ -35,6 +37,7 @@ RIGHTS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
+_ACKS: Final = (ACKS_ALL, ACKS_NONE, 1)
 _ZSTD_FROM: Final = 7
 # Checking this many bytes, and writing them twice, counts as one piece of work, besides the rest of an append.
 _BYTES_PER_PIECE: Final = 4096
@@ -42,6 +45,8 @@ _BYTES_PER_PIECE: Final = 4096
 _ABORTABLE_FROM: Final = 11
 # The first version in which sending a batch adds its partition to the transaction.
 _JOINS_FROM: Final = 12
+# What is known of senders is the same for most requests; it is kept for as many addresses.
+_SENDERS_KEPT: Final = 1024
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
@@ -56,13 +61,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         for topic in request.topics
         for _, records in topic.partitions
     )
-    sender = Sender(
-        exchange.address,
-        joins=version >= _JOINS_FROM,
-        knows_abortable=version >= _ABORTABLE_FROM,
-        knows_zstd=version >= _ZSTD_FROM,
-        is_transactional=request.transactional_id is not None,
-    )
+    sender = _sender(exchange.address, version, request.transactional_id is not None)
     answers: list[ProduceTopicAnswer] = []
     for topic in request.topics:
         of_topic = yield from _produce_to(
@@ -96,22 +95,25 @@ def _produce_to(
 ) -> Steps[ProduceTopicAnswer]:
     """Append the batches of a request. If one of them is transactional, the whole request is."""
     name, topic_id, partitions = of_topic
-    catalog = broker.log.state.catalog
     answers: list[ProducePartitionAnswer] = []
     for index, records in partitions:
-        # The topic may have been deleted since the last step.
-        topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
         try:
             if is_transactional:
                 _check_owner(broker, exchange, transactional_id)
-            if topic is None and topic_id is not None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-            broker.guard.check(exchange, WRITE_TOPIC, name or "" if topic is None else topic.name)
-            if acks not in (-1, 0, 1):
-                raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
-            if topic is None:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-            answers.append((yield from _append(broker, topic, index, records, sender)))
+            # The topic may have been deleted since the last step.
+            topic = _topic(broker, exchange, name, topic_id, acks)
+            partition = broker.log.state.partitions.at(topic.number, index)
+            if partition is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
+            if not records:
+                raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
+            header = check_sent(records, topic.parsed.max_message_bytes, sender)
+            if topic.parsed.is_compacted:
+                yield from broker.key_checks.check(records, header)
+                if broker.log.state.catalog.numbered(topic.number) is None:
+                    message = f"topic '{topic.name}' has just been deleted"
+                    raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            answers.append(_append(broker, topic, partition, header, records, sender))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1
             errors = [(place, "a record without a key") for place in refused.places]
@@ -130,6 +132,17 @@ def _produce_to(
     return name, topic_id, answers
 
 
+@lru_cache(_SENDERS_KEPT)
+def _sender(address: str, version: int, is_transactional: bool) -> Sender:
+    return Sender(
+        address,
+        joins=version >= _JOINS_FROM,
+        knows_abortable=version >= _ABORTABLE_FROM,
+        knows_zstd=version >= _ZSTD_FROM,
+        is_transactional=is_transactional,
+    )
+
+
 def _check_owner(broker: Serving, exchange: Exchange, transactional_id: str | None) -> None:
     if transactional_id is None:
         message = "a batch of a transaction came without a transactional id"
@@ -137,27 +150,37 @@ def _check_owner(broker: Serving, exchange: Exchange, transactional_id: str | No
     broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, transactional_id)
 
 
+def _topic(broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes | None, acks: int) -> Topic:
+    """The topic to write to; Refused if there is none, or the client may not write to it."""
+    catalog = broker.log.state.catalog
+    topic = catalog.named(name or "") if topic_id is None else catalog.identified(topic_id)
+    if topic is None and topic_id is not None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    broker.guard.check(exchange, WRITE_TOPIC, name or "" if topic is None else topic.name)
+    if acks not in _ACKS:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    return topic
+
+
 def _append(
-    broker: Serving, topic: Topic, index: int, records: memoryview | None, sender: Sender
-) -> Steps[ProducePartitionAnswer]:
-    log, metrics = broker.log, broker.metrics
-    partition = log.state.partitions.at(topic.number, index)
-    if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {index}")
-    if not records:
-        raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
-    header = check_sent(records, topic.parsed.max_message_bytes, sender)
-    if topic.parsed.is_compacted:
-        yield from broker.key_checks.check(records, header)
-        if log.state.catalog.numbered(topic.number) is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has just been deleted")
+    broker: Serving,
+    topic: Topic,
+    partition: PartitionLog,
+    header: BatchHeader,
+    records: memoryview,
+    sender: Sender,
+) -> ProducePartitionAnswer:
+    """The answer to a batch that `check_sent` has accepted: it is appended if it is new."""
+    metrics = broker.metrics
     now_ms = broker.clock.now_ms()
-    verdict = log.append(topic, partition, header, records, now_ms, sender)
+    verdict = broker.log.append(topic, partition, header, records, now_ms, sender)
     outcome, base_offset, timestamp_ms, error, message, _ = verdict
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1
         metrics.accepted_records += header.record_count
-        if header.is_transactional:
+        if header.attributes & TRANSACTIONAL_BIT:
             broker.transactions.note_grown(header.producer_id)
     elif outcome is DUPLICATE:
         metrics.duplicate_batches += 1
@@ -166,10 +189,10 @@ def _append(
     else:
         metrics.fenced_batches += 1
     if broker.decisions.is_watched:
-        broker.decisions.tell(topic.name, index, header, verdict, now_ms)
+        broker.decisions.tell(topic.name, partition.index, header, verdict, now_ms)
     if error:
-        return _refusal(index, error, message)
-    return ProducePartitionAnswer(index, 0, base_offset, timestamp_ms, partition.state.log_start)
+        return _refusal(partition.index, error, message)
+    return ProducePartitionAnswer(partition.index, 0, base_offset, timestamp_ms, partition.state.log_start)
 
 
 def _refusal(index: int, error: int, message: str | None) -> ProducePartitionAnswer:
