@@ -23,8 +23,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a batch that overlaps an old one passes for a repetition",
         "semel.core.producers:find_repeated",
-        "state.startswith(wanted, position)",
-        "state.startswith(wanted[:4], position)",
+        "_CLAIM.pack(last_sequence, record_count)",
+        "_CLAIM.pack(last_sequence, record_count)[:4]",
         ("tests/core/test_producers.py",),
     ),
     Bug(
@@ -71,6 +71,28 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "crc32c(memoryview(batch)[CHECKED_FROM:]) != header.checksum",
         "header.checksum is None",
         ("tests/core/test_batch.py",),
+    ),
+    # -- requests and answers: the short ways lead where the long ones do --------------------------------------------
+    Bug(
+        "what stands behind the only batch of a request is not looked at",
+        "semel.wire.produce:_decode_one",
+        "bytes(body[end:]) != _NO_TAGGED_FIELDS",
+        "False",
+        ("tests/wire/test_produce_codec.py",),
+    ),
+    Bug(
+        "an invalid request takes the answers before it away",
+        "semel.broker.connection:Connection._break_off",
+        "self.send_answers()",
+        "None",
+        ("tests/broker/test_writes.py",),
+    ),
+    Bug(
+        "requests wait for ever behind answers that are held for one write",
+        "semel.broker.connection:Connection._may_serve_after_sending",
+        "return self._may_serve()",
+        "return False",
+        ("tests/broker/test_writes.py",),
     ),
     # -- the disk: what was acknowledged is there, once -------------------------------------------------------------
     Bug(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
 from semel.broker.clock import Clock
-from semel.broker.exchange import HANGING_UP, Exchange, Parked
+from semel.broker.exchange import HANGING_UP, Buffer, Exchange, Parked
 from semel.broker.journal_pump import JournalPump
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
@@ -129,6 +129,8 @@ class Connection(asyncio.BufferedProtocol):
         self._muted = False
         self._finished = False
         self._parked: dict[Parked, None] = {}
+        # Some requests that were served in this turn of the event loop have their answers, which are not sent yet.
+        self._has_answers = False
         # The bytes of answers not yet written to the socket: earlier answers go first, or the journal must be durable.
         self._held_bytes = 0
         self._unsent_bytes = 0
@@ -173,9 +175,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer.free()
 
     def buffer_updated(self, nbytes: int) -> None:
-        was_empty = not len(self._buffer)
+        buffer = self._buffer
+        was_empty = buffer.begin == buffer.end
         frames_served = self._frames_served
-        self._buffer.end += nbytes
+        buffer.end += nbytes
         self._bytes_since_progress += nbytes
         self.host.metrics.bytes_in += nbytes
         self._process()
@@ -223,36 +226,42 @@ class Connection(asyncio.BufferedProtocol):
         if self._processing:
             return
         self._processing = True
+        may_serve = False
         try:
-            self._serve_frames()
+            may_serve = self._serve_frames()
         except ProtocolError as error:
-            self.host.connections.break_off(self, error)
+            self._break_off(error)
         finally:
             self._processing = False
-        self._update_reading()
-        self._close_if_finished()
+        if self._has_answers:
+            self.send_answers()
+        self._read_if(may_serve and not self._buffer.is_too_small)
+        if self._finished:
+            self._close_if_answered()
 
-    def _serve_frames(self) -> None:
+    def _serve_frames(self) -> bool:
+        """Return whether the next request may be served as soon as it is complete."""
         turns, buffer = self.host.turns, self._buffer
         pieces = turns.pieces
-        while self._transport is not None and self._may_serve():
+        while self._transport is not None and (self._may_serve() or self._may_serve_after_sending()):
             if turns.pieces - pieces >= turns.pieces_per_turn:
                 # There were many short requests: let other connections go first.
                 self._has_to_wait = True
                 asyncio.get_running_loop().call_soon(self._go_on)
-                return
-            available = len(buffer)
+                return False
+            available = buffer.end - buffer.begin
             if available < SIZE_BYTES:
                 buffer.fit(SIZE_BYTES)
-                return
+                return True
             size = frame_size(buffer.bytes, buffer.begin, self._frame_bytes_max) + SIZE_BYTES
             if available < size:
                 self._check_size(size, available)
                 buffer.fit(size)
-                return
+                return True
             frame = buffer.take(size)[SIZE_BYTES:]
             self._frames_served += 1
             self._serve(frame)
+        return False
 
     def _serve(self, frame: memoryview) -> None:
         header = parse_request_header(frame)
@@ -302,7 +311,8 @@ class Connection(asyncio.BufferedProtocol):
         self._has_to_wait = False
         if self._transport is None:
             self._buffer.release()
-        self._process()
+        if not self._processing:
+            self._process()
 
     def _check_size(self, size: int, available: int) -> None:
         """Refuse a large request, as soon as its API is known, if only Produce has requests of this size."""
@@ -321,6 +331,13 @@ class Connection(asyncio.BufferedProtocol):
             and self._held_bytes < UNSENT_BYTES_HIGH
         )
 
+    def _may_serve_after_sending(self) -> bool:
+        """Whether it was only the answers still to be sent that kept the next request waiting."""
+        if not self._has_answers:
+            return False
+        self.send_answers()
+        return self._may_serve()
+
     def mute(self) -> None:
         """Begin no more requests, and read none, until `unmute`; those under way are answered."""
         self._muted = True
@@ -333,19 +350,20 @@ class Connection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._process)
 
     def _update_reading(self) -> None:
+        self._read_if(self._may_serve() and not self._buffer.is_too_small)
+
+    def _read_if(self, wanted: bool) -> None:
         """Read from the socket exactly when there is space in the buffer and the next request may be served."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if wanted is not self._reading_paused or transport is None or transport.is_closing():
             return
-        stop = not self._may_serve() or self._buffer.is_too_small
-        if stop != self._reading_paused:
-            self._reading_paused = stop
-            if stop:
-                transport.pause_reading()
-            else:
-                # The pause was the broker's, so it does not count against the client.
-                self._note_progress()
-                transport.resume_reading()
+        self._reading_paused = not wanted
+        if wanted:
+            # The pause was the broker's, so it does not count against the client.
+            self._note_progress()
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def _note_progress(self) -> None:
         self.last_progress_at = self.host.clock.uptime()
@@ -358,7 +376,11 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes += exchange.answer_bytes
         if exchange.after > self.host.pump.settled:
             self.host.pump.follow()
-        self.send_answers()
+        if self._processing:
+            # The answers to all requests that have arrived leave together.
+            self._has_answers = True
+        else:
+            self.send_answers()
 
     def throttle(self, exchange: Exchange, key: str | None, amount: float) -> int:
         """For how long the client has to wait for what it has used; it is not read from for that time."""
@@ -366,14 +388,16 @@ class Connection(asyncio.BufferedProtocol):
         return throttle.charge(exchange, key, amount) if throttle.keys else 0
 
     def send_answers(self) -> None:
-        """Send the first answers in the queue, as far as their changes are durable."""
+        """Send the first answers in the queue, as far as their changes are durable: all in one write."""
+        self._has_answers = False
         transport = self._transport
         if transport is None:
             return
         pump, metrics = self.host.pump, self.host.metrics
         exchanges = self._exchanges
         held_bytes = self._held_bytes
-        sent = False
+        ready: list[Buffer] = []
+        sent = hangs_up = False
         while exchanges:
             exchange = exchanges[0]
             answer = exchange.answer
@@ -383,13 +407,17 @@ class Connection(asyncio.BufferedProtocol):
                 pump.wait(self)
                 break
             if answer is HANGING_UP:
-                transport.close()
+                hangs_up = True
                 break
             exchanges.popleft()
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
             self._held_bytes -= exchange.answer_bytes
-            transport.writelines(answer)
+            ready += answer
             sent = True
+        if ready:
+            transport.writelines(ready)
+        if hangs_up:
+            transport.close()
         metrics.bytes_out += held_bytes - self._held_bytes
         if held_bytes + self._unsent_bytes > UNSENT_BYTES_NOTED:
             self._note_unsent()
@@ -437,6 +465,12 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, error: ProtocolError) -> None:
         """The client has sent what is no request, and it is unknown where the next one begins."""
         self.stop_serving()
+        self._break_off(error)
+
+    def _break_off(self, error: ProtocolError) -> None:
+        # The requests before the invalid one keep their answers.
+        if self._has_answers:
+            self.send_answers()
         self.host.connections.break_off(self, error)
 
     def close(self) -> None:
@@ -444,8 +478,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _close_if_finished(self) -> None:
-        if self._finished and not self._exchanges and not self._writing_paused:
+    def _close_if_answered(self) -> None:
+        if not self._exchanges and not self._writing_paused:
             self.close()
 
     def abort(self) -> None:

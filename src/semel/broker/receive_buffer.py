@@ -105,7 +105,7 @@ class ReceiveBuffer:
     def fit(self, size: int) -> None:
         """Make space for a frame of `size` bytes from `begin` on, and for receiving more."""
         self.is_too_small = False
-        kept = len(self)
+        kept = self.end - self.begin
         if self._memory.beyond is self and (self.begin > 0 or kept == 0):
             self._memory.beyond = None
             self._replace(max(RECEIVE_BYTES, kept))
