@@ -7,8 +7,10 @@ from histories import KEY_BYTES, NOW_MS, RETENTION_MS, History, Kept, last_value
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.compaction import keys, passes
 from semel.compaction.keys import BYTES_PER_KEY
-from semel.core.batch import HEADER_BYTES, HORIZON_BIT
+from semel.compaction.rewrite import without_superseded
+from semel.core.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader
 from semel.wire.records import CODECS, Record, encode_batch
 
 LONG_KEY = b"a key that is too long to stand for itself"
@@ -280,6 +282,40 @@ def test_records_that_are_none_stop_no_pass(garbage: bytes, count: int, cut: int
     before = history.batches()
     history.clean()
     assert history.batches()[-1] == before[-1]
+
+
+@pytest.mark.parametrize("left_out", [1, 3])
+def test_a_batch_that_is_none_behind_its_first_record_stays_when_later_ones_have_its_keys(
+    left_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even when more of them have been found than are remembered."""
+    monkeypatch.setattr(keys, "_LEFT_OUT_MAX", 1)
+    history = History()
+    good = bytes(encode_batch([Record(key=b"a", value=b"1")])[HEADER_BYTES:])
+    for _ in range(left_out):
+        history.append_payload(good + b"\x01garbage", 2)
+    history.append([Record(key=b"a", value=b"2")])
+    history.roll()
+    before = history.batches()
+    assert history.clean().tally.unopened_batches == left_out
+    assert history.batches() == before
+
+
+def test_a_batch_with_no_last_record_of_a_key_goes_without_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History()
+    for number in range(6):
+        history.append([Record(key=b"a", value=b"%d" % number), Record(key=b"b", value=b"%d" % number)])
+    history.roll()
+    opened: list[int] = []
+
+    def noted(header: BatchHeader, *rest: Any, **options: Any) -> Any:
+        opened.append(header.base_offset)
+        return without_superseded(header, *rest, **options)
+
+    monkeypatch.setattr(passes, "without_superseded", noted)
+    history.clean()
+    assert opened == [10]
+    assert [record.value for record in history.records()] == [b"5", b"5"]
 
 
 def test_in_several_rounds_a_small_table_comes_to_the_same_as_a_large_one() -> None:

@@ -470,6 +470,20 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # -- compaction: a consumer ends up with the same ---------------------------------------------------------------
     Bug(
+        "compaction drops a batch that it could not read to its end",
+        "semel.compaction.keys:LastOffsets.leave_out",
+        "self._left_out.add(base_offset)",
+        "None",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
+        "compaction drops what an earlier pass has cleaned, because no key of it is in the table",
+        "semel.compaction.passes:Pass.survey",
+        "last_offsets.noted_from = self.cleaned_until",
+        "None",
+        ("tests/compaction/test_cleaning.py",),
+    ),
+    Bug(
         "compaction keeps the first record of a key",
         "semel.compaction.passes:Pass._note_keys",
         "offsets[digest(key)] = base_offset + offset_delta",

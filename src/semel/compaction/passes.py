@@ -114,6 +114,7 @@ class Pass:
         self._survey_marks()
         self.transactions = TransactionsPassed(self.aborted)
         last_offsets = self.last_offsets
+        last_offsets.noted_from = self.cleaned_until
         for segment in self.segments:
             if segment.next_offset <= self.cleaned_until:
                 continue
@@ -122,7 +123,7 @@ class Pass:
                     if header.next_offset <= self.cleaned_until or self._supersedes_nothing(header):
                         continue
                     if header.record_count > last_offsets.keys_max or not _is_intact(header, batch):
-                        self.tally.unopened_batches += 1
+                        self._leave_out(header)
                         continue
                     if not last_offsets.has_space(header.record_count):
                         last_offsets.until = header.base_offset
@@ -130,7 +131,11 @@ class Pass:
                     try:
                         self._note_keys(header, batch)
                     except ProtocolError:
-                        self.tally.unopened_batches += 1
+                        self._leave_out(header)
+
+    def _leave_out(self, header: BatchHeader) -> None:
+        self.tally.unopened_batches += 1
+        self.last_offsets.leave_out(header.base_offset)
 
     def _survey_marks(self) -> None:
         """Note the marks that an earlier pass left and whose time is up, in half of the table at most."""
@@ -248,6 +253,8 @@ class Pass:
             return None
         if header.base_offset >= self.until:
             return batch
+        if self.last_offsets.has_none_of(header.base_offset, header.next_offset):
+            return None
         offsets, marks_may_go = self.last_offsets.offsets, not self.has_passed_unopened
         if header.record_count <= self.last_offsets.keys_max:
             with suppress(ProtocolError):
