@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.aborted_bugs import ABORTED_BUGS
 from saboteurs.access_bugs import ACCESS_BUGS
 from saboteurs.broker_bugs import BROKER_BUGS
+from saboteurs.compaction_bugs import COMPACTION_BUGS
 from saboteurs.console_bugs import CONSOLE_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
@@ -28,6 +29,7 @@ from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
+    *COMPACTION_BUGS,
     *ACCESS_BUGS,
     *ABORTED_BUGS,
     *JOURNAL_BUGS,

@@ -468,40 +468,4 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "answer_in_steps(exchange, fields)",
         ("tests/broker/apis/test_durable_offsets.py",),
     ),
-    # -- compaction: a consumer ends up with the same ---------------------------------------------------------------
-    Bug(
-        "compaction drops a batch that it could not read to its end",
-        "semel.compaction.keys:LastOffsets.leave_out",
-        "self._left_out.add(base_offset)",
-        "None",
-        ("tests/compaction/test_cleaning.py",),
-    ),
-    Bug(
-        "compaction drops what an earlier pass has cleaned, because no key of it is in the table",
-        "semel.compaction.passes:Pass.survey",
-        "last_offsets.noted_from = self.cleaned_until",
-        "None",
-        ("tests/compaction/test_cleaning.py",),
-    ),
-    Bug(
-        "compaction keeps the first record of a key",
-        "semel.compaction.passes:Pass._note_keys",
-        "offsets[digest(key)] = base_offset + offset_delta",
-        "offsets.setdefault(digest(key), base_offset + offset_delta)",
-        ("tests/compaction/test_cleaning.py",),
-    ),
-    Bug(
-        "an aborted record supersedes a committed one",
-        "semel.compaction.passes:Pass.survey",
-        "self._supersedes_nothing(header)",
-        "header.is_control",
-        ("tests/compaction/test_cleaning.py",),
-    ),
-    Bug(
-        "a checkpoint names a segment whose own name may be lost",
-        "semel.storage.partition_log:PartitionLog.swap",
-        "self._segment_files.grown.add(self.directory)",
-        "",
-        ("tests/crash/test_compaction_crashes.py",),
-    ),
 )
