@@ -8,6 +8,9 @@ It runs in a thread of its own, passes frames on whole, and knows of each answer
 broker tells clients an address, the proxy puts one of its own in its place, with a listener of its own for each broker
 of a cluster, so that clients stay with it. It must never change a message in any other way: what it does to them is
 what networks do.
+
+TLS passes through. The proxy sees records then, and not which request or answer is in them: faults strike records, a
+lost acknowledgement is a lost answer of any kind, and the broker has to advertise the proxy's address itself.
 """
 
 import asyncio
@@ -29,10 +32,24 @@ DRIBBLE_BYTES_MAX: Final = 512
 # Closing a socket that lingers for no time resets its connection.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
+# The types of TLS records. No frame of Kafka's protocol is so large that its size begins with one of these bytes.
+_TLS_RECORDS: Final = range(0x14, 0x18)
+_TLS_DATA: Final = 0x17
+_TLS_HEADER: Final = struct.Struct(">BHH")
+
 _SIZE: Final = struct.Struct(">i")
 SIZE_BYTES: Final = _SIZE.size
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
 _REQUEST_BYTES: Final = SIZE_BYTES + _REQUEST_HEADER.size
+
+
+def _is_tls(frame: bytes) -> bool:
+    return frame[0] in _TLS_RECORDS
+
+
+def _is_tls_data(frame: bytes) -> bool:
+    """Whether it is a record with data. In TLS 1.3 the end of the handshake looks the same."""
+    return frame[0] == _TLS_DATA
 
 
 class _Request(NamedTuple):
@@ -229,10 +246,11 @@ class _Relay:
     async def _pass_requests(self) -> None:
         while (frame := await self._read_frame(self._client_reader)) is not None:
             assert self._broker_writer is not None
-            is_whole = len(frame) >= _REQUEST_BYTES
+            is_whole = len(frame) >= _REQUEST_BYTES and not _is_tls(frame)
             request = _Request(*_REQUEST_HEADER.unpack_from(frame, SIZE_BYTES)) if is_whole else None
             api_key = None if request is None else request.api_key
-            self._plan.count_request(api_key)
+            if not _is_tls(frame) or _is_tls_data(frame):
+                self._plan.count_request(api_key)
             fault = self._plan.draw(self._request_chance, ON_REQUESTS, api_key)
             if fault is Fault.HANG:
                 self._proxy.hang()
@@ -250,9 +268,9 @@ class _Relay:
     async def _pass_answers(self) -> None:
         while (frame := await self._read_frame(self._broker_reader)) is not None:
             await self._proxy.passing()
-            request = self._request_of(frame)
+            request = None if _is_tls(frame) else self._request_of(frame)
             api_key = None if request is None else request.api_key
-            possible = ON_ACKS if api_key == PRODUCE else ON_ANSWERS
+            possible = ON_ACKS if api_key == PRODUCE or _is_tls_data(frame) else ON_ANSWERS
             fault = self._plan.draw(self._answer_chance, possible, api_key)
             if fault is Fault.DROP_ACK:
                 self._reset()
@@ -281,13 +299,16 @@ class _Relay:
         return _SIZE.pack(len(answer)) + answer
 
     async def _read_frame(self, reader: asyncio.StreamReader) -> bytes | None:
-        """The next frame with its size; None at the end of the stream."""
+        """The next frame with its size, or the next record of TLS; None at the end of the stream."""
         try:
             prefix = await reader.readexactly(SIZE_BYTES)
         except asyncio.IncompleteReadError as end:
             if end.partial:
                 raise
             return None
+        if _is_tls(prefix):
+            header = prefix + await reader.readexactly(_TLS_HEADER.size - SIZE_BYTES)
+            return header + await reader.readexactly(_TLS_HEADER.unpack(header)[2])
         size = _SIZE.unpack(prefix)[0]
         if not 0 <= size <= FRAME_BYTES_MAX:
             raise _Broken
