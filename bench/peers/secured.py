@@ -1,5 +1,6 @@
 """semel and Apache Kafka with two listeners more: one over TLS 1.3, one with logins by SCRAM. Both get the same
-certificate and the same cipher. The plain listener stays, for whoever prepares a measure; it must never be measured."""
+certificate and the same cipher. Over the plain listener a measure makes its topics and users; it must measure nothing
+there."""
 
 from __future__ import annotations
 
