@@ -22,7 +22,7 @@ from bench.peers.semel import Semel
 from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneWriter
-from semel.spark.lanes.protocol import Claim
+from semel.spark.lanes.protocol import LaneClaim
 
 PARTITIONS: Final = 4
 ROWS: Final = 1_000_000
@@ -43,7 +43,7 @@ def own(bootstrap: str, topic: str, batches: Sequence[Any]) -> None:
     settings = from_options({"kafka.bootstrap.servers": bootstrap})
     markers = progress.prepare(settings, f"{SINK}-progress", 1, may_grow=False)
     writer = LaneWriter(settings, markers, topic, TIMEOUT_MS)
-    writer.write(Claim(SINK, 0, 1, "query", next(_batch_ids)), batches)
+    writer.write(LaneClaim(SINK, 0, 1, "query", next(_batch_ids)), batches)
 
 
 def by_librdkafka(bootstrap: str, topic: str, batches: Sequence[Any]) -> None:

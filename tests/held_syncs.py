@@ -8,7 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 
 _SECONDS_MAX = 30
 
@@ -41,7 +41,7 @@ class _SyncThread(DiskThread):
         super().__init__(name, loop)
         self._wait = wait
 
-    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         def held_job() -> None:
             self._wait()
             job()

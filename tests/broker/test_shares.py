@@ -18,7 +18,7 @@ from semel.core.batch_checks import Sender
 from semel.core.entries import PartitionName
 from semel.core.producers import Outcome
 from semel.core.shares import NoShareLeft
-from semel.core.transaction_rules import Claim
+from semel.core.transaction_rules import IdClaim
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
@@ -40,7 +40,7 @@ def beside(scenario: Callable[[Broker, FaultyFiles], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def announce(broker: Broker, claim: Claim, partitions: range, address: str) -> None:
+def announce(broker: Broker, claim: IdClaim, partitions: range, address: str) -> None:
     number = broker.log.state.catalog.existing("orders").number
     names = [PartitionName(number, index) for index in partitions]
     broker.transactions.add_partitions("mine", claim.producer_id, claim.producer_epoch, names, address)

@@ -8,7 +8,7 @@ import pytest
 
 from asking import Asker, at
 from semel.broker.broker import Broker
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 from semel.storage import checkpoint
 from semel.storage.files import File, MemoryFiles
 from semel.storage.journal import SyncJob
@@ -99,7 +99,7 @@ def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops(
             return super().open(path, create=create)
 
     class Held(DiskThread):
-        def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+        def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
             jobs.append(job)
 
     def thread(name: str, loop: asyncio.AbstractEventLoop) -> DiskThread:

@@ -4,7 +4,7 @@ import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.client import AuthenticationFailed, ClientSettings, Refused, TopicPartition, UnknownTopic, admin
+from semel.client import AuthenticationFailed, ClientSettings, RefusedByBroker, TopicPartition, UnknownTopic, admin
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
 from semel.testing.broker import FaultyBroker
@@ -56,10 +56,10 @@ def test_a_topic_is_made_grown_described_and_deleted(broker: FaultyBroker, ask: 
 def test_a_refusal_has_its_code_or_names_the_right_that_is_missing(broker: FaultyBroker, ask: Asker) -> None:
     ask.create("payments")
     with RelayedCluster(broker.bootstrap) as relayed, cluster_at(*relayed.ports) as cluster:
-        with pytest.raises(Refused, match="'payments' exists already") as told:
+        with pytest.raises(RefusedByBroker, match="'payments' exists already") as told:
             admin.create_topic(cluster, "payments", 1, {})
         assert told.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-        with pytest.raises(Refused, match="INVALID_PARTITIONS"):
+        with pytest.raises(RefusedByBroker, match="INVALID_PARTITIONS"):
             admin.grow_topic(cluster, "payments", 1)
         with pytest.raises(UnknownTopic, match="there is no topic 'refunds'"):
             admin.delete_topic(cluster, "refunds")

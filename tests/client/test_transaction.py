@@ -12,7 +12,7 @@ from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
 from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
-from semel.client import Refused, TopicPartition, UnknownTopic, from_options, patience
+from semel.client import RefusedByBroker, TopicPartition, UnknownTopic, from_options, patience
 from semel.client.arrow.encoding import Columns, encoded
 from semel.client.connection import Connection, ConnectionLost
 from semel.client.errors import LogError
@@ -172,7 +172,10 @@ def test_a_transaction_that_takes_too_long_says_so(
 
 
 def test_more_time_than_brokers_allow_is_refused(broker: FaultyBroker) -> None:
-    with client_of(broker.bootstrap) as client, pytest.raises(Refused, match=r"its transaction\.max\.timeout\.ms"):
+    with (
+        client_of(broker.bootstrap) as client,
+        pytest.raises(RefusedByBroker, match=r"its transaction\.max\.timeout\.ms"),
+    ):
         Transaction(client, NAME, 1_000_000_000)
 
 
@@ -352,7 +355,7 @@ def test_a_leader_that_moves_before_the_last_answers_is_followed_at_once(
     def wait(_: patience.Patience, reason: LogError) -> None:
         waits.append(reason)
         if len(waits) > 3:
-            raise Refused("asked too often")
+            raise RefusedByBroker("asked too often")
 
     with RelayedCluster(broker.bootstrap, brokers=2) as cluster, client_of(cluster.bootstrap) as client:
         transaction = Transaction(client, NAME, TIMEOUT_MS)

@@ -5,7 +5,7 @@ from transacted import NAME, TIMEOUT_MS, client_of, places, stored, write
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.client import Refused, Unreachable
+from semel.client import RefusedByBroker, Unreachable
 from semel.client.errors import Fenced
 from semel.client.transaction import Transaction
 from semel.testing.broker import FaultyBroker
@@ -100,7 +100,7 @@ def test_who_gives_up_what_is_his_has_it_aborted_at_once(broker: FaultyBroker, a
         transaction = Transaction(client, NAME, TIMEOUT_MS)
         write(transaction, *places(1), range(10))
         cluster.produce_errors = [ErrorCode.MESSAGE_TOO_LARGE]
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedByBroker):
             transaction.commit()
         claims = cluster.times_asked(INIT_PRODUCER_ID)
         transaction.abort()

@@ -10,7 +10,7 @@ from histories import NOW_MS, Kept, records_of
 from asking import Asker
 from read_committed import batches_in, unaborted
 from semel.broker.broker import Broker
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 from semel.core.batch import read_header
 from semel.storage.files import Files, MemoryFiles
 from semel.testing.broker import FaultyBroker
@@ -51,7 +51,7 @@ class HeldThreads:
     """The threads of a broker, one of which does nothing before it is told to."""
 
     def __init__(self, name: str = "semel-compact") -> None:
-        self.held: list[tuple[Callable[[], None], Callable[[Outcome], None]]] = []
+        self.held: list[tuple[Callable[[], None], Callable[[JobError], None]]] = []
         self.has_a_job = threading.Event()
         self._name = name
 
@@ -61,7 +61,7 @@ class HeldThreads:
             thread.run = self._hold  # type: ignore[method-assign]
         return thread
 
-    def _hold(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    def _hold(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         self.held.append((job, done))
         self.has_a_job.set()
 
@@ -70,7 +70,7 @@ class HeldThreads:
         if not self.held:
             return False
         job, done = self.held.pop(0)
-        outcome: Outcome = None
+        outcome: JobError = None
         try:
             job()
         except Exception as error:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semel.console.http import (
     BODY_BYTES_MAX,
     HEAD_BYTES_MAX,
-    Refused,
+    PageRefused,
     Request,
     as_json,
     json_response,
@@ -34,7 +34,7 @@ def read(data: bytes) -> Request | None:
 
 
 def status_of(data: bytes) -> int:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PageRefused) as refused:
         read(data)
     return refused.value.status
 
@@ -87,7 +87,7 @@ def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
     answer = b""
     try:
         read(data)
-    except Refused as refused:
+    except PageRefused as refused:
         answer = refusal(refused).encoded()
     assert answer == b"" or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 505"))
 
@@ -112,6 +112,6 @@ def test_each_answer_forbids_what_it_does_not_need() -> None:
 @given(st.text(max_size=30))
 def test_any_text_is_a_number_within_bounds_or_refused(text: str) -> None:
     number = 1
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(PageRefused):
         number = Query({"page": text}).number("page", least=1, most=1_000)
     assert 1 <= number <= 1_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.console.door import SESSIONS_MAX, Door
-from semel.console.http import Refused, Request
+from semel.console.http import PageRefused, Request
 
 PORT = 8080
 
@@ -42,7 +42,7 @@ def refused(door: Door, asked: Request) -> int:
     try:
         door.check_origin(asked)
         door.check_change(asked)
-    except Refused as refusal:
+    except PageRefused as refusal:
         return refusal.status
     return 0
 
@@ -58,7 +58,7 @@ def test_a_host_that_no_foreign_name_server_can_point_at_us_is_taken(host: str) 
     "host", ["evil.example:8080", "127.0.0.1.evil.example", "", "localhost.evil.example:8080", "[evil]:8080", ":8080"]
 )
 def test_a_host_that_somebody_may_have_rebound_is_refused(host: str) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(PageRefused) as refusal:
         door_of().check_origin(request(host=host))
     assert refusal.value.status == 403
 
@@ -72,7 +72,7 @@ def test_a_console_that_listens_on_a_name_is_reached_by_it() -> None:
 )
 def test_a_request_that_another_page_has_made_is_refused(origin: str) -> None:
     """A page on another port of this machine counts as the same site for cookies, and is refused here."""
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         door_of().check_origin(request(host="127.0.0.1:8080", origin=origin))
 
 
@@ -80,7 +80,7 @@ def test_a_token_opens_one_session() -> None:
     door = door_of()
     token = door.token
     door.enter(token)
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         door.enter(token)
     assert door.enter(door.token)
 
@@ -101,10 +101,10 @@ def test_sessions_are_those_of_a_naive_model(steps: list[tuple[str, int]]) -> No
             if place >= len(cookies) - SESSIONS_MAX:
                 assert door.session_of(cookie).cookie == cookies[place]
             else:
-                with pytest.raises(Refused):
+                with pytest.raises(PageRefused):
                     door.session_of(cookie)
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(PageRefused):
                 door.enter(used[number % len(used)] if step == "enter again" and used else "secret-guessed")
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, insert, text
 from browsing import Browser, browse
 from semel import outbox, schema
 from semel.console.claims import Databases
-from semel.console.http import Refused, as_json
+from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.database import engine_of
 from semel.inbox.quarantine import Aside, Cause, put
@@ -63,12 +63,12 @@ def test_a_message_is_tried_again_or_dropped_once(url: str) -> None:
     filled(url).dispose()
     databases = Databases([url])
     assert "tried again" in databases.outbox_retry(asked(database=0, message=1))
-    with pytest.raises(Refused, match="there is no 1 in the quarantine"):
+    with pytest.raises(PageRefused, match="there is no 1 in the quarantine"):
         databases.outbox_drop(asked(database=0, message=1))
     assert "handled" in databases.inbox_drop(asked(database=0, message=1))
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         databases.inbox_retry(asked(database=0, message=1))
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         databases.inbox_drop(asked(database=1, message=1))
     shown = one(url)
     assert (shown["outbox"]["quarantined"], shown["outbox"]["waiting"], shown["inbox"]["aside"]) == (0, 2, [])
@@ -79,7 +79,7 @@ def test_a_database_without_tables_says_so(url: str) -> None:
         pass
     shown = one(url)
     assert (shown["error"], shown["has_tables"], shown["outbox"], shown["inbox"]) == (None, False, None, None)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PageRefused) as refused:
         Databases([url]).outbox_drop(asked(database=0, message=1))
     assert "\n" not in str(refused.value)
 

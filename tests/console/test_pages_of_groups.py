@@ -14,7 +14,7 @@ from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
 from semel.console import groups, producers
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.testing.broker import FaultyBroker
 from transacting import TransactionalProducer
@@ -93,7 +93,7 @@ def test_a_reset_does_what_its_preview_has_shown(broker: FaultyBroker, cluster: 
     assert steps == [["payments", 0, 3, 0]]
     assert "is set" in groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
     assert groups.every_group(cluster, asked())["groups"][0]["lag"] == 3
-    with pytest.raises(Refused, match="has moved"):
+    with pytest.raises(PageRefused, match="has moved"):
         groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
 
 
@@ -110,7 +110,7 @@ def test_a_group_with_members_is_not_moved(broker: FaultyBroker, cluster: Cluste
     assert (member["client"], member["partitions"], one["state"]) == (HOSTILE, 1, "Stable")
     assert one["partitions"][0]["member"] == member["id"]
     steps = json.dumps(preview(cluster, to="earliest"))
-    with pytest.raises(Refused, match="has members"):
+    with pytest.raises(PageRefused, match="has members"):
         groups.reset(cluster, asked(group="billing", steps=steps))
     consumer.close()
 
@@ -136,7 +136,7 @@ def test_a_place_that_is_none_is_one_line(broker: FaultyBroker, cluster: Cluster
     ],
 )
 def test_steps_that_no_preview_gave_are_refused(cluster: Cluster, steps: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         groups.reset(cluster, asked(group="billing", steps=steps))
 
 

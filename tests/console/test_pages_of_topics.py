@@ -11,7 +11,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
 from semel.client.places import TopicPartition
 from semel.console import records, topics, transactions
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
@@ -143,7 +143,7 @@ def test_a_place_that_makes_no_sense_is_refused(
     broker: FaultyBroker, cluster: Cluster, query: dict[str, object]
 ) -> None:
     broker.create_topic("payments")
-    with pytest.raises(Refused):
+    with pytest.raises(PageRefused):
         rows(cluster, topic="payments", **query)
 
 
@@ -214,10 +214,10 @@ def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(
     assert committed(ask, "payments") == []
     producer_id, producer_epoch = stuck.identity
     wanted = {"id": "stuck", "producer_id": producer_id}
-    with pytest.raises(Refused, match="another producer"):
+    with pytest.raises(PageRefused, match="another producer"):
         transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch + 1))
     done = transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
     assert "is aborted" in done
     assert committed(ask, "payments") == ["waits"]
-    with pytest.raises(Refused, match="nothing is open"):
+    with pytest.raises(PageRefused, match="nothing is open"):
         transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))

@@ -8,7 +8,7 @@ import pytest
 
 from semel.core.entries import PartitionName, StoredOffset, TransactionalIdClaimed, TransactionEnded
 from semel.core.refusals import Refused
-from semel.core.transaction_rules import Claim, End, TransactionBounds, TransactionRules
+from semel.core.transaction_rules import End, IdClaim, TransactionBounds, TransactionRules
 from semel.core.transactions import State, Transactions
 
 ORDERS = PartitionName(1, 0)
@@ -25,7 +25,7 @@ class Coordinator(TransactionRules):
         self.now_ms = 1_000
         self._ids: Iterator[int] = count(7000)
 
-    def claim(self, name: str = "a", supplied: tuple[int, int] | None = None, timeout_ms: int = 60_000) -> Claim:
+    def claim(self, name: str = "a", supplied: tuple[int, int] | None = None, timeout_ms: int = 60_000) -> IdClaim:
         claim = self.decide_init(name, timeout_ms, supplied, lambda: next(self._ids), self.now_ms)
         for entry in claim.entries:
             self.known.apply(entry)

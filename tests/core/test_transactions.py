@@ -18,7 +18,7 @@ from semel.core.refusals import Refused
 from semel.core.transaction_rules import (
     EPOCH_GIVEN_MAX,
     EPOCH_MAX,
-    Claim,
+    IdClaim,
     TransactionBounds,
     TransactionRules,
 )
@@ -73,7 +73,7 @@ def test_a_retry_of_a_claim_gets_the_same_answer_and_writes_nothing() -> None:
     coordinator = Coordinator()
     coordinator.claim()
     coordinator.claim(supplied=(7000, 0))
-    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+    assert coordinator.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
 
 
 def test_a_retry_of_a_claim_is_recognised_though_its_first_half_alone_was_written() -> None:
@@ -82,7 +82,7 @@ def test_a_retry_of_a_claim_is_recognised_though_its_first_half_alone_was_writte
     coordinator.add(7000, 0, ORDERS)
     end, _ = coordinator.decide_init("a", 60_000, (7000, 0), lambda: 1, 1_000).entries
     coordinator.known.apply(end)
-    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+    assert coordinator.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
 
 
 def test_a_claim_with_what_a_successor_has_replaced_is_fenced() -> None:
@@ -118,7 +118,7 @@ def test_where_the_epochs_are_used_up_a_claim_gets_a_new_producer_id() -> None:
 def test_a_retry_of_a_claim_across_the_change_of_the_producer_id_is_recognised() -> None:
     coordinator, producer_id = at_epoch(EPOCH_GIVEN_MAX)
     coordinator.claim(supplied=(producer_id, EPOCH_GIVEN_MAX))
-    assert coordinator.claim(supplied=(producer_id, EPOCH_GIVEN_MAX)) == Claim((), producer_id + 1, 0)
+    assert coordinator.claim(supplied=(producer_id, EPOCH_GIVEN_MAX)) == IdClaim((), producer_id + 1, 0)
 
 
 def test_the_last_epoch_of_all_is_only_ever_used_to_fence() -> None:
@@ -346,7 +346,7 @@ def test_a_checkpoint_brings_everything_back() -> None:
     assert restored.known.part_count == coordinator.known.part_count == 3
     assert list(restored.known.deadlines()) == list(coordinator.known.deadlines()) == [(7001, 1_500)]
     assert restored.decide_timeout(7001, 1_500) == coordinator.decide_timeout(7001, 1_500)
-    assert restored.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+    assert restored.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
 
 
 def test_what_happens_later_does_not_change_a_checkpoint() -> None:

@@ -14,9 +14,9 @@ from semel.core.transaction_rules import (
     EPOCH_GIVEN_MAX,
     EPOCH_MAX,
     FORGOTTEN_PER_ENTRY,
-    Claim,
     End,
     Ending,
+    IdClaim,
 )
 from semel.core.transactions import State
 
@@ -176,7 +176,7 @@ def test_a_producer_whose_end_went_unanswered_may_claim_with_the_epoch_it_knows(
     coordinator.claim()
     coordinator.send(7000, 0, ORDERS, joins=True)
     coordinator.end(7000, 0)
-    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+    assert coordinator.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_who_took_too_long_is_fenced_in_version_1_and_in_version_2_may_abort_and
             coordinator.end(7000, 0, committed=committed, version=version)
         assert error_of(refused) == error
     assert coordinator.end(7000, 0, committed=False) == End(None, 7000, 1)
-    assert coordinator.claim(supplied=(7000, 0)) == Claim((), 7000, 1)
+    assert coordinator.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
 
 
 def test_nobody_is_ever_told_the_last_epoch_of_all() -> None:

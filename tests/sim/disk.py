@@ -11,13 +11,13 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 from semel.testing.faulty import Crashed
 
 if TYPE_CHECKING:
     from sim.world import World
 
-Job = tuple[Callable[[], None], Callable[[Outcome], None]]
+Job = tuple[Callable[[], None], Callable[[JobError], None]]
 
 
 class SimulatedDiskThread(DiskThread):
@@ -34,7 +34,7 @@ class SimulatedDiskThread(DiskThread):
         self._waiting: deque[Job] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         self._waiting.append((job, done))
         self._begin_next()
 
@@ -54,8 +54,8 @@ class SimulatedDiskThread(DiskThread):
         self._do(*self._waiting.popleft())
         self._begin_next()
 
-    def _do(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
-        outcome: Outcome = None
+    def _do(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
+        outcome: JobError = None
         try:
             job()
         except Crashed:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 from semel.broker.runtime import Runtime
 from semel.compaction.passes import Pass, Rewritten
 from semel.compaction.plan import Bounds, Plan, is_to_roll, plan
@@ -105,7 +105,7 @@ class Compactor:
     def _run(self, job: Callable[[], None], then: Callable[[], None]) -> None:
         """Run a job in the thread, and then `then` on the event loop; or end the pass if the job failed."""
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: JobError) -> None:
             self._runtime.attempt(then if outcome is None else lambda: self._break_off(outcome))
 
         self._thread.run(job, done)

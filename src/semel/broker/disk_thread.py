@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from semel.storage.log import Log
 from semel.storage.segment import Stretch
 
-Outcome = BaseException | None
+JobError = BaseException | None
 
 
 class DiskThread:
@@ -21,11 +21,11 @@ class DiskThread:
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[Outcome], None]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[JobError], None]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         """Run `job` in the thread, then call `done` on the event loop with the exception of the job, or None."""
         self._jobs.put((job, done))
 
@@ -37,7 +37,7 @@ class DiskThread:
     def _work(self) -> None:
         while (work := self._jobs.get()) is not None:
             job, done = work
-            outcome: Outcome = None
+            outcome: JobError = None
             try:
                 job()
             except BaseException as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 from semel.broker.clock import Clock
-from semel.broker.disk_thread import DiskThread, Outcome
+from semel.broker.disk_thread import DiskThread, JobError
 from semel.broker.events import Events
 from semel.broker.metrics import Metrics
 from semel.broker.turns import Turns
@@ -43,7 +43,7 @@ class Sync(Protocol):
     def has_work(self) -> bool:
         """Whether there are entries that are neither durable nor under way."""
 
-    def begin(self, done: Callable[[int, Outcome], None]) -> int:
+    def begin(self, done: Callable[[int, JobError], None]) -> int:
         """Begin with the next part; return the position after it. `done` gets that position when everything before it
         is durable, or the error.
         """
@@ -68,12 +68,12 @@ class DiskSync:
         """Whether there are entries that the last sync did not include."""
         return self._log.end > self._log.synced
 
-    def begin(self, done: Callable[[int, Outcome], None]) -> int:
+    def begin(self, done: Callable[[int, JobError], None]) -> int:
         """Sync everything that has been appended."""
         job = self._log.begin_sync()
         self.is_busy = True
 
-        def end(error: Outcome) -> None:
+        def end(error: JobError) -> None:
             self.is_busy = False
             if error is None:
                 try:
@@ -97,7 +97,7 @@ class Checkpoints(Protocol):
     def is_due(self) -> bool:
         """Whether a checkpoint is due for a reason that the log does not know."""
 
-    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+    def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
         """Write a checkpoint; `done` gets the outcome on the event loop."""
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class DiskCheckpoints:
     def __init__(self, thread: DiskThread) -> None:
         self._thread = thread
 
-    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+    def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
         """Replace the checkpoint file."""
         self._thread.run(job.run, done)
 
@@ -273,7 +273,7 @@ class JournalPump:
             self._metrics.synced_entries_bytes += target - self._begun
             self._begun = target
 
-    def _end_sync(self, target: int, error: Outcome) -> None:
+    def _end_sync(self, target: int, error: JobError) -> None:
         """A sync has ended. If this function fails half-way, it is unknown what is durable, and clients would wait."""
         try:
             if error is not None:
@@ -311,7 +311,7 @@ class JournalPump:
         job = yield from self._log.begin_checkpoint()
         self._checkpoints.begin(job, self._or_fail(lambda error: self._end_checkpoint(job, error)))
 
-    def _end_checkpoint(self, job: CheckpointJob, error: Outcome) -> None:
+    def _end_checkpoint(self, job: CheckpointJob, error: JobError) -> None:
         if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
             self.write_refused(error)
             self._log.fail_checkpoint(job)
@@ -335,10 +335,10 @@ class JournalPump:
         if error is not None:
             self._fail(error)
 
-    def _or_fail(self, take_note: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    def _or_fail(self, take_note: Callable[[JobError], None]) -> Callable[[JobError], None]:
         """Call `take_note`. If it raises, stop the broker: it is unknown what is durable, and clients would wait."""
 
-        def guarded(outcome: Outcome) -> None:
+        def guarded(outcome: JobError) -> None:
             try:
                 take_note(outcome)
             except Exception as error:

@@ -62,7 +62,7 @@ class _Request(NamedTuple):
     headers: dict[str, str]
 
 
-class _Refused(Exception):
+class _HttpRefused(Exception):
     """Refuses a request with this answer."""
 
     def __init__(self, status: str, body: str, header: str = "") -> None:
@@ -118,22 +118,22 @@ async def serve_metrics(
             request = await _read(reader)
             if login is not None and not login.is_in(request.headers):
                 _tell_refused(broker, writer)
-                raise _Refused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
+                raise _HttpRefused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
             if request.path not in (METRICS_PATH, DECISIONS_PATH):
-                raise _Refused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
+                raise _HttpRefused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
             if request.method != "GET":
-                raise _Refused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
+                raise _HttpRefused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
             if request.path == METRICS_PATH:
                 writer.write(_response("200 OK", exposition(broker), content_type=CONTENT_TYPE))
                 return None
             if not tells_decisions:
-                raise _Refused("403 Forbidden", "this machine alone is told decisions, without --insecure\n")
+                raise _HttpRefused("403 Forbidden", "this machine alone is told decisions, without --insecure\n")
             _check_asker(request.headers, names)
             subscription = broker.decisions.subscribe()
             if subscription is None:
-                raise _Refused("503 Service Unavailable", f"{SUBSCRIPTIONS_MAX} are told decisions already\n")
+                raise _HttpRefused("503 Service Unavailable", f"{SUBSCRIPTIONS_MAX} are told decisions already\n")
             return subscription
-        except _Refused as refused:
+        except _HttpRefused as refused:
             writer.write(refused.answer)
             return None
 
@@ -169,13 +169,13 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         while (line := await reader.readuntil(b"\n")).strip():
             size += len(line)
             if size > REQUEST_BYTES_MAX:
-                raise _Refused("431 Request Header Fields Too Large", "too long\n")
+                raise _HttpRefused("431 Request Header Fields Too Large", "too long\n")
             name, _, text = line.decode("latin-1").partition(":")
             headers[name.strip().lower()] = text.strip()
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-        raise _Refused("400 Bad Request", "this is not an HTTP request\n") from None
+        raise _HttpRefused("400 Bad Request", "this is not an HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
-        raise _Refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
+        raise _HttpRefused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
     return _Request(method, target.partition("?")[0], headers)
 
 
@@ -184,10 +184,10 @@ def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:
     site's own name resolves to this machine, it sends that name as the Host.
     """
     if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
-        raise _Refused("403 Forbidden", "no page of a browser is told decisions\n")
+        raise _HttpRefused("403 Forbidden", "no page of a browser is told decisions\n")
     if not is_own_host(headers.get("host", ""), names):
         advice = "ask for its address, or for a name from --listen, --advertise or --metrics\n"
-        raise _Refused("421 Misdirected Request", f"this broker does not have that name: {advice}")
+        raise _HttpRefused("421 Misdirected Request", f"this broker does not have that name: {advice}")
 
 
 async def _stream(

@@ -29,9 +29,9 @@ _TIMEOUT_SECONDS: Final = 10.0
 # However slowly a provider sends.
 _FETCH_SECONDS_MAX: Final = 30.0
 
-Outcome = bytes | Exception
+KeysOrError = bytes | Exception
 # Has the first done in a thread, and then the second on the event loop.
-RunApart = Callable[[Callable[[], bytes], Callable[[Outcome], None]], None]
+RunApart = Callable[[Callable[[], bytes], Callable[[KeysOrError], None]], None]
 
 
 class TokenKeys:
@@ -90,7 +90,7 @@ class TokenKeys:
             self._is_under_way = True
             self._run_apart(lambda: fetch(self._settings.keys), self._take)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: KeysOrError) -> None:
         self._is_under_way = False
         try:
             if isinstance(outcome, Exception):
@@ -111,7 +111,7 @@ class TokenKeys:
         except TokensRefused as error:
             raise TokensRefused(f"{self._settings.keys}: {error}") from None
 
-    def _file_content(self) -> Outcome:
+    def _file_content(self) -> KeysOrError:
         try:
             with open(self._settings.keys, "rb") as file:
                 return file.read(CONTENT_BYTES_MAX)
@@ -147,11 +147,11 @@ def fetch(url: str) -> bytes:
     return content
 
 
-def _in_a_thread(work: Callable[[], bytes], done: Callable[[Outcome], None]) -> None:
+def _in_a_thread(work: Callable[[], bytes], done: Callable[[KeysOrError], None]) -> None:
     loop = asyncio.get_running_loop()
 
     def run() -> None:
-        outcome: Outcome
+        outcome: KeysOrError
         try:
             outcome = work()
         except (OSError, HTTPException, ValueError) as error:

@@ -21,7 +21,7 @@ from semel.broker.runtime import Runtime
 from semel.core.entries import Entry, PartitionName, TransactionEnded
 from semel.core.shares import NoShareLeft, Shares
 from semel.core.steps import Steps, finish
-from semel.core.transaction_rules import Claim, End
+from semel.core.transaction_rules import End, IdClaim
 
 D = TypeVar("D")
 
@@ -74,12 +74,12 @@ class TransactionCoordinator:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> Claim:
+    def claim(self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None) -> IdClaim:
         return finish(self.claim_in_steps(transactional_id, timeout_ms, supplied))
 
     def claim_in_steps(
         self, transactional_id: str, timeout_ms: int, supplied: tuple[int, int] | None, address: str | None = None
-    ) -> Steps[Claim]:
+    ) -> Steps[IdClaim]:
         """Make the claimant the owner of a transactional id. A new id is charged to the claimant's `address`."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
         horizon_ms = now_ms - self._runtime.limits.transactional_id_expiration_ms
@@ -92,7 +92,7 @@ class TransactionCoordinator:
                 self._runtime.producer_refused(refusal)
                 raise
 
-        def decide() -> Claim:
+        def decide() -> IdClaim:
             return self._state.transaction_rules.decide_init(
                 transactional_id, timeout_ms, supplied, new_producer_id, now_ms
             )

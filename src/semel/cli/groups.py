@@ -16,7 +16,7 @@ from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
-from semel.client.errors import Refused
+from semel.client.errors import RefusedByBroker
 from semel.client.groups import Committed, Listed, Member
 from semel.client.places import LATEST, TopicPartition
 from semel.client.settings import Address
@@ -184,7 +184,7 @@ def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list
 def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
     try:
         groups.commit(cluster, coordinator, name, target)
-    except Refused as refused:
+    except RefusedByBroker as refused:
         if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise
         raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are") from None

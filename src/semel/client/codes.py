@@ -6,7 +6,7 @@ unknown code must never count as one that a retry mends.
 
 from typing import Final
 
-from semel.client.errors import AuthenticationFailed, Fenced, LogError, Refused, UnknownTopic
+from semel.client.errors import AuthenticationFailed, Fenced, LogError, RefusedByBroker, UnknownTopic
 from semel.client.patience import Concluding, Moved
 from semel.client.places import TopicPartition
 from semel.wire.errors import ErrorCode
@@ -90,7 +90,7 @@ def refusal(what: str, code: int, message: str | None = None, *, right: str) -> 
         message = f"{message or 'the batch'}; set kafka.batch.size to less, or the topic's max.message.bytes to more"
     reason = (message or "the broker refuses").rstrip(".")
     # Some brokers name the subject in their message, and some do not.
-    return Refused(f"{reason if what in reason else f'{what}: {reason}'} ({name_of(code)})", code)
+    return RefusedByBroker(f"{reason if what in reason else f'{what}: {reason}'} ({name_of(code)})", code)
 
 
 def name_of(code: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.client import sasl
-from semel.client.errors import AuthenticationFailed, LogError, Refused
+from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
 from semel.client.settings import Address, ClientSettings
 from semel.wire import fetch_client, messages, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -112,7 +112,7 @@ class ConnectionLost(LogError):
     """No connection, or no answer over it."""
 
 
-class NotSpoken(Refused):
+class NotSpoken(RefusedByBroker):
     """The broker is too old, or too new, for an API."""
 
 

@@ -21,7 +21,7 @@ class AuthenticationFailed(LogError):
     """The brokers do not accept our login or our rights, or we do not trust their certificate."""
 
 
-class Refused(LogError):
+class RefusedByBroker(LogError):
     """A broker answered with an error that no retry will mend; `code` is the protocol's number for it."""
 
     def __init__(self, message: str, code: int = 0) -> None:

@@ -16,7 +16,7 @@ from semel.client import codes
 from semel.client.client import LogClient
 from semel.client.cluster import GROUP, TRANSACTION
 from semel.client.connection import ConnectionLost
-from semel.client.errors import Fenced, LogError, Refused, UnknownTopic
+from semel.client.errors import Fenced, LogError, RefusedByBroker, UnknownTopic
 from semel.client.groups import Committed, check, offsets_to_commit
 from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
@@ -193,7 +193,7 @@ class Transaction:
             producer_epoch=epoch,
         )
         if answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            raise Refused(
+            raise RefusedByBroker(
                 f"the broker allows no transaction of {self._timeout_ms} ms: its transaction.max.timeout.ms is lower"
             )
         self._check(answer.error_code)

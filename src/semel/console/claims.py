@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.records import field
 from semel.database.clock import now_ms
@@ -64,7 +64,7 @@ class Databases:
             waiting = {_named(one.name, one.labels): one.value for one in figures(engine, (IN_FLIGHT, ASIDE))}
             with read_only(engine).connect() as connection:
                 return {**shown, "figures": waiting, **_waiting(connection)}
-        except (SQLAlchemyError, Refused) as error:
+        except (SQLAlchemyError, PageRefused) as error:
             return {**shown, "error": one_line(error) if isinstance(error, SQLAlchemyError) else str(error)}
 
     def outbox_retry(self, query: Query) -> str:
@@ -96,9 +96,9 @@ class Databases:
             with engine.begin() as connection:
                 yield connection
         except (UnsettledInbox, UnsettledOutbox) as error:
-            raise Refused(400, str(error)) from None
+            raise PageRefused(400, str(error)) from None
         except SQLAlchemyError as error:
-            raise Refused(502, f"the database: {one_line(error)}") from None
+            raise PageRefused(502, f"the database: {one_line(error)}") from None
 
 
 Question = Callable[[Databases, Query], Any]
@@ -121,7 +121,7 @@ def _shown(url: URL) -> str:
 
 def _refuse_missing_file(engine: Engine) -> None:
     if (file := missing_file(engine)) is not None:
-        raise Refused(502, f"{file}: there is no such file")
+        raise PageRefused(502, f"{file}: there is no such file")
 
 
 def _named(name: str, labels: dict[str, str]) -> str:

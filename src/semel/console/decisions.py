@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from semel.console.http import Refused, as_json
+from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.security.hosts import shown_address
 
@@ -64,7 +64,7 @@ class DecisionFeed:
                     while self._counts is None and self._error is None:
                         await self._changed.wait()
             if self._error is not None:
-                raise Refused(502, self._error)
+                raise PageRefused(502, self._error)
             return self._answer(wanted)
 
     async def watch(self, query: Query) -> AsyncGenerator[bytes, None]:
@@ -167,5 +167,5 @@ async def _next(reader: asyncio.StreamReader) -> bytes:
 def _outcome_of(query: Query) -> str:
     wanted = query.text("outcome", "")
     if wanted and wanted not in OUTCOMES:
-        raise Refused(400, f"outcome is one of {', '.join(OUTCOMES)}")
+        raise PageRefused(400, f"outcome is one of {', '.join(OUTCOMES)}")
     return wanted

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from semel.console.http import Refused, Request
+from semel.console.http import PageRefused, Request
 from semel.security.hosts import is_own_host
 
 # Browsers that were let in; the one that was let in first goes when there are more.
@@ -51,7 +51,7 @@ class Door:
     def enter(self, token: str) -> Session:
         """The session that a token opens; from then on another token is needed, which `token` is."""
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused(403, "this address was used before, or is another console's: open the one printed last")
+            raise PageRefused(403, "this address was used before, or is another console's: open the one printed last")
         self.token = self._secret()
         session = Session(self._secret(), self._secret())
         self._sessions[session.cookie] = session
@@ -67,27 +67,29 @@ class Door:
         """Refuse what a page of somebody else's may have sent."""
         host = request.headers.get("host", "")
         if not is_own_host(host, (self._host,)):
-            raise Refused(403, "the console is reached by its address in digits, by localhost, or by the name it has")
+            raise PageRefused(
+                403, "the console is reached by its address in digits, by localhost, or by the name it has"
+            )
         origin = request.headers.get("origin")
         if origin is not None and origin.lower() != f"http://{host}".lower():
-            raise Refused(403, "another page sent this request")
+            raise PageRefused(403, "another page sent this request")
 
     def session_of(self, request: Request) -> Session:
         for part in request.headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self.cookie_name and value in self._sessions:
                 return self._sessions[value]
-        raise Refused(403, _NOT_LET_IN)
+        raise PageRefused(403, _NOT_LET_IN)
 
     def check_change(self, request: Request) -> None:
         """Refuse a change that nobody has asked for on the console's own page."""
         session = self.session_of(request)
         if not self.allows_changes:
-            raise Refused(403, "this console only reads: start it with --allow-changes to change anything")
+            raise PageRefused(403, "this console only reads: start it with --allow-changes to change anything")
         if "origin" not in request.headers:
-            raise Refused(403, "a change comes from a page, and says from which")
+            raise PageRefused(403, "a change comes from a page, and says from which")
         token = request.headers.get(CHANGE_HEADER, "")
         if not hmac.compare_digest(token.encode(), session.change_token.encode()):
-            raise Refused(403, "a change carries the token of its session")
+            raise PageRefused(403, "a change carries the token of its session")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refused(415, "a change is sent as application/json")
+            raise PageRefused(415, "a change is sent as application/json")

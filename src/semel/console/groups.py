@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
-from semel.client.errors import AuthenticationFailed, LogError
-from semel.client.errors import Refused as RefusedByBroker
+from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
 from semel.client.groups import Listed
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
 from semel.wire.errors import ErrorCode
@@ -145,9 +144,9 @@ def reset_preview(cluster: Cluster, query: Query) -> Answer:
     else:
         partitions = list(_present(cluster, committed))
     if not partitions:
-        raise Refused(400, "the group has committed nothing: name a topic in which it is to begin")
+        raise PageRefused(400, "the group has committed nothing: name a topic in which it is to begin")
     if len(partitions) > RESET_MAX:
-        raise Refused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
+        raise PageRefused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
     targets = groups.target(cluster, partitions, query.text("to").strip())
     return {
         "group": name,
@@ -167,13 +166,13 @@ def reset(cluster: Cluster, query: Query) -> str:
     for where, (before, _) in steps.items():
         now = committed[where].offset if where in committed else None
         if now != before:
-            raise Refused(400, f"the group has moved in {where} since the preview: look again")
+            raise PageRefused(400, f"the group has moved in {where} since the preview: look again")
     try:
         groups.commit(cluster, coordinator, name, {where: offset for where, (_, offset) in steps.items()})
     except RefusedByBroker as refused:
         if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise
-        raise Refused(400, "the group has members: stop them first, or they would go on where they are") from None
+        raise PageRefused(400, "the group has members: stop them first, or they would go on where they are") from None
     return f"Group {name} is set to these offsets."
 
 
@@ -184,7 +183,7 @@ def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
             for topic, partition, before, offset in json.loads(text)
         }
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise Refused(400, "steps are those of a preview") from None
+        raise PageRefused(400, "steps are those of a preview") from None
     if not steps or len(steps) > RESET_MAX or any(offset < 0 for _, offset in steps.values()):
-        raise Refused(400, "steps are those of a preview")
+        raise PageRefused(400, "steps are those of a preview")
     return steps

@@ -1,6 +1,6 @@
 """The part of HTTP/1.1 that the console speaks, as values: a request that was read, and the answers to it.
 
-Every limit stands here. What breaks one of them, or is no HTTP, is a `Refused`, which is itself the answer.
+Every limit stands here. What breaks one of them, or is no HTTP, is a `PageRefused`, which is itself the answer.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Response:
         return head(self.status, own, self.headers) + self.body
 
 
-class Refused(Exception):
+class PageRefused(Exception):
     """The request is not served; `status` and the message are the answer."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -89,7 +89,7 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(status, "application/json", as_json(value))
 
 
-def refusal(refused: Refused) -> Response:
+def refusal(refused: PageRefused) -> Response:
     headers = {"Allow": "GET, POST"} if refused.status == 405 else {}
     return Response(refused.status, "application/json", as_json({"error": str(refused)}), headers)
 
@@ -115,9 +115,9 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
     except asyncio.IncompleteReadError as error:
         if not error.partial:
             return None
-        raise Refused(400, "this is no whole HTTP request") from None
+        raise PageRefused(400, "this is no whole HTTP request") from None
     except asyncio.LimitOverrunError:
-        raise Refused(431, f"a request's head has at most {HEAD_BYTES_MAX} bytes") from None
+        raise PageRefused(431, f"a request's head has at most {HEAD_BYTES_MAX} bytes") from None
     lines = raw.decode("latin-1").split("\r\n")[:-2]
     method, target = _request_line(lines[0])
     headers = _headers(lines[1:])
@@ -128,9 +128,9 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
 def _request_line(line: str) -> tuple[str, str]:
     words = line.split(" ")
     if len(words) != 3 or not words[1].startswith("/"):
-        raise Refused(400, "this is no HTTP request")
+        raise PageRefused(400, "this is no HTTP request")
     if not words[2].startswith("HTTP/1."):
-        raise Refused(505, "HTTP/1.1 is spoken here")
+        raise PageRefused(505, "HTTP/1.1 is spoken here")
     return words[0], words[1]
 
 
@@ -140,9 +140,9 @@ def _headers(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.partition(":")
         key = name.lower()
         if not colon or not name or name != name.strip():
-            raise Refused(400, "a header has the form NAME: VALUE")
+            raise PageRefused(400, "a header has the form NAME: VALUE")
         if key in headers and key in ("host", "origin", "content-length"):
-            raise Refused(400, f"header {key} is given twice")
+            raise PageRefused(400, f"header {key} is given twice")
         headers[key] = value.strip()
     return headers
 
@@ -151,7 +151,7 @@ def _query(text: str) -> dict[str, str]:
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX, errors="strict"))
     except ValueError:
-        raise Refused(400, "the address has a query that cannot be read") from None
+        raise PageRefused(400, "the address has a query that cannot be read") from None
 
 
 async def _body(reader: asyncio.StreamReader, method: str, headers: Mapping[str, str]) -> bytes:
@@ -159,10 +159,10 @@ async def _body(reader: asyncio.StreamReader, method: str, headers: Mapping[str,
         return b""
     length = headers.get("content-length", "")
     if not (length.isascii() and length.isdigit()):
-        raise Refused(411, "a POST says how long it is")
+        raise PageRefused(411, "a POST says how long it is")
     if len(length) > len(str(BODY_BYTES_MAX)) or int(length) > BODY_BYTES_MAX:
-        raise Refused(413, f"a POST has at most {BODY_BYTES_MAX} bytes")
+        raise PageRefused(413, f"a POST has at most {BODY_BYTES_MAX} bytes")
     try:
         return await reader.readexactly(int(length))
     except asyncio.IncompleteReadError:
-        raise Refused(400, "the request ended before its body did") from None
+        raise PageRefused(400, "the request ended before its body did") from None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.client import admin, transactional_ids
 from semel.client.cluster import Cluster
-from semel.client.errors import AuthenticationFailed, Refused
+from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.patience import Moved
 from semel.client.places import TopicPartition
 from semel.client.topics import partitions_of, topic_of
@@ -50,7 +50,7 @@ def of_topic(cluster: Cluster, query: Query) -> Answer:
 
 def _transactional_ids(cluster: Cluster) -> dict[int, str]:
     """The transactional ids by their producers, as far as the login of the console may see them."""
-    with contextlib.suppress(AuthenticationFailed, Refused):
+    with contextlib.suppress(AuthenticationFailed, RefusedByBroker):
         listed = transactional_ids.listed(cluster)
         return {one.producer_id: one.name for ids in listed.values() for one in ids}
     return {}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 
 TEXT_MAX: Final = 1_000
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -19,16 +19,16 @@ class Query:
     def text(self, name: str, default: str | None = None, *, text_max: int = TEXT_MAX) -> str:
         value = self._values.get(name, default)
         if value is None:
-            raise Refused(400, f"{name} is missing")
+            raise PageRefused(400, f"{name} is missing")
         if len(value) > text_max:
-            raise Refused(400, f"{name} has at most {text_max} characters")
+            raise PageRefused(400, f"{name} has at most {text_max} characters")
         return value
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = NUMBER_MAX) -> int:
         value = self._values.get(name, "" if default is None else str(default)).strip()
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not least <= int(value) <= most:
-            raise Refused(400, f"{name} is a whole number from {least} to {most}")
+            raise PageRefused(400, f"{name} is a whole number from {least} to {most}")
         return int(value)
 
     def has(self, name: str) -> bool:

@@ -14,7 +14,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, topic_of
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.core.producers import advance
 from semel.wire import fetch_client
@@ -102,7 +102,7 @@ def _time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
         return max(round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000), 0)
     except (ValueError, OverflowError):
-        raise Refused(400, "time is written as 2026-01-31T12:00:00Z") from None
+        raise PageRefused(400, "time is written as 2026-01-31T12:00:00Z") from None
 
 
 def read_from(
@@ -220,12 +220,12 @@ def piece_of_record(cluster: Cluster, query: Query) -> Answer:
     offset = query.number("offset")
     part = query.text("part", "value")
     if part not in ("key", "value"):
-        raise Refused(400, "part is key or value")
+        raise PageRefused(400, "part is key or value")
     # For a fetch of uncommitted records no offset is held back.
     _, rows, _ = read_from(cluster, topic, where, offset, stable=-1)
     record = next((row[1] for at, row in rows if at == offset), None)
     if record is None:
-        raise Refused(404, f"partition {where} has no record at offset {offset}")
+        raise PageRefused(404, f"partition {where} has no record at offset {offset}")
     data = record.key if part == "key" else record.value
     at = query.number("at", 0, most=max(len(data or b""), 0))
     return {"offset": offset, "part": part, "at": at, "piece": field(data, at, PIECE_BYTES)}

@@ -14,7 +14,7 @@ from semel.client.settings import ClientSettings
 from semel.console.askers import Askers, cluster_askers
 from semel.console.decisions import Address, DecisionFeed
 from semel.console.door import Door
-from semel.console.http import HEAD_BYTES_MAX, Refused, Response, head, read_request, refusal
+from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
 from semel.console.live import Live
 from semel.console.site import Site, Stream, mistake
 from semel.security.hosts import shown_address
@@ -128,15 +128,15 @@ class Console:
     async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | None:
         try:
             if self._connections > CONNECTIONS_MAX:
-                raise Refused(503, "too many connections: close some pages of the console")
+                raise PageRefused(503, "too many connections: close some pages of the console")
             request = await read_request(reader)
             if request is None:
                 return None
             answer = await self._site.answer(request)
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
-                raise Refused(503, f"{STREAMS_MAX} pages are live already: close some of them")
+                raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
             return answer
-        except Refused as refused:
+        except PageRefused as refused:
             return refusal(refused)
         except (OSError, TimeoutError):
             raise

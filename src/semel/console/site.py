@@ -25,7 +25,7 @@ from semel.console import groups, pipelines, producers, records, topics, transac
 from semel.console.askers import Askers
 from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
-from semel.console.http import Refused, Request, Response, as_json, json_response
+from semel.console.http import PageRefused, Request, Response, as_json, json_response
 from semel.console.live import Live
 from semel.console.query import Query
 from semel.wire.errors import ProtocolError
@@ -108,7 +108,7 @@ class Site:
         if request.method == "POST":
             return await self._change(area, name, request)
         if request.method != "GET":
-            raise Refused(405, "the console takes GET and POST")
+            raise PageRefused(405, "the console takes GET and POST")
         if area == "enter":
             return self._enter(request)
         if area == "static":
@@ -140,7 +140,7 @@ class Site:
         async def ask() -> bytes:
             try:
                 return as_json(await self._ask(QUESTIONS, DATABASE_QUESTIONS, name, query))
-            except Refused as refused:
+            except PageRefused as refused:
                 return as_json({"error": str(refused)})
             except Exception as error:
                 return as_json({"error": str(mistake(error))})
@@ -149,13 +149,15 @@ class Site:
 
     def _feed(self) -> DecisionFeed:
         if self._decisions is None:
-            raise Refused(404, "the console does not know where the broker tells: start it with --decisions HOST:PORT")
+            raise PageRefused(
+                404, "the console does not know where the broker tells: start it with --decisions HOST:PORT"
+            )
         return self._decisions
 
     async def _change(self, area: str, name: str, request: Request) -> Response:
         self._door.check_change(request)
         if area != "do":
-            raise Refused(405, "changes are sent to /do/...")
+            raise PageRefused(405, "changes are sent to /do/...")
         fields = Query(_fields(request.body))
         return json_response({"done": await self._ask(CHANGES, DATABASE_CHANGES, name, fields)})
 
@@ -169,24 +171,24 @@ class Site:
         _check_known(name, of_cluster, of_databases)
         if name in of_databases:
             if self._databases is None:
-                raise Refused(404, "the console was given no database: start it with --database URL")
+                raise PageRefused(404, "the console was given no database: start it with --database URL")
             return await self._databases.ask(lambda databases: of_databases[name](databases, query))
         try:
             return await self._cluster.ask(lambda cluster: of_cluster[name](cluster, query))
         except (LogError, ProtocolError) as error:
-            raise Refused(502, str(error)) from None
+            raise PageRefused(502, str(error)) from None
 
 
-def mistake(error: Exception) -> Refused:
+def mistake(error: Exception) -> PageRefused:
     """The answer where the console itself made a mistake, which is to stay one page's."""
     _LOG.error("the console could not answer: %s: %s", type(error).__name__, error)
-    return Refused(500, f"the console could not answer: {type(error).__name__}: {error}")
+    return PageRefused(500, f"the console could not answer: {type(error).__name__}: {error}")
 
 
 def _check_known(name: str, *tables: Mapping[str, object]) -> None:
     names = [name for table in tables for name in table]
     if name not in names:
-        raise Refused(404, f"there is no {name!r} here; there are {', '.join(names)}")
+        raise PageRefused(404, f"there is no {name!r} here; there are {', '.join(names)}")
 
 
 def _fields(body: bytes) -> dict[str, str]:
@@ -194,20 +196,20 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, "a change is a JSON object") from None
+        raise PageRefused(400, "a change is a JSON object") from None
     if not isinstance(values, dict) or not all(
         isinstance(one, str) or (isinstance(one, int) and not isinstance(one, bool)) for one in values.values()
     ):
-        raise Refused(400, "a change is a JSON object of texts and whole numbers")
+        raise PageRefused(400, "a change is a JSON object of texts and whole numbers")
     return {name: str(value) for name, value in values.items()}
 
 
 def _asset(name: str) -> Response:
     match = _ASSET_NAME.fullmatch(name)
     if match is None:
-        raise Refused(404, "there is no such file")
+        raise PageRefused(404, "there is no such file")
     try:
         body = (_ASSETS / name).read_bytes()
     except OSError:
-        raise Refused(404, "there is no such file") from None
+        raise PageRefused(404, "there is no such file") from None
     return Response(200, f"{_TYPES[match[1]]}; charset=utf-8", body)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from semel.client import admin
 from semel.client.cluster import Cluster
-from semel.client.errors import AuthenticationFailed, Refused, UnknownTopic
+from semel.client.errors import AuthenticationFailed, RefusedByBroker, UnknownTopic
 from semel.client.patience import Moved
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
@@ -105,7 +105,7 @@ def led(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPar
 def _sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
     try:
         return admin.sizes_of(cluster, partitions)
-    except (AuthenticationFailed, Refused):
+    except (AuthenticationFailed, RefusedByBroker):
         return None
 
 
@@ -113,6 +113,6 @@ def _settings(cluster: Cluster, name: str) -> list[Answer] | None:
     """What is set on the topic itself, or None where the user may not see it."""
     try:
         configs = admin.configs_of(cluster, name, None)
-    except (AuthenticationFailed, Refused):
+    except (AuthenticationFailed, RefusedByBroker):
         return None
     return [{"name": one.name, "value": one.value} for one in configs if one.config_source == _SET_ON_TOPIC]

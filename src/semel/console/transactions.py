@@ -14,7 +14,7 @@ from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
 from semel.console.groups import committed_of
-from semel.console.http import Refused
+from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
 
@@ -132,14 +132,14 @@ def abort(cluster: Cluster, query: Query) -> str:
     coordinator = cluster.coordinator(name, TRANSACTION)
     described = transactional_ids.described(cluster, coordinator, [name])
     if not described or described[0].state != OPEN:
-        raise Refused(400, f"nothing is open under {name!r} any more")
+        raise PageRefused(400, f"nothing is open under {name!r} any more")
     one = described[0]
     if (one.producer_id, one.producer_epoch) != (query.number("producer_id"), query.number("producer_epoch")):
-        raise Refused(400, f"another producer has {name!r} now: look again before you abort its transaction")
+        raise PageRefused(400, f"another producer has {name!r} now: look again before you abort its transaction")
     try:
         claimed = transactional_ids.claim(cluster, name)
     except LogError as error:
-        raise Refused(502, f"nobody knows whether the transaction was aborted: {error}") from None
+        raise PageRefused(502, f"nobody knows whether the transaction was aborted: {error}") from None
     return (
         f"The transaction of {name} is aborted. Producer {one.producer_id} is fenced in epoch {one.producer_epoch}; "
         f"the id goes on with producer {claimed.producer_id} in epoch {claimed.producer_epoch}."

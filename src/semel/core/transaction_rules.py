@@ -98,7 +98,7 @@ END_VERSION_2: Final = {
 }
 
 
-class Claim(NamedTuple):
+class IdClaim(NamedTuple):
     """The result of claiming a transactional id: the entries to commit, in this order, and the owner's id and epoch."""
 
     entries: tuple[TransactionEnded | TransactionalIdClaimed, ...]
@@ -145,7 +145,7 @@ class TransactionRules:
         supplied: tuple[int, int] | None,
         new_producer_id: Callable[[], int],
         now_ms: int,
-    ) -> Claim:
+    ) -> IdClaim:
         """Give a transactional id to the claimant. `supplied` is the claimant's (producer id, epoch), if it has any.
 
         A claimant that supplies none is a new process: the former owner is fenced. A claimant that supplies the current
@@ -168,7 +168,7 @@ class TransactionRules:
         producer_id, epoch = owner.producer_id, owner.producer_epoch
         if supplied is not None and (supplied != (producer_id, epoch) or epoch > EPOCH_GIVEN_MAX):
             if supplied == (owner.last_producer_id, owner.last_epoch) and not self._known.is_open(producer_id):
-                return Claim((), producer_id, epoch)
+                return IdClaim((), producer_id, epoch)
             raise Refused(refusals.PRODUCER_FENCED, f"fenced (epoch {supplied[1]}, current {epoch})")
         is_open = self._known.is_open(producer_id)
         fence = (self._fence(owner, now_ms, for_successor=supplied is None),) if is_open else ()
@@ -404,11 +404,11 @@ def _claim(
     last_epoch: int,
     timeout_ms: int,
     now_ms: int,
-) -> Claim:
+) -> IdClaim:
     claimed = TransactionalIdClaimed(
         transactional_id, producer_id, producer_epoch, last_producer_id, last_epoch, timeout_ms, now_ms
     )
-    return Claim((*before, claimed), producer_id, producer_epoch)
+    return IdClaim((*before, claimed), producer_id, producer_epoch)
 
 
 def _not_mapped(transactional_id: str, producer_id: int) -> Refused:

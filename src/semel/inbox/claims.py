@@ -28,7 +28,7 @@ from semel.inbox.reaper import FRESH_MS
 from semel.inbox.tables import claims, floors, insert_new, is_new
 
 
-class Claim(NamedTuple):
+class EventClaim(NamedTuple):
     consumer: str
     message_id: str
     event_time_ms: int
@@ -40,11 +40,11 @@ class Claim(NamedTuple):
         return abs(self.event_time_ms - self.claimed_at_ms) < FRESH_MS
 
 
-def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: int) -> Claim:
+def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: int) -> EventClaim:
     """An id's own time goes before any other: it is the same wherever the event comes from."""
     own_ms = time_of(message_id)
     known_ms = event_time_ms if own_ms is None else own_ms
-    return Claim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms)
+    return EventClaim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms)
 
 
 # -- one -------------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: 
 _CLAIM: Final = insert_new(claims)
 
 
-def claim(connection: Connection, new: Claim, message: Message | None = None) -> Outcome:
+def claim(connection: Connection, new: EventClaim, message: Message | None = None) -> Outcome:
     """`message` is what is put aside, if the id is below the floor."""
     if not is_new(connection, _CLAIM, new._asdict()):
         return Outcome.DUPLICATE
@@ -131,7 +131,7 @@ def _floor_ms(connection: Connection, consumer: str) -> int:
     return int(floor_ms or 0)
 
 
-def _put_below(connection: Connection, new: Claim, floor_ms: int, message: Message | None) -> Outcome:
+def _put_below(connection: Connection, new: EventClaim, floor_ms: int, message: Message | None) -> Outcome:
     """Instead of the claim, which the reaper would take away once more, there is the row of the quarantine."""
     connection.execute(delete(claims).where(claims.c.consumer == new.consumer, claims.c.message_id == new.message_id))
     reason = f"its time {new.event_time_ms} is before the floor {floor_ms}: nobody can tell whether it was done before"

@@ -20,7 +20,7 @@ from semel.replica.contents import Contents
 from semel.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.replica.restore import AT_ONCE, check_replaced, read_checkpoint
 from semel.replica.slot import JOURNAL, slot_of
-from semel.replica.uploads import CHECKPOINTS, SEGMENTS, Outcome, Uploads, Worker
+from semel.replica.uploads import CHECKPOINTS, SEGMENTS, JobError, Uploads, Worker
 from semel.replica.writer import Fenced, SlotWriter, answered
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
@@ -59,11 +59,11 @@ class StoreCheckpoints:
         slots_max = max(SLOTS_MAX, sum(piece.size for piece in self._floor.pieces) // SLOT_BYTES)
         return self._writer.next_slot - self._floor.slot >= slots_max
 
-    def begin(self, job: CheckpointJob, done: Callable[[Outcome], None]) -> None:
+    def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
         """Write a checkpoint; `done` hears how that ended. One at a time."""
 
         async def run() -> None:
-            outcome: Outcome = None
+            outcome: JobError = None
             try:
                 await self._keep(job)
             except Exception as error:

@@ -20,7 +20,7 @@ from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.membership import FORMAT_KEY, Membership, cluster_of, format_of
 from semel.replica.reader import SlotReader
 from semel.replica.restore import check_objects, read_checkpoint, restore
-from semel.replica.uploads import Outcome, Uploads
+from semel.replica.uploads import JobError, Uploads
 from semel.replica.writer import answered, create_surely
 from semel.storage import checkpoint, journal
 from semel.storage.cache import MARK, mark_as_cache, take_as_cache
@@ -178,8 +178,8 @@ def _held_by_a_log(store: Store) -> BrokenHistory:
 class _Here:
     """A worker that is no thread: nobody else waits."""
 
-    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
-        outcome: Outcome = None
+    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
+        outcome: JobError = None
         try:
             job()
         except Exception as error:

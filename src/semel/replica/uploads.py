@@ -26,13 +26,13 @@ SEGMENTS: Final = "segments"
 CHECKPOINTS: Final = "checkpoints"
 
 Result = TypeVar("Result")
-Outcome = BaseException | None
+JobError = BaseException | None
 
 
 class Worker(Protocol):
     """A thread that waits for the disk."""
 
-    def run(self, job: Callable[[], None], done: Callable[[Outcome], None]) -> None:
+    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         """Run `job` in the thread, then `done` on the event loop."""
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Uploads:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         results: list[Result] = []
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: JobError) -> None:
             if ended.done():
                 return
             if outcome is None:

@@ -13,7 +13,7 @@ from semel.client import (
     LATEST,
     Isolation,
     LogClient,
-    Refused,
+    RefusedByBroker,
     Slice,
     Topic,
     TopicPartition,
@@ -153,7 +153,7 @@ def _unless_done(target: LogClient, change: partial[Any], done: ErrorCode) -> No
     """Make a change, as often as it takes; an answer may have been lost that said that it was made."""
     try:
         target.patiently(change)
-    except Refused as error:
+    except RefusedByBroker as error:
         if error.code != done:
             raise
 

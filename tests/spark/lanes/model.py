@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from semel.spark.claims import NOTHING
-from semel.spark.lanes.protocol import Claim, Digest, Duplicate, Marker, Refusal, advance, check, decide
+from semel.spark.lanes.protocol import Digest, Duplicate, LaneClaim, Marker, Refusal, advance, check, decide
 
 SINK = "model"
 BATCHES = 2
@@ -297,15 +297,15 @@ def _heard(world: World, attempt: Attempt) -> World:
     return world._replace(done=world.done | {attempt.lane}) if attempt.is_awaited else world
 
 
-def _claim_of(setting: Setting, attempt: Attempt) -> Claim:
+def _claim_of(setting: Setting, attempt: Attempt) -> LaneClaim:
     plan = attempt.plan
     lane_count = None if setting.weakening is Weakening.LANES_NOT_PINNED else plan.lanes
-    return Claim(SINK, attempt.lane, lane_count, plan.query, attempt.batch)
+    return LaneClaim(SINK, attempt.lane, lane_count, plan.query, attempt.batch)
 
 
 def _marker_of(attempt: Attempt) -> Marker:
     lane_count = attempt.read.lane_count if attempt.read is not None else attempt.plan.lanes
-    claim = Claim(SINK, attempt.lane, lane_count, attempt.plan.query, attempt.batch)
+    claim = LaneClaim(SINK, attempt.lane, lane_count, attempt.plan.query, attempt.batch)
     return advance(attempt.read, claim, _digest_of(attempt))
 
 

@@ -8,10 +8,10 @@ from relayed_cluster import RelayedCluster
 from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
-from semel.spark.lanes.protocol import Claim
+from semel.spark.lanes.protocol import LaneClaim
 from semel.testing.broker import FaultyBroker
 
-CLAIM = Claim("sink", 0, 1, "query", 0)
+CLAIM = LaneClaim("sink", 0, 1, "query", 0)
 ROWS = [pa.record_batch({"value": pa.array([b"one", b"two"])})]
 
 

@@ -15,11 +15,11 @@ from semel.client.transaction import Transaction
 from semel.spark.claims import BatchRefused
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
-from semel.spark.lanes.protocol import Claim, Marker, Order
+from semel.spark.lanes.protocol import LaneClaim, Marker, Order
 from semel.testing.broker import FaultyBroker
 
 TIMEOUT_MS = 60_000
-CLAIM = Claim("sink", 0, 1, "query", 0)
+CLAIM = LaneClaim("sink", 0, 1, "query", 0)
 TIMES = pa.timestamp("us", tz="UTC")
 
 
@@ -118,7 +118,7 @@ def test_an_attempt_that_is_overtaken_while_it_writes_leaves_nothing(broker: Fau
     ],
 )
 def test_who_takes_a_name_that_is_taken_is_refused_and_disturbs_nobody(
-    broker: FaultyBroker, lane: LaneWriter, other: Claim, sentence: str
+    broker: FaultyBroker, lane: LaneWriter, other: LaneClaim, sentence: str
 ) -> None:
     """While the owner is in the middle of a batch."""
 

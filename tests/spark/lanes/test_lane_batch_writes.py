@@ -16,7 +16,7 @@ from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import ProgressRefused
-from semel.spark.lanes.protocol import Claim
+from semel.spark.lanes.protocol import LaneClaim
 from semel.spark.lanes.writer import LaneBatchWriter, LaneStreamWriter
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def test_a_lane_that_cannot_be_claimed_says_why() -> None:
     given = {**NEEDED, "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1"}
     writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000)
     with pytest.raises(LaneFailed, match=r"lane 0 of sink 's' cannot be claimed: cannot connect to 127\.0\.0\.1:1"):
-        writer.write(Claim("s", 0, 1, "query", 0), ())
+        writer.write(LaneClaim("s", 0, 1, "query", 0), ())
 
 
 def test_a_transaction_longer_than_the_broker_allows_is_refused(log: LogUnderTest) -> None:
     given = {**NEEDED, "kafka.bootstrap.servers": log.bootstrap}
     writer = LaneWriter(read_options(given).client, Topic(log.make(), NO_ID, 1), "out", 1_000_000_000)
     with pytest.raises(LaneFailed, match=r"allows no transaction of 1000000000 ms: its transaction\.max\.timeout\.ms"):
-        writer.write(Claim("s", 0, 1, "query", 0), ())
+        writer.write(LaneClaim("s", 0, 1, "query", 0), ())
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])

@@ -20,7 +20,7 @@ from eventually import eventually
 from semel.client import LogClient, from_options
 from semel.spark import lanes
 from semel.spark.lanes.lane import LaneFailed, LaneOutcome, LaneWriter
-from semel.spark.lanes.protocol import Claim
+from semel.spark.lanes.protocol import LaneClaim
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest
@@ -281,7 +281,7 @@ class Zombie:
         with LogClient(client) as log:
             topic = log.topics([progress_name := f"semel-progress-{names.sink}"])[progress_name]
         self._writer = LaneWriter(client, topic, names.output, 60_000)
-        self._claim = Claim(names.sink, 0, lane_count, pipeline.query_id, 0)
+        self._claim = LaneClaim(names.sink, 0, lane_count, pipeline.query_id, 0)
         self._is_half_done = threading.Event()
         self._may_go_on = threading.Event()
         self.ending: LaneOutcome | Exception | None = None

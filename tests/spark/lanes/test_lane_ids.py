@@ -11,15 +11,15 @@ from asking import Asker
 from semel.client import from_options
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneWriter
-from semel.spark.lanes.protocol import Claim, Digest, advance
+from semel.spark.lanes.protocol import Digest, LaneClaim, advance
 from semel.testing.broker import FaultyBroker
 
 SECONDS_MAX = 60
 TIMEOUT_MS = 60_000
 
 
-def claim(batch_id: int) -> Claim:
-    return Claim("billing", 1, 2, "query", batch_id)
+def claim(batch_id: int) -> LaneClaim:
+    return LaneClaim("billing", 1, 2, "query", batch_id)
 
 
 def rows(*values: str) -> list[pa.RecordBatch]:

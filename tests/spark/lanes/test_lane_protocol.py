@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from semel.spark.lanes import progress
 from semel.spark.lanes.protocol import (
     HISTORY_MAX,
-    Claim,
     Digest,
     Duplicate,
+    LaneClaim,
     Marker,
     Order,
     Refusal,
@@ -24,10 +24,10 @@ from semel.spark.lanes.protocol import (
     decide,
 )
 
-CLAIM = Claim("sink", 0, 2, "q", 0)
+CLAIM = LaneClaim("sink", 0, 2, "q", 0)
 
 
-def marker_after(count: int, claim: Claim = CLAIM) -> Marker | None:
+def marker_after(count: int, claim: LaneClaim = CLAIM) -> Marker | None:
     """What a lane has that has written so many batches."""
     marker = None
     for batch in range(count):
@@ -35,7 +35,7 @@ def marker_after(count: int, claim: Claim = CLAIM) -> Marker | None:
     return marker
 
 
-def refusal(marker: Marker | None, claim: Claim) -> str:
+def refusal(marker: Marker | None, claim: LaneClaim) -> str:
     decision = decide(marker, claim)
     assert isinstance(decision, Refusal)
     return decision.reason
@@ -63,7 +63,7 @@ def test_a_stream_is_written_batch_by_batch_and_each_batch_once(written: int, ba
         (replace(CLAIM, batch_id=10, order=Order.RISING), "give each its own sinkId"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_reason(claim: Claim, expected: str) -> None:
+def test_what_does_not_fit_is_refused_with_its_reason(claim: LaneClaim, expected: str) -> None:
     assert expected in refusal(marker_after(10), claim)
 
 
@@ -77,7 +77,7 @@ def test_a_lane_without_a_marker_begins_with_the_first_batch_only() -> None:
 @pytest.mark.parametrize(
     "claim", [replace(CLAIM, batch_id=12), replace(CLAIM, batch_id=0), replace(CLAIM, query_id="r")]
 )
-def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_else(claim: Claim) -> None:
+def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_else(claim: LaneClaim) -> None:
     """As in a sink into a table: the mark is of one claim, and means nothing once the lane stands elsewhere."""
     marker = marker_after(10)
     [mark] = re.findall(r"option acceptAfter=(\S+),", refusal(marker, claim))

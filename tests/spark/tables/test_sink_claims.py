@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.spark.claims import NOTHING, BatchRefused, Outcome, is_mark, mark_before, mark_of
-from semel.spark.tables.claims import Claim, judge
+from semel.spark.tables.claims import TableClaim, judge
 
-claims = st.builds(Claim, st.sampled_from(["q", "r"]), st.integers(0, 4), st.sampled_from(["a", "b"]))
+claims = st.builds(TableClaim, st.sampled_from(["q", "r"]), st.integers(0, 4), st.sampled_from(["a", "b"]))
 
 
 @dataclass
@@ -21,20 +21,22 @@ class Model:
     """Keeps everything. A batch may follow what is there exactly if it is the next one of the query whose batches are
     there, all of them."""
 
-    written: list[Claim] = field(default_factory=list)
+    written: list[TableClaim] = field(default_factory=list)
 
-    def expected(self, asked: Claim) -> Outcome | None:
+    def expected(self, asked: TableClaim) -> Outcome | None:
         if asked in self.written[-1:]:
             return Outcome.DUPLICATE
-        last = self.written[-1] if self.written else Claim(asked.query_id, -1, "")
+        last = self.written[-1] if self.written else TableClaim(asked.query_id, -1, "")
         next_one = (last.query_id, last.batch_id + 1)
         return Outcome.ACCEPTED if (asked.query_id, asked.batch_id) == next_one else None
 
 
 @given(st.lists(claims, max_size=30))
-def test_a_batch_is_accepted_a_duplicate_or_refused_as_one_who_kept_all_batches_would_say(history: list[Claim]) -> None:
+def test_a_batch_is_accepted_a_duplicate_or_refused_as_one_who_kept_all_batches_would_say(
+    history: list[TableClaim],
+) -> None:
     model = Model()
-    held: Claim | None = None
+    held: TableClaim | None = None
     for asked in history:
         expected = model.expected(asked)
         if expected is None:
@@ -50,7 +52,7 @@ def test_a_batch_is_accepted_a_duplicate_or_refused_as_one_who_kept_all_batches_
 
 @given(st.none() | claims, claims)
 def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_else(
-    held: Claim | None, asked: Claim
+    held: TableClaim | None, asked: TableClaim
 ) -> None:
     with suppress(BatchRefused):
         judge("sink", held, asked, accept_after=None)
@@ -64,13 +66,13 @@ def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_el
 
 
 def test_a_sink_without_a_claim_begins_with_the_batch_that_was_named_or_with_any() -> None:
-    late = Claim("q", 7, "a")
+    late = TableClaim("q", 7, "a")
     assert judge("sink", None, late, NOTHING) is Outcome.ACCEPTED
     with pytest.raises(BatchRefused, match="accept_after='nothing-7'"):
         judge("sink", None, late, mark_before(6))
 
 
 @given(claims, claims)
-def test_a_mark_names_one_claim(one: Claim, other: Claim) -> None:
+def test_a_mark_names_one_claim(one: TableClaim, other: TableClaim) -> None:
     marks = [mark_of(claim.query_id, claim.batch_id, claim.digest) for claim in (one, other)]
     assert (marks[0] == marks[1]) == (one == other)

@@ -23,9 +23,9 @@ from semel.spark.claims import BatchRefused
 from semel.spark.lanes import progress
 from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.protocol import (
-    Claim,
     Digest,
     Duplicate,
+    LaneClaim,
     Marker,
     Refusal,
     advance,
@@ -62,7 +62,7 @@ class LaneWriter:
     topic: str | None
     transaction_timeout_ms: int
 
-    def write(self, claim: Claim, batches: Iterable[Any]) -> LaneOutcome:
+    def write(self, claim: LaneClaim, batches: Iterable[Any]) -> LaneOutcome:
         """Writes the lane's rows, or finds that they are there."""
         reader = RowReader(self.topic, claim.lane)
         with LogClient(self.client) as client:
@@ -92,7 +92,7 @@ class LaneWriter:
                 transaction.commit()
         return LaneOutcome(claim.lane, False, digest)
 
-    def _look(self, client: LogClient, claim: Claim) -> None:
+    def _look(self, client: LogClient, claim: LaneClaim) -> None:
         """Refuses what would be refused for good after the fence, too: the fence would end the owner's batch."""
         try:
             marker = progress.peek_marker(client, self.progress_topic, claim.lane, claim.sink_id)
@@ -104,7 +104,7 @@ class LaneWriter:
         if refusal is not None:
             raise BatchRefused(refusal.reason)
 
-    def _look_again(self, client: LogClient, claim: Claim, believed: Marker | None, offset: int) -> None:
+    def _look_again(self, client: LogClient, claim: LaneClaim, believed: Marker | None, offset: int) -> None:
         """Before the commit, whether the marker that was believed is the last one below the new one. A broker that is
         cut off from its cluster may show an older one; it cannot take the new one, for that waits for all replicas."""
         last = progress.marker_below(client, self.progress_topic, claim.lane, claim.sink_id, offset)
@@ -114,7 +114,7 @@ class LaneWriter:
                 f"it was shown {shown} by a broker that does not lead {self.progress_topic.name!r} any more"
             )
 
-    def _fence(self, client: LogClient, claim: Claim, transactional_id: str) -> Transaction:
+    def _fence(self, client: LogClient, claim: LaneClaim, transactional_id: str) -> Transaction:
         """The lane is this attempt's alone from now on; what an earlier one left open is aborted."""
         try:
             return Transaction(client, transactional_id, self.transaction_timeout_ms)
@@ -122,7 +122,7 @@ class LaneWriter:
             raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
 
     @contextlib.contextmanager
-    def _aborted_on_error(self, transaction: Transaction, claim: Claim) -> Iterator[None]:
+    def _aborted_on_error(self, transaction: Transaction, claim: LaneClaim) -> Iterator[None]:
         """Takes back what an error leaves, so that consumers need not wait for the timeout."""
         try:
             yield
@@ -187,5 +187,5 @@ def _digest_of(reader: RowReader, batches: Iterable[Any]) -> Digest:
     return running.value
 
 
-def _name(claim: Claim) -> str:
+def _name(claim: LaneClaim) -> str:
     return f"lane {claim.lane} of sink {claim.sink_id!r}"

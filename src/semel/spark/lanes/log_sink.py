@@ -14,7 +14,7 @@ from semel.client import LogClient
 from semel.spark.claims import Batch, Outcome
 from semel.spark.lanes import assignment, progress
 from semel.spark.lanes.options import SinkOptions, read_options
-from semel.spark.lanes.protocol import Claim, fence_of
+from semel.spark.lanes.protocol import LaneClaim, fence_of
 from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _is_written(options: SinkOptions, batch: Batch) -> bool:
         if topic is None:
             return False
         for lane in range(topic.partitions):
-            claim = Claim(options.sink_id, lane, topic.partitions, batch.query_id, batch.batch_id)
+            claim = LaneClaim(options.sink_id, lane, topic.partitions, batch.query_id, batch.batch_id)
             progress.await_commit(client, topic, lane, fence_of(claim))
             marker = progress.peek_marker(client, topic, lane, options.sink_id)
             written = marker.written if marker is not None else ()

@@ -25,7 +25,7 @@ from semel.client import (
 from semel.client.arrow import read_slice
 from semel.client.cluster import TRANSACTION
 from semel.client.connection import NotSpoken
-from semel.client.errors import AuthenticationFailed, Refused
+from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.patience import Concluding, Moved, Patience
 from semel.client.settings import ClientSettings
 from semel.client.topics import partitions_of
@@ -245,7 +245,7 @@ def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCod
         client.patiently(change)
     except AuthenticationFailed as error:
         raise ProgressRefused(f"{what}: {error}") from None
-    except Refused as error:
+    except RefusedByBroker as error:
         if error.code != done:
             raise ProgressRefused(f"{what}: {error}") from None
 

@@ -49,7 +49,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LaneClaim:
     """What an attempt wants to write. `lane_count` is None where Spark's own partitions are the lanes."""
 
     sink_id: str
@@ -101,17 +101,17 @@ class Refusal:
 Decision = Write | Duplicate | Refusal
 
 
-def fence_of(claim: Claim) -> str:
+def fence_of(claim: LaneClaim) -> str:
     """The transactional id of a lane."""
     return f"semel-lane-{claim.sink_id}-{claim.lane}"
 
 
-def older_fence_of(claim: Claim) -> str:
+def older_fence_of(claim: LaneClaim) -> str:
     """Its id before it had a prefix. It may be the name of a producer of the user's, too."""
     return f"{claim.sink_id}-{claim.lane}"
 
 
-def decide(marker: Marker | None, claim: Claim) -> Decision:
+def decide(marker: Marker | None, claim: LaneClaim) -> Decision:
     """The verdict on a claim, given the lane's marker as it is after the fence."""
     if marker is None:
         return _decide_first(claim)
@@ -126,7 +126,7 @@ def decide(marker: Marker | None, claim: Claim) -> Decision:
     return _decide_next(marker, claim)
 
 
-def misfit(marker: Marker, claim: Claim) -> Refusal | None:
+def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
     """Why the lane is not for this claim, whatever was written meanwhile: what this says of one marker it says of every
     later one. So it can be asked before the fence, and whose lane it is need not be disturbed."""
     if marker.order is not claim.order:
@@ -152,7 +152,7 @@ def misfit(marker: Marker, claim: Claim) -> Refusal | None:
     return None
 
 
-def check(claim: Claim, expected: Digest, actual: Digest) -> Refusal | None:
+def check(claim: LaneClaim, expected: Digest, actual: Digest) -> Refusal | None:
     """Whether a duplicate is one: the same rows as were written."""
     if expected == actual:
         return None
@@ -165,7 +165,7 @@ def check(claim: Claim, expected: Digest, actual: Digest) -> Refusal | None:
     )
 
 
-def advance(marker: Marker | None, claim: Claim, digest: Digest) -> Marker:
+def advance(marker: Marker | None, claim: LaneClaim, digest: Digest) -> Marker:
     """The marker that is committed with the rows."""
     # After a batch that a person has accepted, another history begins, which has no markers of the one before.
     before = marker.written if marker is not None and not _may_follow(marker, claim) else ()
@@ -173,7 +173,7 @@ def advance(marker: Marker | None, claim: Claim, digest: Digest) -> Marker:
     return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)
 
 
-def _decide_first(claim: Claim) -> Decision:
+def _decide_first(claim: LaneClaim) -> Decision:
     if claim.order is not Order.CONSECUTIVE or claim.batch_id == 0:
         return Write()
     mark = mark_before(claim.batch_id)
@@ -186,7 +186,7 @@ def _decide_first(claim: Claim) -> Decision:
     )
 
 
-def _may_follow(marker: Marker, claim: Claim) -> bool:
+def _may_follow(marker: Marker, claim: LaneClaim) -> bool:
     return claim.accept_after == _mark(marker)
 
 
@@ -199,7 +199,7 @@ def _way_on(marker: Marker) -> str:
     return f"with option acceptAfter={_mark(marker)}, or under a new sinkId"
 
 
-def _decide_next(marker: Marker, claim: Claim) -> Decision:
+def _decide_next(marker: Marker, claim: LaneClaim) -> Decision:
     newest = marker.newest
     if claim.batch_id <= newest.batch_id:
         return Refusal(
@@ -216,14 +216,14 @@ def _decide_next(marker: Marker, claim: Claim) -> Decision:
     return Write()
 
 
-def _find(marker: Marker, claim: Claim) -> Written | None:
+def _find(marker: Marker, claim: LaneClaim) -> Written | None:
     for written in reversed(marker.written):
         if (written.query_id, written.batch_id) == (claim.query_id, claim.batch_id):
             return written
     return None
 
 
-def _lane(claim: Claim) -> str:
+def _lane(claim: LaneClaim) -> str:
     return f"lane {claim.lane} of sink {claim.sink_id!r}"
 
 

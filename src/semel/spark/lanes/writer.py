@@ -18,7 +18,7 @@ from semel.client import LogError
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneOutcome, LaneWriter
 from semel.spark.lanes.options import SinkOptions
-from semel.spark.lanes.protocol import Claim, Order
+from semel.spark.lanes.protocol import LaneClaim, Order
 from semel.spark.lanes.rows import RowsRefused, check_schema
 from semel.spark.source.errors import OptionRefused, told_in_one_line
 from semel.spark.worker import settle
@@ -43,7 +43,7 @@ class SparkNotUnderstood(LogError):
 class LaneMessage(WriterCommitMessage):
     """What a task tells the driver: the batch and the lane that it wrote, and the outcome."""
 
-    claim: Claim
+    claim: LaneClaim
     outcome: LaneOutcome
 
 
@@ -81,7 +81,7 @@ class _LaneSink:
                 "semel.spark.lanes; or coalesce them, for the number of lanes stays what it was in the first batch"
             )
         accept_after = self._options.accept_after
-        claim = Claim(self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, accept_after)
+        claim = LaneClaim(self._options.sink_id, lane, self._lane_count, query_id, batch_id, order, accept_after)
         outcome = self._writer.write(claim, batches)
         settle()
         return LaneMessage(claim, outcome)

@@ -12,7 +12,7 @@ from semel.spark.claims import NOTHING, Batch, BatchRefused, Outcome, mark_befor
 
 
 @dataclass(frozen=True)
-class Claim:
+class TableClaim:
     """The last batch that a sink has."""
 
     query_id: str
@@ -21,11 +21,11 @@ class Claim:
     digest: str
 
 
-def claim_of(batch: Batch) -> Claim:
-    return Claim(batch.query_id, batch.batch_id, batch.digest)
+def claim_of(batch: Batch) -> TableClaim:
+    return TableClaim(batch.query_id, batch.batch_id, batch.digest)
 
 
-def judge(sink: str, held: Claim | None, claim: Claim, accept_after: str | None) -> Outcome:
+def judge(sink: str, held: TableClaim | None, claim: TableClaim, accept_after: str | None) -> Outcome:
     """The verdict on the batch that `claim` claims, if `held` is the last one that the sink has.
 
     `accept_after` is a mark: if the sink stands exactly there, any batch may follow. It can stay in a program: once a
@@ -43,18 +43,18 @@ def judge(sink: str, held: Claim | None, claim: Claim, accept_after: str | None)
     )
 
 
-def follows(held: Claim | None, claim: Claim) -> bool:
+def follows(held: TableClaim | None, claim: TableClaim) -> bool:
     """Spark counts the batches of a query from 0, without holes."""
     if held is None:
         return claim.batch_id == 0
     return claim.query_id == held.query_id and claim.batch_id == held.batch_id + 1
 
 
-def _mark(held: Claim) -> str:
+def _mark(held: TableClaim) -> str:
     return mark_of(held.query_id, held.batch_id, held.digest)
 
 
-def reason(held: Claim | None, claim: Claim) -> str:
+def reason(held: TableClaim | None, claim: TableClaim) -> str:
     if held is None:
         return (
             f"a gap: the sink has claimed nothing so far, and the rows of batches 0 to {claim.batch_id - 1} "

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from semel.spark.claims import Outcome
-from semel.spark.tables.claims import Claim
+from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.statements import Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-Rule = Callable[[Claim | None], Outcome]
+Rule = Callable[[TableClaim | None], Outcome]
 """The verdict on the batch, given the last claim of the sink; raises if it is refused."""
 
 
@@ -44,11 +44,11 @@ class Staged:
 class Connected(Protocol):
     """One connection of the driver, for one batch. The tables are there."""
 
-    def held(self) -> Claim | None: ...
+    def held(self) -> TableClaim | None: ...
 
     def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
 
-    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
         """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
 
 

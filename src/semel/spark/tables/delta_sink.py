@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from semel.spark.claims import Batch, Outcome
-from semel.spark.tables.claims import Claim, claim_of, judge
+from semel.spark.tables.claims import TableClaim, claim_of, judge
 from semel.spark.tables.sink import Sink, chosen
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class DeltaSink(Sink):
             f"{COMMITS_MAX} commits to {self.path} were lost to other writers: there are too many of them"
         )
 
-    def claimed(self, table: DeltaTable, claim: Claim, attempt: int) -> CommitProperties:
+    def claimed(self, table: DeltaTable, claim: TableClaim, attempt: int) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
 
         versions = (claim.batch_id, int(claim.query_id), int(claim.digest), attempt)
@@ -133,9 +133,9 @@ def delta_sink(
     return DeltaSink(directory, partitions, sink_id or "semel", tuple(columns), accept_after)
 
 
-def numbered(claim: Claim) -> Claim:
+def numbered(claim: TableClaim) -> TableClaim:
     """The claim as Delta can keep it: an application transaction is a number."""
-    return Claim(str(number_of(claim.query_id)), claim.batch_id, str(number_of(claim.digest)))
+    return TableClaim(str(number_of(claim.query_id)), claim.batch_id, str(number_of(claim.digest)))
 
 
 def number_of(text: str) -> int:
@@ -153,15 +153,17 @@ def older_app_ids(sink: str) -> tuple[str, str, str, str]:
     return sink, f"{sink}/query", f"{sink}/digest", f"{sink}/attempt"
 
 
-def held(table: DeltaTable, sink: str) -> Claim | None:
+def held(table: DeltaTable, sink: str) -> TableClaim | None:
     transactions = claim_under(table, app_ids(sink))
     return claim_under(table, older_app_ids(sink)) if transactions is None else transactions
 
 
-def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> Claim | None:
+def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim | None:
     """What these say, if all of them are there: one alone is somebody else's."""
     batch_id, query, digest, attempt = map(table.transaction_version, ids)
-    return None if batch_id is None or None in (query, digest, attempt) else Claim(str(query), batch_id, str(digest))
+    return (
+        None if batch_id is None or None in (query, digest, attempt) else TableClaim(str(query), batch_id, str(digest))
+    )
 
 
 def goes_over(table: DeltaTable, sink: str) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import BinaryType
 
 from semel.spark.claims import Outcome
-from semel.spark.tables.claims import Claim
+from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
@@ -132,15 +132,15 @@ class PostgresConnection:
         """Runs text as it stands: without parameters, a percent sign is one."""
         return self.connection.execute(statement.encode()).rowcount
 
-    def held(self) -> Claim | None:
+    def held(self) -> TableClaim | None:
         return self.claim("")
 
-    def claim(self, lock: str) -> Claim | None:
+    def claim(self, lock: str) -> TableClaim | None:
         row = self.connection.execute(
             f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = %s {lock}".encode(),
             [self.target.sink],
         ).fetchone()
-        return None if row is None or row[0] is None else Claim(*row)
+        return None if row is None or row[0] is None else TableClaim(*row)
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
@@ -185,7 +185,7 @@ class PostgresConnection:
             self.run(f"SET LOCAL lock_timeout = {DROP_TIMEOUT_MS}")
             self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
 
-    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
         with self.connection.transaction():
             # A row that is not there cannot be locked.
             self.connection.execute(

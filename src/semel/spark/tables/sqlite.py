@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType
 
 from semel.spark.claims import Outcome
 from semel.spark.tables.affinities import check_affinities
-from semel.spark.tables.claims import Claim
+from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.statements import (
@@ -93,11 +93,11 @@ class SqliteConnection:
             raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
         check_affinities(self.target.table, self.schema, existing)
 
-    def held(self) -> Claim | None:
+    def held(self) -> TableClaim | None:
         row = self.connection.execute(
             f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE sink_id = ?", [self.target.sink]
         ).fetchone()
-        return None if row is None else Claim(*row)
+        return None if row is None else TableClaim(*row)
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
@@ -112,7 +112,7 @@ class SqliteConnection:
             finally:
                 self.connection.execute(f"DETACH {STAGE}")
 
-    def commit(self, staged: Staged, claim: Claim, rule: Rule) -> Outcome:
+    def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
         # A transaction that reads first and then writes fails at once where another one wrote in between; this one
         # waits for its turn before it reads.
         self.connection.execute("BEGIN IMMEDIATE")
