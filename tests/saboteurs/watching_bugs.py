@@ -48,7 +48,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "other machines are told decisions",
         "semel.broker.metrics_server:serve_metrics",
-        "insecure or is_loopback(host)",
+        "insecure or is_loopback(host) or login is not None",
         "True",
         (f"{_DECISIONS}::test_other_machines_are_told_decisions_only_where_the_network_is_trusted",),
     ),
