@@ -7,6 +7,9 @@ SEEDS ?= 200
 SEED ?=
 MINUTES ?= 10
 STAMP := .venv/set-up
+# What drives a browser; only the tests of pages and the pictures need it, so it is not in the lock.
+PLAYWRIGHT := playwright==1.65.2
+BROWSER := build/browser
 # Tests that are compiled, and an archive of the classes that Spark loads: the first run would make them otherwise.
 READY := build/ready-for-tests
 
@@ -18,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-kafka verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-kafka test-browser pictures verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -53,6 +56,18 @@ test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against se
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
 		tests/publish tests/outbox tests/inbox tests/console/test_any_cluster.py tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
+
+test-browser: $(STAMP) $(BROWSER) ## Walk through the console in a Chromium: each page, axe, both themes, and on Apache Kafka
+	@PYTHONPATH=$(BROWSER) .venv/bin/python -m pytest -m 'slow or not slow' tests/console/test_in_a_browser.py \
+		tests/console/test_walks.py $(ARGS)
+	@PYTHONPATH=$(BROWSER) .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest -m 'slow or not slow' \
+		tests/console/test_walks.py $(ARGS)
+
+pictures: $(STAMP) $(BROWSER) ## Take the pictures of the console in docs/pictures anew; needs a Chromium
+	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_pictures.py
+
+$(BROWSER): $(STAMP)
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --target $(BROWSER) $(PLAYWRIGHT)
 
 verdicts: $(STAMP) ## Ask semel and Apache Kafka the same, by five principals under seven sets of access rules, call by call
 	@PYTHONPATH=tests .venv/bin/python -m verdicts.run

@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from semel.client.settings import ClientSettings
-from semel.console.server import Console
+from semel.console.server import Console, Given
 
 SECONDS_MAX = 120
 
@@ -92,7 +92,8 @@ class Browser:
 @asynccontextmanager
 async def consoled(bootstrap: str, login: dict[str, Any], **options: Any) -> AsyncIterator[Browser]:
     lines: list[str] = []
-    console = Console("127.0.0.1", 0, replace(settings_of(bootstrap), **login), tell=lines.append, **options)
+    given = Given(**{one.name: options.pop(one.name) for one in fields(Given) if one.name in options})
+    console = Console("127.0.0.1", 0, replace(settings_of(bootstrap), **login), given, tell=lines.append, **options)
     await console.start()
     try:
         yield Browser(console, lines)
@@ -106,7 +107,8 @@ def browse(
     login: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
-    """Have a browser live through a story. `login` are settings of the console's client, `options` its own."""
+    """Have a browser live through a story. `login` are settings of the console's client, `options` its own, and
+    what it was given."""
 
     async def live() -> None:
         async with asyncio.timeout(SECONDS_MAX), consoled(bootstrap, login or {}, **options) as browser:

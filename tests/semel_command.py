@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SEMEL = str(Path(sys.executable).parent / "semel")
@@ -29,6 +31,19 @@ def semel_failure(*words: str, stdin: str = "") -> str:
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("semel: ")
     return done.stderr.removeprefix("semel: ").strip()
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """The same, ended with the block; it has to end in order if the block does."""
+    process = started(*words)
+    try:
+        yield process
+        process.terminate()
+        assert process.wait(SECONDS_MAX) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def started(*words: str) -> subprocess.Popen[str]:

@@ -44,6 +44,7 @@ ARROWS: dict[str, set[str]] = {
     # Batches pass from one log into the other by their headers.
     "transfer": {"client", "wire", "core.batch"},
     "chaos": set(),
+    "charts": set(),
     "testing": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "chaos.undisturbed"),
         # A test that kills a broker need not wait for its lease.
@@ -51,11 +52,15 @@ ARROWS: dict[str, set[str]] = {
     },
     "console": {
         # The console reads the log record by record, as a client.
-        *("semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch"),
+        *("semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch", "charts"),
         # What keeps the page of another site from the console keeps it from the broker's decisions, too.
         "security.hosts",
+        # Who is active on a store is asked of the store, for all brokers may be down.
+        *("store", "replica", "core.slots"),
+        # A trial is a broker of the console's own behind a faulty network.
+        *("chaos", "testing.served", "testing.ports"),
     },
-    "demo": {"semel", "cli.display", "chaos", "settings", "spark", "audit", "testing"},
+    "demo": {"semel", "cli.display", "chaos", "charts", "settings", "spark", "audit", "testing"},
     "cli": {
         *("semel", "core", "wire", "storage", "store", "security", "broker", "testing", "chaos", "settings", "client"),
         # Who is active on a store is asked of the store, for all brokers may be down.

@@ -48,6 +48,7 @@ def make(target: str, **variables: str) -> tuple[str, ...]:
 PARTS: Final = (
     Part("Java clients and Kafka's console tools", make("test-java")),
     Part("the payment service under load", make("example")),
+    Part("the console in a browser", make("test-browser")),
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
     Part("every state of the replicated journal", make("failover")),
     Part("histories of two and three brokers on a store", make("sim", SEEDS="2000", ARGS="--pairs")),

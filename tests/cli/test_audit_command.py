@@ -164,3 +164,12 @@ def test_readers_of_a_directory_are_checked(tmp_path: Path) -> None:
         "1 of them doubled, 1 never committed\n"
     )
     assert json.loads(semel("audit", "parquet", str(tmp_path), "--json").stdout)["uncommitted"]["rows"] == 2
+
+
+def test_a_verdict_that_was_kept_is_what_the_audit_said(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p3", 120_000, 4.25), ("p3", 120_000, 4.25))
+    ran = semel("audit", "--source", source, "--sink", stored, "--keep", str(tmp_path / "audits"), "--json")
+    (kept,) = (tmp_path / "audits").iterdir()
+    told = json.loads(kept.read_text())
+    assert (ran.returncode, told["verdict"]) == (1, json.loads(ran.stdout))
+    assert told["asked"]["once"] is False

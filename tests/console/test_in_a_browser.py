@@ -1,34 +1,35 @@
 """The console in a real browser: what a person does on each page, and what the page then says, number by number.
 
-It needs Playwright (`pip install playwright`) and a Chromium: Debian's, or the one that SEMEL_TEST_CHROMIUM names. The
+`make test-browser` installs Playwright for it; the Chromium is Debian's, or the one that SEMEL_TEST_CHROMIUM names. The
 rules of axe are fetched from npm.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from sqlalchemy import insert
 
 from asking import Asker, at
+from chromium import NoChromium, chromium_browser
+from console_scene import STUCK, Stage, scene
 from eventually import SECONDS_MAX
 from producing import deliver, idempotent_producer
 from semel import outbox, schema
+from semel.console import people
 from semel.database import engine_of
 from semel.inbox.quarantine import Aside, Cause, put
 from semel.outbox.tables import quarantine
 from semel.testing.broker import FaultyBroker
 from semel.testing.served import ServedBroker
 from semel.wire.records import Record
-from semel_command import started
+from semel_command import serving
 from transacting import TransactionalProducer, committed
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ pytestmark = pytest.mark.slow
 
 ROOT: Final = Path(__file__).parent.parent.parent
 AXE: Final = "axe-core@4.14.1"
+DUPLICATES: Final = 'semel_batches_total{outcome="duplicate"}'
 HOSTILE: Final = "<img src=x onerror=document.title='hacked'><script>document.title='hacked'</script>"
 PAGES: Final = (
+    "/overview",
     "/topics",
     "/topic?topic=payments",
     "/records?topic=payments",
@@ -52,20 +55,20 @@ PAGES: Final = (
     "/group?group=billing",
     "/claims",
     "/pipelines",
+    "/audits",
+    "/standbys",
+    "/chaos",
     "/nowhere",
 )
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
-    found = os.environ.get("SEMEL_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("needs a Chromium: apt-get install chromium, or SEMEL_TEST_CHROMIUM")
-    with playwright.sync_playwright() as started_playwright:
-        browser = started_playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+    try:
+        with chromium_browser() as browser:
+            yield browser
+    except NoChromium as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +109,7 @@ def opened(chromium: Browser, broker: FaultyBroker, tmp_path: Path) -> Iterator[
         url,
     )
     errors: list[str] = []
-    with started(*words) as console:
+    with serving(*words) as console:
         assert console.stdout is not None
         address = console.stdout.readline().removeprefix("semel console on ").strip()
 
@@ -115,14 +118,12 @@ def opened(chromium: Browser, broker: FaultyBroker, tmp_path: Path) -> Iterator[
             page.set_default_timeout(SECONDS_MAX * 1000)
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.goto(address)
-            page.get_by_role("heading", name="Topics", exact=True).wait_for()
+            page.get_by_role("heading", name="Overview", exact=True).wait_for()
             return page
 
         yield open_page
         for context in chromium.contexts:
             context.close()
-        console.terminate()
-        assert console.wait(SECONDS_MAX) == 0
     assert errors == []
 
 
@@ -165,6 +166,7 @@ def test_a_topic_is_followed_from_the_list_to_its_records(
     opened: Callable[..., Page], broker: FaultyBroker, filled: object
 ) -> None:
     page = opened()
+    page.get_by_role("link", name="Topics", exact=True).first.click()
     page.get_by_role("link", name="payments", exact=True).click()
     page.get_by_role("row").filter(has_text=broker.bootstrap).first.wait_for()
     assert page.get_by_role("row").filter(has_text="retention.ms").count() == 1
@@ -184,7 +186,7 @@ def test_a_stuck_transaction_is_found_and_ended_and_the_reader_goes_on(
 ) -> None:
     page = opened()
     before = committed(ask, "payments")
-    page.get_by_role("link", name="Transactions").click()
+    page.get_by_role("link", name="Transactions", exact=True).click()
     page.get_by_role("heading", name=HOSTILE).wait_for()
     page.get_by_text("Readers of committed records wait for it in 1 partition.").wait_for()
     assert f"{filled.identity[0]} in epoch {filled.identity[1]}" in page.locator("article").inner_text()
@@ -203,7 +205,7 @@ def test_a_group_is_set_elsewhere_after_a_preview(
     opened: Callable[..., Page], broker: FaultyBroker, filled: object
 ) -> None:
     page = opened()
-    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("link", name="Groups", exact=True).click()
     page.get_by_role("link", name="billing").click()
     page.get_by_label("To earliest, latest, an offset, or a time").fill("1")
     page.get_by_role("button", name="Show what it would do").click()
@@ -215,7 +217,7 @@ def test_a_group_is_set_elsewhere_after_a_preview(
 
 def test_what_was_put_aside_is_dropped_after_a_question(opened: Callable[..., Page]) -> None:
     page = opened()
-    page.get_by_role("link", name="Claims").click()
+    page.get_by_role("link", name="Claims", exact=True).click()
     page.get_by_text("1 message was refused by the broker, and 0 wait behind.").wait_for()
     page.get_by_role("table", name="Refused messages").get_by_role("button", name="Drop message 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Drop").click()
@@ -231,6 +233,7 @@ def test_a_broker_that_goes_and_comes_back_leaves_the_page_standing(
     opened: Callable[..., Page], broker: FaultyBroker, filled: object
 ) -> None:
     page = opened()
+    visit(page, "/topics")
     broker.kill()
     page.locator("#state.bad").wait_for()
     assert page.get_by_role("link", name="payments", exact=True).count() == 1
@@ -255,7 +258,7 @@ def test_the_pages_are_reached_by_the_keyboard_alone(opened: Callable[..., Page]
     page = opened()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
-    for _ in range(20):
+    for _ in range(30):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "Groups":
             break
@@ -283,19 +286,158 @@ def test_no_page_stands_in_the_way_of_anybody(
 ) -> None:
     """axe finds no violation, nothing hostile has run, and nothing is wider than the screen."""
     page = opened(viewport={"width": width, "height": 800}, color_scheme=theme)
+    assert [trouble for path in PAGES for trouble in troubles(page, path, axe, width)] == []
+
+
+# Those of a cluster with something on every page.
+FULL_PAGES: Final = (
+    "/overview",
+    "/decisions",
+    "/transactions",
+    "/producers?topic=payments",
+    "/topics",
+    "/records?topic=payments&partition=0&from=earliest",
+    "/records?topic=orders&from=earliest",
+    "/claims",
+    "/pipelines",
+    "/audits",
+    "/standbys",
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_no_full_page_stands_in_the_way_of_anybody(
+    full: tuple[Stage, Page], chromium: Browser, axe: str, theme: str, width: int
+) -> None:
+    _, page = full
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    paths = [*FULL_PAGES]
+    visit(page, "/audits")
+    paths.append(
+        page.get_by_role("row").filter(has_text="not clean").get_by_role("link").first.get_attribute("href") or ""
+    )
+    assert [trouble for path in paths for trouble in troubles(page, path, axe, width)] == []
+
+
+def troubles(page: Page, path: str, axe: str, width: int) -> list[str]:
+    """What stands in somebody's way on a page."""
     found: list[str] = []
-    for path in PAGES:
-        visit(page, path)
-        page.locator("main details.words, main .empty").first.wait_for()
-        page.evaluate(axe)
-        for violation in page.evaluate("axe.run()")["violations"]:
-            places = [node["html"][:150] for node in violation["nodes"][:3]]
-            found.append(f"{path}: {violation['id']}: {violation['help']}: {places}")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        if wide > width:
-            found.append(f"{path}: {wide} pixels wide")
-        assert "hacked" not in page.title()
-    assert found == []
+    visit(page, path)
+    page.locator("main details.words, main .empty").first.wait_for()
+    page.evaluate(axe)
+    for violation in page.evaluate("axe.run()")["violations"]:
+        places = [node["html"][:150] for node in violation["nodes"][:3]]
+        found.append(f"{path}: {violation['id']}: {violation['help']}: {places}")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    if wide > width:
+        found.append(f"{path}: {wide} pixels wide")
+    assert "hacked" not in page.title()
+    return found
+
+
+@pytest.fixture(scope="module")
+def full(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Page]]:
+    """A console of a cluster with something on every page."""
+    with (
+        scene(tmp_path_factory.mktemp("scene"), has_store=True) as stage,
+        serving("console", "--listen", "127.0.0.1:0", *stage.options()) as console,
+    ):
+        assert console.stdout is not None
+        page = chromium.new_context().new_page()
+        page.set_default_timeout(SECONDS_MAX * 1000)
+        page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
+        page.get_by_role("heading", name="Overview").wait_for()
+        yield stage, page
+        page.context.close()
+
+
+def test_the_overview_says_what_each_part_of_the_system_says(full: tuple[Stage, Page]) -> None:
+    stage, page = full
+    visit(page, "/overview")
+    page.get_by_text("in quarantine").wait_for()
+    counted = stage.broker.metrics()
+    tiles = {tile.splitlines()[1]: tile.splitlines()[0] for tile in page.locator(".tile").all_inner_texts()}
+    assert tiles["duplicates not stored"] == f"{counted[DUPLICATES]:.0f}"
+    assert int(tiles["duplicates not stored"]) > 0
+    assert tiles["open transaction"] == "1"
+    assert tiles["messages wait in the outbox"] == "12"
+    assert tiles["in quarantine"] == "2"
+    assert tiles["lost or doubled in the last audit"] == "0"
+    assert STUCK in page.locator(".tiles").inner_text()
+
+
+def test_a_window_is_what_the_broker_would_know_again(full: tuple[Stage, Page]) -> None:
+    _, page = full
+    visit(page, "/producers?topic=payments")
+    row = page.get_by_role("row").filter(has_text="next 13").first
+    assert row.locator(".window li").all_inner_texts() == ["8", "9", "10", "11", "12", "next 13"]
+
+
+def test_a_record_in_avro_is_shown_as_its_schema_says(full: tuple[Stage, Page]) -> None:
+    _, page = full
+    visit(page, "/records?topic=orders&from=earliest")
+    page.get_by_text('"total": "20.02"').wait_for()
+    assert page.get_by_text("AVRO, schema 17").count() == 5
+
+
+def test_an_audit_names_the_ids_that_are_lost(full: tuple[Stage, Page]) -> None:
+    _, page = full
+    visit(page, "/audits")
+    page.get_by_role("row").filter(has_text="not clean").filter(has_text="12").get_by_role("link").first.click()
+    page.get_by_text("12 lost, 4 doubled.").wait_for()
+    assert page.get_by_role("list", name="Ids that are lost").get_by_role("listitem").count() == 12
+    assert page.get_by_role("img", name="stored once, 12 lost, 4 doubled").count() == 1
+
+
+def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: Path) -> None:
+    with serving("console", "--listen=127.0.0.1:0", f"--trial={tmp_path}/data", "--allow-changes") as console:
+        assert console.stdout is not None
+        clients = console.stdout.readline().split()[3].rstrip(",")
+        page = chromium.new_context().new_page()
+        page.set_default_timeout(SECONDS_MAX * 1000)
+        page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
+        page.get_by_role("link", name="Chaos", exact=True).click()
+        page.get_by_role("button", name="Lose the next ACK").click()
+        page.get_by_text("The next acknowledgement of a batch is lost.").wait_for()
+        producer = idempotent_producer(Reached(clients))
+        deliver(producer, "payments", [b"one"])
+        page.get_by_text("1 duplicate was not stored").or_(
+            page.get_by_text("duplicate was not stored")
+        ).first.wait_for()
+        page.get_by_role("button", name="Kill the broker ...").click()
+        page.get_by_role("button", name="Kill it").click()
+        page.get_by_text("The broker was killed (kill -9)").wait_for()
+        deliver(producer, "payments", [b"two"])
+        page.locator(".tile").filter(has_text="kill of the broker").filter(has_text="1").wait_for()
+        page.context.close()
+
+
+class Reached(NamedTuple):
+    """An address as a producer of the tests takes it."""
+
+    bootstrap: str
+
+
+def test_a_person_logs_in_and_sees_who_they_are(chromium: Browser, broker: FaultyBroker, tmp_path: Path) -> None:
+    people.add(tmp_path / "people.json", "alice", "correct horse", may_change=False)
+    words = ("--listen=127.0.0.1:0", f"--bootstrap={broker.bootstrap}", f"--users={tmp_path}/people.json")
+    with serving("console", *words, "--allow-changes") as console:
+        assert console.stdout is not None
+        page = chromium.new_context().new_page()
+        page.set_default_timeout(SECONDS_MAX * 1000)
+        page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
+        for password, said in (("wrong horse", "no person has this name and password"), ("correct horse", "alice")):
+            page.get_by_label("Name").fill("alice")
+            page.get_by_label("Password").fill(password)
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_text(said).first.wait_for()
+        page.get_by_role("heading", name="Overview").wait_for()
+        assert page.get_by_text("You may only look.").count() == 1
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_role("heading", name="Log in").wait_for()
+        page.context.close()
 
 
 def test_a_duplicate_is_absorbed_before_ones_eyes(chromium: Browser, tmp_path: Path) -> None:
@@ -305,12 +447,12 @@ def test_a_duplicate_is_absorbed_before_ones_eyes(chromium: Browser, tmp_path: P
         producer = {"producer_id": 0, "producer_epoch": 0}
         asker.produce("payments", at(1), base_sequence=0, **producer)
         listen = ("--listen", "127.0.0.1:0", "--bootstrap", served.bootstrap)
-        with started("console", *listen, "--decisions", served.metrics_address) as console:
+        with serving("console", *listen, "--decisions", served.metrics_address) as console:
             assert console.stdout is not None
             page = chromium.new_context().new_page()
             page.set_default_timeout(SECONDS_MAX * 1000)
             page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
-            page.get_by_role("link", name="Decisions").click()
+            page.get_by_role("link", name="Decisions", exact=True).click()
             page.get_by_text("0 duplicates were not stored.").wait_for()
             asker.produce("payments", at(1), base_sequence=0, **producer)
             page.get_by_text("1 duplicate was not stored.").wait_for()
@@ -327,5 +469,3 @@ def test_a_duplicate_is_absorbed_before_ones_eyes(chromium: Browser, tmp_path: P
             page.get_by_role("button", name="Pause").click()
             page.get_by_text("2 duplicates were not stored.").wait_for()
             page.context.close()
-            console.terminate()
-            assert console.wait(SECONDS_MAX) == 0

@@ -221,3 +221,32 @@ def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(
     assert committed(ask, "payments") == ["waits"]
     with pytest.raises(PageRefused, match="nothing is open"):
         transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
+
+
+def test_an_aborted_record_names_the_marker_that_aborted_it(broker: FaultyBroker, ask: Asker, cluster: Cluster) -> None:
+    """Also where the marker lies further on than the page shows, and another transaction was aborted before it."""
+    broker.create_topic("payments")
+    for name in ("first", "second"):
+        writer = TransactionalProducer(ask, "billing")
+        writer.claim()
+        writer.add("payments")
+        writer.send("payments", name)
+        writer.end(committed=False)
+    first, marker, second, other = rows(cluster, topic="payments", from_="earliest")
+    assert (first["ended_by"]["offset"], second["ended_by"]["offset"]) == (marker["offset"], other["offset"])
+    assert first["ended_by"]["is_later"] == (first["ended_by"]["epoch"] != first["producer_epoch"])
+    (alone,) = rows(cluster, topic="payments", from_="earliest", find="second")
+    assert alone["ended_by"]["offset"] == other["offset"]
+    assert (marker["ended_by"], marker["ending"]) == (None, "abort")
+
+
+def test_a_text_is_looked_for_where_it_was_asked_for(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments")
+    broker.seed("payments", Record(b"apple", b"key"), Record(b"pear", b"apple"))
+    found = {
+        part: [one["offset"] for one in rows(cluster, topic="payments", from_="earliest", find="apple", in_=part)]
+        for part in records.PARTS
+    }
+    assert found == {"both": [0, 1], "key": [1], "value": [0]}
+    with pytest.raises(PageRefused, match="in is one of"):
+        rows(cluster, topic="payments", in_="headers")

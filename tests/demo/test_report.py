@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from semel.chaos.plan import Fault
+from semel.charts.drawing import HEIGHT, SENT_SHARE
 from semel.demo import charts, report
 from semel.demo.figures import Figures, Happening, Pipeline, Row
 from semel.demo.payments import payments
@@ -80,7 +81,7 @@ def test_doubles_are_seen_beside_thousands_of_payments(figures: Figures) -> None
     run.copies = [1] * COUNT
     run.copies[7] = 2
     [drawn] = re.findall(r'<path class="doubled" d="([^"]*)"', charts.fate_chart(run, figures.stream))
-    assert float(re.findall(r"v([\d.]+)", drawn)[0]) == pytest.approx(charts.HEIGHT * (1 - charts.SENT_SHARE))
+    assert float(re.findall(r"v([\d.]+)", drawn)[0]) == pytest.approx(HEIGHT * (1 - SENT_SHARE))
     assert '<span class="scale is-doubled" style="top:0;transform:none">1 again</span>' in report.write(figures, "")
 
 

@@ -6,6 +6,7 @@ from saboteurs.planting import Bug
 
 _DOOR: Final = "tests/console/test_door.py"
 _TOPICS: Final = "tests/console/test_pages_of_topics.py"
+_PEOPLE: Final = "tests/console/test_people.py"
 _GROUPS: Final = "tests/console/test_pages_of_groups.py"
 
 CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
@@ -40,9 +41,79 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a console that only reads changes things",
         "semel.console.door:Door.check_change",
-        "not self.allows_changes",
+        "not self.allows_changes(session)",
         "False",
         (_DOOR, "-k", "unless_changes_are_allowed"),
+    ),
+    Bug(
+        "a person who may only look changes things",
+        "semel.console.door:Door.allows_changes",
+        "session.person.may_change",
+        "True",
+        (_PEOPLE, "-k", "only_looks_unless"),
+    ),
+    Bug(
+        "a person who was removed is still let in",
+        "semel.console.door:Door._as_now",
+        "person is None",
+        "False",
+        (_PEOPLE, "-k", "only_looks_unless"),
+    ),
+    Bug(
+        "a printed address lets in whom nobody has added",
+        "semel.console.door:Door.enter",
+        "self.people is not None",
+        "False",
+        (_PEOPLE, "-k", "address_of_another"),
+    ),
+    Bug(
+        "passwords can be tried without end",
+        "semel.console.people:People.check",
+        "len(self._wrong) >= WRONG_MAX",
+        "False",
+        (_PEOPLE, "-k", "wrong_passwords"),
+    ),
+    Bug(
+        "an audit is named that lies outside of the directory",
+        "semel.console.audits:Audits.one",
+        "next((one for one in self._newest() if one.name == name), None)",
+        "self._directory / name",
+        ("tests/console/test_pages_of_audits.py", "-k", "outside"),
+    ),
+    Bug(
+        "a few bytes of Avro take all the memory",
+        "semel.console.avro:_Reader.value",
+        "self._left < 0",
+        "False",
+        ("tests/console/test_avro.py", "-k", "claim_a_million"),
+    ),
+    Bug(
+        "the marker of another transaction stands beside an aborted record",
+        "semel.console.records:_Markers.of",
+        "offset > record.offset",
+        "True",
+        ("tests/console/test_pages_of_topics.py", "-k", "names_the_marker"),
+    ),
+    Bug(
+        "a duplicate is no pixel beside a thousand batches",
+        "semel.charts.drawing:stacked",
+        "max(scale * count, SEEN_MIN)",
+        "scale * count",
+        ("tests/charts/test_drawing.py", "-k", "stand_upon"),
+    ),
+    Bug(
+        "a kept verdict is overwritten",
+        "semel.audit.history:_named",
+        "os.link(unfinished, path)",
+        "os.replace(unfinished, path)",
+        ("tests/audit/test_history.py", "-k", "file_of_its_own"),
+    ),
+    Bug(
+        "anybody is told the windows of producers",
+        "semel.broker.metrics_server:_check_asker",
+        '"origin" in headers or headers.get("sec-fetch-site", "none") != "none"',
+        "False",
+        ("tests/broker/test_windows.py",),
     ),
     Bug(
         "the token of any session will do for a change",
@@ -53,9 +124,9 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a change is made without asking the door",
-        "semel.console.site:Site._change",
+        "semel.console.site:Site._take",
         "self._door.check_change(request)",
-        "pass",
+        "self._door.session_of(request)",
         ("tests/console/test_site.py", "-k", "only_reads"),
     ),
     Bug(

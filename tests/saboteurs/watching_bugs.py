@@ -121,7 +121,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "something else in the place of a broker ends the page of decisions",
         "semel.console.decisions:DecisionFeed._keep_listening",
-        "(OSError, ValueError, LookupError, TypeError, TimeoutError, RecursionError)",
+        "(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)",
         "OSError",
         (f"{_PAGE}::test_whatever_is_said_in_the_place_of_decisions_is_one_line",),
     ),

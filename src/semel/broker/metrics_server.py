@@ -1,12 +1,13 @@
-"""A small HTTP server for an operator's tools: /metrics for Prometheus, and /decisions, a stream of verdicts.
+"""A small HTTP server for an operator's tools: /metrics for Prometheus, /decisions, a stream of verdicts, and
+/producers?topic=NAME, the windows in which the partitions of a topic would know a batch again.
 
 It is simple on purpose: the number of connections and the size of a request are bounded, and each request has a
 deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
 disconnects. Nothing that a client sends may hold up or break the broker.
 
 A client logs in with the name and the password that the operator has set, if there are any (Basic, RFC 7617), over TLS
-with the broker's certificate if the operator wants that. A decision names topics and producers: without a login,
-decisions are sent only to clients on this machine, unless the operator trusts the network; and never to a page in a
+with the broker's certificate if the operator wants that. Decisions and windows name topics and producers: without a
+login, they are sent only to clients on this machine, unless the operator trusts the network; and never to a page in a
 browser, even if the name of its site resolves to this machine (DNS rebinding).
 """
 
@@ -18,15 +19,20 @@ import ssl
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
 
 from semel.broker.broker import Broker
 from semel.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.broker.exposition import CONTENT_TYPE, exposition
 from semel.broker.sealed_streams import SealedStreams
+from semel.broker.windows import windows
+from semel.core.refusals import Refused
 from semel.security.hosts import is_loopback, is_own_host
 
 METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
+WINDOWS_PATH: Final = "/producers"
+PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH)
 REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTIONS_MAX: Final = 16
 # The deadline for a request to arrive and its answer to be taken, and for each event of a stream.
@@ -58,6 +64,7 @@ class Login(NamedTuple):
 class _Request(NamedTuple):
     method: str
     path: str
+    query: dict[str, str]
     # By their names in lower case.
     headers: dict[str, str]
 
@@ -119,8 +126,8 @@ async def serve_metrics(
             if login is not None and not login.is_in(request.headers):
                 _tell_refused(broker, writer)
                 raise _HttpRefused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
-            if request.path not in (METRICS_PATH, DECISIONS_PATH):
-                raise _HttpRefused("404 Not Found", f"{METRICS_PATH} and {DECISIONS_PATH} are all there is\n")
+            if request.path not in PATHS:
+                raise _HttpRefused("404 Not Found", f"{', '.join(PATHS)} are all there is\n")
             if request.method != "GET":
                 raise _HttpRefused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
             if request.path == METRICS_PATH:
@@ -129,6 +136,9 @@ async def serve_metrics(
             if not tells_decisions:
                 raise _HttpRefused("403 Forbidden", "this machine alone is told decisions, without --insecure\n")
             _check_asker(request.headers, names)
+            if request.path == WINDOWS_PATH:
+                writer.write(_windows(broker, request.query))
+                return None
             subscription = broker.decisions.subscribe()
             if subscription is None:
                 raise _HttpRefused("503 Service Unavailable", f"{SUBSCRIPTIONS_MAX} are told decisions already\n")
@@ -176,7 +186,21 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         raise _HttpRefused("400 Bad Request", "this is not an HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
         raise _HttpRefused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
-    return _Request(method, target.partition("?")[0], headers)
+    path, _, query = target.partition("?")
+    return _Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
+
+
+def _windows(broker: Broker, query: dict[str, str]) -> bytes:
+    first = query.get("first", "0")
+    if not (first.isascii() and first.isdigit() and len(first) < 10):
+        raise _HttpRefused("400 Bad Request", "first is the number of a partition\n")
+    if not broker.role.is_active:
+        raise _HttpRefused("503 Service Unavailable", "this broker stands by: ask the active one\n")
+    try:
+        told = windows(broker, query.get("topic", ""), int(first))
+    except Refused as refused:
+        raise _HttpRefused("404 Not Found", f"{refused.message}\n") from None
+    return _response("200 OK", told.decode(), content_type="application/json")
 
 
 def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:

@@ -57,6 +57,8 @@ GROUPS: Final = {
         "doctor": "see what this machine has, what it lacks, and how to get it",
     },
 }
+# Those that read flags from a file.
+CONFIGURED: Final = ("serve", "console")
 COMMANDS: Final = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
@@ -122,7 +124,7 @@ def _run(words: list[str]) -> int:
         module.configure(own)
         own.set_defaults(run=module.run)
     try:
-        if name == "serve":
+        if name in CONFIGURED:
             from semel.cli.flags_file import with_file
 
             words = [name, *with_file(own, words[1:])]

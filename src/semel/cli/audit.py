@@ -79,6 +79,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a client's settings for TLS and the login, with which topics are read: properties, .json or .toml",
     )
     parser.add_argument("--json", action="store_true", help="the verdict as JSON")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="add the verdict to this directory, whose history semel console --audits DIR shows",
+    )
     checks = parser.add_subparsers(dest="check", metavar="[parquet DIR]", title="a check of readers")
     check = checks.add_parser(
         "parquet",
@@ -119,7 +125,7 @@ def _audit(options: argparse.Namespace) -> int:
         warn_of_password(address)
     client = {} if options.command_config is None else read_client_settings(options.command_config)
     shown = _Shown()
-    began = time.monotonic()
+    began_ms, began = time.time_ns() // 1_000_000, time.monotonic()
     try:
         verdict = audit(
             options.source,
@@ -137,11 +143,23 @@ def _audit(options: argparse.Namespace) -> int:
         )
     finally:
         shown.end()
+    seconds = time.monotonic() - began
     if options.json:
         print(json.dumps(verdict.as_json(), indent=2))
     else:
-        _show(verdict, time.monotonic() - began)
+        _show(verdict, seconds)
+    if options.keep is not None:
+        _keep(verdict, options, began_ms, seconds)
     return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
+
+
+def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, seconds: float) -> None:
+    from semel.audit.history import keep
+
+    asked = {"window_ms": options.window, "since_ms": options.since, "before_ms": options.before, "once": options.once}
+    path = keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, asked=asked)
+    if not options.json:
+        print(f"kept as {path}")
 
 
 class _Shown:

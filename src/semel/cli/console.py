@@ -1,27 +1,41 @@
 """`semel console`: pages in a browser that show a cluster as it is now.
 
-It prints an address to open, which lets one browser in, and after that one for the next. It serves this machine alone
-unless it is told otherwise, and must never change anything unless it was started with `--allow-changes`.
+It prints an address to open, which lets one browser in, and after that one for the next; or people log in whom
+`semel console user` has added. It serves this machine alone unless it is told otherwise, and must never change anything
+unless it was started with `--allow-changes`.
 """
 
 import argparse
 import asyncio
 import contextlib
+import getpass
+import os
 import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from semel.cli.addresses import Address, broker_address, listening_address
+from semel.cli.addresses import broker_address, listening_address
 from semel.cli.cluster import add_bootstrap, client_settings
 from semel.cli.databases import warn_of_password
+from semel.cli.display import printable
 from semel.cli.errors import Failure
+from semel.cli.input_files import password_in
+from semel.cli.subcommands import add_subcommand
 from semel.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
     from semel.console.claims import Databases
+    from semel.console.server import Given
 
 EXAMPLE: Final = """  semel console --bootstrap 127.0.0.1:9092
-  semel console --command-config client.properties --allow-changes"""
+  semel console --command-config client.properties --allow-changes
+  semel console --decisions 127.0.0.1:9464 --database sqlite:///app.db --audits ./audits
+  semel console --trial ./trial-data --allow-changes
+  semel console user add alice --users people.json --may-change"""
 
 LISTEN_DEFAULT: Final = "127.0.0.1:8080"
 
@@ -47,6 +61,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show each verdict on a batch as it falls: the address at which the broker serves its metrics",
     )
     parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="show values that were written with this schema registry as their schemas say: http://HOST:8081",
+    )
+    parser.add_argument(
+        "--audits", metavar="DIR", type=Path, help="show the audits that semel audit --keep DIR has kept here"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="show which broker on this store is active, and who stands by, as semel status does",
+    )
+    parser.add_argument(
+        "--trial",
+        metavar="DIR",
+        help="start a broker for tests on this directory, behind a faulty network with switches on a page",
+    )
+    parser.add_argument(
+        "--users",
+        metavar="FILE",
+        type=Path,
+        help="let people log in whom semel console user has added to this file, in place of a printed address",
+    )
+    parser.add_argument(
         "--allow-changes",
         action="store_true",
         help="let the pages change things, such as abort a transaction, with the rights of the console's login",
@@ -56,21 +94,106 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve other machines: what they see and the address that lets them in cross the network in the clear",
     )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help='read flags from this file, as TOML: audits = "./audits"; those given here go first',
+    )
+    # For a broker that starts a console beside it, and may be killed.
+    parser.add_argument("--until-input-ends", action="store_true", help=argparse.SUPPRESS)
+    things = parser.add_subparsers(dest="thing", metavar="[user]", title="the people who may log in")
+    user = add_subcommand(things, "user", "add or remove a person who may log in to the console")
+    actions = user.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = add_subcommand(actions, "add", "add a person, or give one another password")
+    add.add_argument("--may-change", action="store_true", help="let the person change things, and not only look")
+    add.add_argument("--password-file", metavar="FILE", help="its first line is the password (asked for at a prompt)")
+    remove = add_subcommand(actions, "remove", "remove a person; browsers of this person are let in no longer")
+    for own in (add, remove):
+        own.add_argument("name", metavar="NAME")
+        own.add_argument("--users", metavar="FILE", type=Path, required=True, help="where the people are kept")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.thing == "user":
+        return _change_people(options)
     host, port = listening_address(options.listen)
     if not is_loopback(host) and not options.insecure:
         raise Failure(
             f"{options.listen} can be reached from other machines, and the console speaks no TLS: tunnel to it with "
             "ssh -L, or say --insecure"
         )
-    settings = client_settings(options)
     for url in options.database:
         warn_of_password(url)
-    decisions = broker_address(options.decisions) if options.decisions else None
-    asyncio.run(_serve(host, port, settings, _databases(options.database), decisions, options.allow_changes))
+    if options.trial and not options.allow_changes:
+        raise Failure("--trial is there for its switches, which are changes: say --allow-changes, too")
+    with _given(options) as (given, settings):
+        asyncio.run(_serve(host, port, settings, given, options))
     return 0
+
+
+@contextlib.contextmanager
+def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings]]":
+    """What the console is to show, and how it reaches the cluster; a trial lasts as long as the context."""
+    from semel.console.audits import Audits
+    from semel.console.people import NoPeople, People
+    from semel.console.registry import Registry
+    from semel.console.server import Given
+    from semel.console.standbys import Stores
+    from semel.store import StoreError
+
+    try:
+        given = Given(
+            databases=_databases(options.database),
+            decisions=broker_address(options.decisions) if options.decisions else None,
+            registry=Registry(options.registry) if options.registry else None,
+            audits=Audits(options.audits) if options.audits else None,
+            stores=Stores(options.store) if options.store else None,
+            people=People(options.users) if options.users else None,
+        )
+    except (NoPeople, StoreError, ValueError) as error:
+        raise Failure(str(error)) from None
+    if not options.trial:
+        yield given, client_settings(options)
+        return
+    from semel.console.trial import Trial
+    from semel.testing.served import ServeFailed
+
+    try:
+        trial = Trial(options.trial).start()
+    except ServeFailed as failed:
+        raise Failure(str(failed)) from None
+    try:
+        options.bootstrap = trial.bootstrap
+        print(f"clients connect to {trial.clients_bootstrap}, through the faulty network", flush=True)
+        yield replace(given, trial=trial, decisions=trial.metrics_address), client_settings(options)
+    finally:
+        trial.stop()
+
+
+def _change_people(options: argparse.Namespace) -> int:
+    from semel.console import people
+
+    try:
+        if options.action == "remove":
+            people.remove(options.users, options.name)
+            print(f"{printable(options.name)} is removed")
+        else:
+            password = password_in(options.password_file) if options.password_file else _asked_password()
+            people.add(options.users, options.name, password, may_change=options.may_change)
+            rights = "may look and change things" if options.may_change else "may look"
+            print(f"{printable(options.name)} {rights}")
+    except people.NoPeople as error:
+        raise Failure(str(error)) from None
+    return 0
+
+
+def _asked_password() -> str:
+    if not sys.stdin.isatty():
+        raise Failure("there is no terminal to ask for the password at: give --password-file FILE")
+    password = getpass.getpass("password: ")
+    if getpass.getpass("again: ") != password:
+        raise Failure("the two passwords differ")
+    return password
 
 
 def _databases(urls: list[str]) -> "Databases | None":
@@ -87,22 +210,16 @@ def _databases(urls: list[str]) -> "Databases | None":
         raise Failure(str(error)) from error
 
 
-async def _serve(
-    host: str,
-    port: int,
-    settings: "ClientSettings",
-    databases: "Databases | None",
-    decisions: Address | None,
-    allow_changes: bool,
-) -> None:
+async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given", options: argparse.Namespace) -> None:
     from semel.console.server import Console
 
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    console = Console(
-        host, port, settings, databases=databases, decisions=decisions, allow_changes=allow_changes, tell=_tell
-    )
+        loop.add_signal_handler(number, stop.set)
+    if options.until_input_ends:
+        loop.add_reader(0, lambda: None if os.read(0, 1) else stop.set())
+    console = Console(host, port, settings, given, allow_changes=options.allow_changes, tell=_tell)
     try:
         await console.start()
     except OSError as error:
@@ -110,9 +227,11 @@ async def _serve(
     try:
         await stop.wait()
     finally:
+        if options.until_input_ends:
+            loop.remove_reader(0)
         with contextlib.suppress(OSError):
             await console.stop()
 
 
 def _tell(line: str) -> None:
-    print(line, flush=True)
+    print(printable(line), flush=True)

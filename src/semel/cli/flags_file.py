@@ -27,6 +27,7 @@ def with_file(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str
     flags = {option: action for action in parser._actions for option in action.option_strings if len(option) > 2}
     for option in ("--help", FLAG):
         del flags[option]
+    flags = {option: action for option, action in flags.items() if action.help != argparse.SUPPRESS}
     of_file: list[str] = []
     for key, value in _read(file).items():
         flag = f"--{key}"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from semel.cli.beside import Beside, plain_listener
 from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
 from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
@@ -119,6 +120,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_metrics(parser)
     add(
+        "--console",
+        metavar="HOST:PORT",
+        help="start semel console beside the broker, for a browser on this machine, and print the address to open",
+    )
+    add(
         "--partitions",
         type=positive,
         default=1,
@@ -154,6 +160,9 @@ def run(options: argparse.Namespace) -> int:
     listeners = listeners_of(options.listen, options.advertise, insecure=options.insecure)
     tls = tls_of(options)
     metrics = metrics_of(options)
+    if options.console:
+        _check_console(options.console, listeners, metrics)
+        metrics = metrics or MetricsDoor("127.0.0.1", 0, over_tls=False, login=None)
     limits = _limits(options.limit)
     for sentence in not_promised():
         _LOG.warning("not promised on %s: %s", os.uname().sysname, sentence)
@@ -219,26 +228,49 @@ async def _serve(
     with _listening():
         await broker.start()
     garbage.look_from_time_to_time(loop)
-    metrics_server = None
+    metrics_server = console = None
     metrics_place = ""
     try:
         if metrics is not None:
             with _listening(options.metrics):
                 metrics_server = await metrics.open(broker, insecure=options.insecure)
-            metrics_place = f", metrics on {metrics.shown(metrics_server.sockets[0].getsockname()[1])}"
+            port = metrics_server.sockets[0].getsockname()[1]
+            metrics_place = f", metrics on {metrics.shown(port)}"
+            if options.console:
+                console = Beside(options.console, plain_listener(broker.listeners), (metrics.host, port), _tell)
         if not broker.role.is_active:
             where = _shown(broker.listeners)
             print(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}", flush=True)
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
         if broker.activated.done():
             _tell_ready(broker, metrics_place)
+            if console is not None:
+                await console.start()
             await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
+        if console is not None:
+            await console.stop()
         if metrics_server is not None:
             metrics_server.close()
         await broker.stop()
     if broker.failed.done():
         broker.failed.result()
+
+
+def _check_console(address: str, listeners: "list[Listener]", metrics: MetricsDoor | None) -> None:
+    from semel.cli.addresses import listening_address
+    from semel.security.hosts import is_loopback
+
+    host, _ = listening_address(address)
+    if not is_loopback(host):
+        raise Failure(f"--console {address} can be reached from other machines: run semel console with --insecure")
+    plain_listener(listeners)
+    if metrics is not None and (metrics.over_tls or metrics.login is not None):
+        raise Failure("--console asks for decisions without TLS and without a login: run semel console beside it")
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def _store(options: argparse.Namespace) -> "Store | None":

@@ -20,6 +20,8 @@ from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_G
 
 # The kind of a group of the new protocol.
 _CONSUMER_PROTOCOL: Final = "consumer"
+# What stands beside each offset of a group in which a query of semel's shows how far it is; nobody reads by it.
+QUERY_NOTE: Final = "how far a query of semel's is"
 # In front of a classic assignment.
 _VERSION_BYTES: Final = 2
 

@@ -10,10 +10,12 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.settings import ClientSettings
+from semel.console.broker_door import BrokerDoor
+from semel.console.registry import Registry
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -22,6 +24,14 @@ THREADS: Final = 4
 # A page waits no longer for a broker: it says so, and asks again.
 CONNECT_MS_MAX: Final = 3_000
 ANSWER_MS_MAX: Final = 15_000
+
+
+class View(NamedTuple):
+    """The cluster, and what knows more of it than its protocol tells."""
+
+    cluster: Cluster
+    door: BrokerDoor | None = None
+    registry: Registry | None = None
 
 
 _Report = Callable[[Any, BaseException | None], None]
@@ -72,7 +82,15 @@ class Askers(Generic[R]):
                 report(answer, None)
 
 
-def cluster_askers(settings: ClientSettings) -> Askers[Cluster]:
+def askers_of(one: R) -> Askers[R]:
+    """Askers of something that all threads may ask at once."""
+    return Askers(lambda: one)
+
+
+def cluster_askers(
+    settings: ClientSettings, door: BrokerDoor | None = None, registry: Registry | None = None
+) -> Askers[View]:
+    """Askers of the cluster, and of what knows more of it."""
     own = replace(
         settings,
         client_id="semel-console",
@@ -80,4 +98,4 @@ def cluster_askers(settings: ClientSettings) -> Askers[Cluster]:
         request_timeout_ms=min(settings.request_timeout_ms, ANSWER_MS_MAX),
         fetch_wait_ms_max=0,
     )
-    return Askers(lambda: Cluster(own))
+    return Askers(lambda: View(Cluster(own), door, registry))

@@ -6,7 +6,7 @@ have is left out. Lists are bounded; the counts beside them are of all.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
@@ -99,9 +99,6 @@ class Databases:
             raise PageRefused(400, str(error)) from None
         except SQLAlchemyError as error:
             raise PageRefused(502, f"the database: {one_line(error)}") from None
-
-
-Question = Callable[[Databases, Query], Any]
 
 
 def _engine(url: str) -> Engine:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
+from semel.console.history import History
 from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.security.hosts import shown_address
@@ -21,7 +22,9 @@ OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
 # For each verdict apart, so that a duplicate stays in sight among ten thousand batches that were accepted.
 NEWEST_MAX: Final = 50
 # Nobody reads faster.
-ANSWER_SECONDS_MIN: Final = 0.2
+ANSWER_SECONDS_MIN: Final = 0.1
+# The chart moves on although nothing falls.
+ANSWER_SECONDS_MAX: Final = 1.0
 # After the last page has gone, and before a broker that does not answer is tried again.
 LINGER_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
@@ -33,6 +36,7 @@ QUIET_SECONDS_MAX: Final = 40.0
 EVENT_BYTES_MAX: Final = 1024 * 1024
 
 Address = tuple[str, int]
+Beside = Callable[[], dict[str, Any]]
 
 
 class DecisionFeed:
@@ -54,28 +58,38 @@ class DecisionFeed:
         self._counts: dict[str, Any] | None = None
         self._lost = 0
         self._newest: dict[str, deque[dict[str, Any]]] = {outcome: deque(maxlen=NEWEST_MAX) for outcome in OUTCOMES}
+        self._history = History(OUTCOMES)
 
-    async def now(self, query: Query) -> dict[str, Any]:
-        """What is known, or will be in a moment."""
+    async def now(self, query: Query, beside: Beside = dict) -> dict[str, Any]:
+        """What is known, or will be in a moment. `beside` is asked for what stands beside it."""
         wanted = _outcome_of(query)
         with self._watched():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SECONDS_MAX):
                     while self._counts is None and self._error is None:
                         await self._changed.wait()
-            if self._error is not None:
+            if self._error is not None and not beside():
                 raise PageRefused(502, self._error)
-            return self._answer(wanted)
+            return self._told(wanted, beside)
 
-    async def watch(self, query: Query) -> AsyncGenerator[bytes, None]:
-        """The same, and again when there is more."""
+    async def watch(self, query: Query, beside: Beside = dict) -> AsyncGenerator[bytes, None]:
+        """The same, and again when there is more, or the chart moves on."""
         wanted = _outcome_of(query)
         with self._watched():
             while True:
                 changed = self._changed
-                yield as_json(self._answer(wanted) if self._error is None else {"error": self._error})
+                yield as_json(self._told(wanted, beside))
                 await self._pause(ANSWER_SECONDS_MIN)
-                await changed.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                        await changed.wait()
+
+    def _told(self, wanted: str, beside: Beside) -> dict[str, Any]:
+        """An answer; where something stands beside it, a broker that is away does not hide that."""
+        others = beside()
+        if self._error is None:
+            return {**self._answer(wanted), **others}
+        return {**self._answer(wanted), **others, "trouble": self._error} if others else {"error": self._error}
 
     def stop(self) -> None:
         """Listen no more."""
@@ -104,6 +118,7 @@ class DecisionFeed:
         self._counts, self._error, self._lost = None, None, 0
         for newest in self._newest.values():
             newest.clear()
+        self._history = History(OUTCOMES)
 
     def _answer(self, wanted: str) -> dict[str, Any]:
         newest = self._newest[wanted] if wanted else chain.from_iterable(self._newest.values())
@@ -112,6 +127,7 @@ class DecisionFeed:
             "counts": self._counts,
             "lost": self._lost,
             "decisions": in_order[:NEWEST_MAX],
+            "history": self._history.drawn(_now()),
         }
 
     def _note_change(self) -> None:
@@ -123,7 +139,7 @@ class DecisionFeed:
             try:
                 await self._listen(*self._address)
                 self._error = "The broker has ended its stream of decisions."
-            except (OSError, ValueError, LookupError, TypeError, TimeoutError, RecursionError) as error:
+            except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 self._error = f"{shown_address(*self._address)} does not tell its decisions: {reason}"
             self._note_change()
@@ -152,7 +168,12 @@ class DecisionFeed:
         for decision in event["decisions"]:
             self._newest[decision["outcome"]].append(decision)
         self._counts, self._error, self._lost = event["counts"], None, self._lost + event["lost"]
+        self._history.note(_now(), event["counts"])
         self._note_change()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _line(reader: asyncio.StreamReader) -> str:

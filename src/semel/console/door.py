@@ -5,10 +5,11 @@ Pure, except for the secrets that it makes. In this order:
 1. Each request names a host that no foreign name server can point at us: an address in digits, `localhost`, or the
    name that the console listens on. That ends DNS rebinding.
 2. A request that says which page made it (`Origin`) comes from the console's own.
-3. What is told about the cluster is told to a session: the printed address holds a token that opens one session, and
-   the browser keeps it in a cookie that no script can read and no other site can send.
-4. A change needs `--allow-changes`, a session, and the token of that session in a header, which only the console's own
-   page can know.
+3. What is told about the cluster is told to a session: the printed address holds a token that opens one session, or,
+   where people log in, their name and password open it. The browser keeps it in a cookie that no script can read and
+   no other site can send.
+4. A change needs `--allow-changes`, a session of somebody who may change things, and the token of that session in a
+   header, which only the console's own page can know.
 
 Nothing may be served by a path that does not ask here. A token must never open two sessions.
 """
@@ -19,13 +20,20 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.console.http import PageRefused, Request
+from semel.console.people import People, Person
 from semel.security.hosts import is_own_host
 
 # Browsers that were let in; the one that was let in first goes when there are more.
 SESSIONS_MAX: Final = 64
 CHANGE_HEADER: Final = "x-semel-change"
 
+JSON: Final = "application/json"
+
+_ONLY_READS: Final = "this console only reads: start it with --allow-changes to change anything"
+_ONLY_YOU_READ: Final = "you may only read: semel console user add --may-change lets a person change things"
+
 _NOT_LET_IN: Final = "this browser has not been let in: open the address that `semel console` printed last"
+_NOT_LOGGED_IN: Final = "this browser has not been let in: log in"
 
 
 class Session(NamedTuple):
@@ -33,15 +41,25 @@ class Session(NamedTuple):
 
     cookie: str
     change_token: str
+    # None for a browser that was let in by a printed address.
+    person: Person | None = None
 
 
 class Door:
     """One for each console."""
 
     def __init__(
-        self, host: str, port: int, *, allow_changes: bool, secret: Callable[[], str] = secrets.token_urlsafe
+        self,
+        host: str,
+        port: int,
+        *,
+        allow_changes: bool,
+        people: People | None = None,
+        secret: Callable[[], str] = secrets.token_urlsafe,
     ) -> None:
-        self.allows_changes = allow_changes
+        """With `people` nobody is let in by an address: they log in."""
+        self.people = people
+        self._allows_changes = allow_changes
         self.cookie_name = f"semel_console_{port}"
         self._host = host
         self._secret = secret
@@ -50,10 +68,31 @@ class Door:
 
     def enter(self, token: str) -> Session:
         """The session that a token opens; from then on another token is needed, which `token` is."""
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
+        if self.people is not None or not hmac.compare_digest(token.encode(), self.token.encode()):
             raise PageRefused(403, "this address was used before, or is another console's: open the one printed last")
         self.token = self._secret()
-        session = Session(self._secret(), self._secret())
+        return self._begin(None)
+
+    def login(self, request: Request, name: str, password: str) -> Session:
+        """The session of a person; a form of the console's own page has sent the request. It takes some time."""
+        if self.people is None:
+            raise PageRefused(404, "nobody logs in here: open the address that `semel console` printed last")
+        if "origin" not in request.headers or content_type_of(request) != JSON:
+            raise PageRefused(403, "a login comes from the console's own page")
+        return self._begin(self.people.check(name, password))
+
+    def logout(self, request: Request) -> None:
+        """End the session of this browser."""
+        if "origin" not in request.headers:
+            raise PageRefused(403, "a logout comes from the console's own page")
+        self._sessions.pop(self.session_of(request).cookie, None)
+
+    def allows_changes(self, session: Session) -> bool:
+        """Whether this session may change anything."""
+        return self._allows_changes and (session.person is None or session.person.may_change)
+
+    def _begin(self, person: Person | None) -> Session:
+        session = Session(self._secret(), self._secret(), person)
         self._sessions[session.cookie] = session
         while len(self._sessions) > SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
@@ -62,6 +101,10 @@ class Door:
     def set_cookie(self, session: Session) -> str:
         """The header that has a browser keep its session until it is closed."""
         return f"{self.cookie_name}={session.cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+    def no_cookie(self) -> str:
+        """The header that has a browser forget its session."""
+        return f"{self.cookie_name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def check_origin(self, request: Request) -> None:
         """Refuse what a page of somebody else's may have sent."""
@@ -78,18 +121,33 @@ class Door:
         for part in request.headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self.cookie_name and value in self._sessions:
-                return self._sessions[value]
-        raise PageRefused(403, _NOT_LET_IN)
+                return self._as_now(self._sessions[value])
+        raise PageRefused(403, _NOT_LET_IN if self.people is None else _NOT_LOGGED_IN)
 
-    def check_change(self, request: Request) -> None:
-        """Refuse a change that nobody has asked for on the console's own page."""
+    def _as_now(self, session: Session) -> Session:
+        """The session with the rights that its person has now; Refused for one who was removed."""
+        if self.people is None or session.person is None:
+            return session
+        person = self.people.now(session.person.name)
+        if person is None:
+            del self._sessions[session.cookie]
+            raise PageRefused(403, _NOT_LOGGED_IN)
+        return session._replace(person=person)
+
+    def check_change(self, request: Request) -> Session:
+        """The session of somebody who has asked for a change on the console's own page; Refused for anything else."""
         session = self.session_of(request)
-        if not self.allows_changes:
-            raise PageRefused(403, "this console only reads: start it with --allow-changes to change anything")
+        if not self.allows_changes(session):
+            raise PageRefused(403, _ONLY_YOU_READ if self._allows_changes else _ONLY_READS)
         if "origin" not in request.headers:
             raise PageRefused(403, "a change comes from a page, and says from which")
         token = request.headers.get(CHANGE_HEADER, "")
         if not hmac.compare_digest(token.encode(), session.change_token.encode()):
             raise PageRefused(403, "a change carries the token of its session")
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if content_type_of(request) != JSON:
             raise PageRefused(415, "a change is sent as application/json")
+        return session
+
+
+def content_type_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 PAUSE_SECONDS_MIN: Final = 1.0
-# An answer is followed by a pause at least as many times as long as it took.
+# An answer is followed by a pause at least as many times as long as it took, unless its time is not the cluster's.
 PAUSE_FACTOR: Final = 10
 
 Ask = Callable[[], Awaitable[bytes]]
@@ -40,12 +40,13 @@ class Live:
         self._pause = pause
         self._watched: dict[str, _Watched] = {}
 
-    async def watch(self, key: str, ask: Ask) -> AsyncGenerator[bytes, None]:
-        """The answer as it is, and again each time that it is another one. `key` says which answer it is."""
+    async def watch(self, key: str, ask: Ask, pause_factor: float = PAUSE_FACTOR) -> AsyncGenerator[bytes, None]:
+        """The answer as it is, and again each time that it is another one. `key` says which answer it is; the pause
+        after one is `pause_factor` times as long as it took."""
         watched = self._watched.get(key)
         if watched is None:
             watched = self._watched[key] = _Watched()
-            watched.task = asyncio.create_task(self._keep_asking(watched, ask))
+            watched.task = asyncio.create_task(self._keep_asking(watched, ask, pause_factor))
         watched.listeners += 1
         last_number = 0
         try:
@@ -61,9 +62,9 @@ class Live:
                 assert watched.task is not None
                 watched.task.cancel()
 
-    async def _keep_asking(self, watched: _Watched, ask: Ask) -> None:
+    async def _keep_asking(self, watched: _Watched, ask: Ask, pause_factor: float) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             watched.publish(await ask())
-            await self._pause(max(PAUSE_SECONDS_MIN, PAUSE_FACTOR * (loop.time() - began)))
+            await self._pause(max(PAUSE_SECONDS_MIN, pause_factor * (loop.time() - began)))

@@ -1,4 +1,5 @@
-"""Pipelines: semel's Spark sinks into the log, by the markers that their lanes leave in the progress topics.
+"""Pipelines: semel's Spark sinks into the log, by the markers that their lanes leave in the progress topics; and its
+Spark queries that read the log, by the groups in which they show how far they are.
 
 A marker is a record that says which batches its lane has written, in the same transaction as their rows. This page
 reads the last one that was committed in each lane, as a reader and without a fence: a lane may be further by now. A
@@ -8,19 +9,26 @@ record that is no marker is told as such, and must never hide the other lanes.
 import json
 from typing import Any, Final
 
-from semel.client.cluster import Cluster
-from semel.client.errors import AuthenticationFailed
+from semel.client import groups, transactional_ids
+from semel.client.cluster import GROUP, Cluster
+from semel.client.errors import AuthenticationFailed, RefusedByBroker
+from semel.client.groups import QUERY_NOTE
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of
+from semel.client.transactional_ids import OPEN
 from semel.console.query import Query
 from semel.console.records import read_from
 from semel.console.topics import led
 
 # How the sinks name their progress topics, unless their user has named another one.
 PROGRESS_PREFIX: Final = "semel-progress-"
+# And the transactional ids of their lanes.
+FENCE_PREFIX: Final = "semel-lane-"
 # Each lane is a request.
 SINKS_MAX: Final = 10
 LANES_MAX: Final = 50
+# Each group is a request; those that come later in the order of names are not looked at.
+GROUPS_ASKED_MAX: Final = 100
 # How far from the end a marker is looked for: only the ends of aborted transactions come after it.
 TAIL_OFFSETS: Final = 64
 
@@ -37,12 +45,57 @@ def every_sink(cluster: Cluster, query: Query) -> Answer:
         if name.startswith(PROGRESS_PREFIX) and wanted in name.removeprefix(PROGRESS_PREFIX).lower()
     )
     page = query.number("page", 1, least=1)
+    shown = names[(page - 1) * SINKS_MAX : page * SINKS_MAX]
     return {
         "count": len(names),
         "page": page,
         "pages": max(-(-len(names) // SINKS_MAX), 1),
-        "sinks": [_sink(cluster, every[name]) for name in names[(page - 1) * SINKS_MAX : page * SINKS_MAX]],
+        "sinks": _with_fences(cluster, [_sink(cluster, every[name]) for name in shown]),
+        "queries": _queries(cluster, wanted),
     }
+
+
+def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
+    """The queries that show how far they are, each in a group of its own that has no members."""
+    queries = []
+    try:
+        every = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+    except (AuthenticationFailed, RefusedByBroker):
+        return []
+    for group in every[:GROUPS_ASKED_MAX]:
+        try:
+            committed = groups.committed(cluster, cluster.coordinator(group.name, GROUP), group.name)
+        except (AuthenticationFailed, RefusedByBroker):
+            continue
+        places = {where: one.offset for where, one in committed.items() if one.note == QUERY_NOTE}
+        if not places:
+            continue
+        stable = offsets_of(cluster, led(cluster, places), LATEST, Isolation.READ_COMMITTED)
+        lag = sum(max(end - places[where], 0) for where, end in stable.items())
+        topics = sorted({where.topic for where in places})
+        queries.append({"group": group.name, "topics": topics, "partitions": len(places), "lag": lag})
+    return queries
+
+
+def _with_fences(cluster: Cluster, sinks: list[Answer]) -> list[Answer]:
+    """Beside each lane that has written the epoch of its fence: each attempt to write a batch raises it, and turns away
+    the attempt before it."""
+    lanes = {
+        f"{FENCE_PREFIX}{lane['sink_id']}-{lane['lane']}": lane
+        for sink in sinks
+        for lane in sink["lanes"]
+        if lane["trouble"] is None
+    }
+    try:
+        listed = transactional_ids.listed(cluster) if lanes else {}
+        for coordinator, ids in listed.items():
+            names = [one.name for one in ids if one.name in lanes]
+            for one in transactional_ids.described(cluster, coordinator, names) if names else ():
+                lanes[one.name]["fence_epoch"] = one.producer_epoch
+                lanes[one.name]["writes_now"] = one.state == OPEN
+    except (AuthenticationFailed, RefusedByBroker):
+        pass
+    return sinks
 
 
 def _sink(cluster: Cluster, topic: Topic) -> Answer:

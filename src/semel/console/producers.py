@@ -1,7 +1,8 @@
 """Producers of a topic: whose ids its partitions remember, how far each is, and which number each may send next.
 
 A leader remembers of each producer its epoch and its last sequence number. The batches of its window, by which retries
-are recognised, are not told by any request of the protocol.
+are recognised, are not told by any request of the protocol: a broker of semel tells them where it serves its metrics,
+and they are shown if the console knows where.
 """
 
 import contextlib
@@ -13,8 +14,9 @@ from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.patience import Moved
 from semel.client.places import TopicPartition
 from semel.client.topics import partitions_of, topic_of
+from semel.console.broker_door import BrokerDoor, NotTold, Windows
 from semel.console.query import Query
-from semel.core.producers import advance
+from semel.core.producers import WINDOW_BATCHES, advance
 
 # Each partition is a request, so a topic with more of them is looked at piece by piece.
 PARTITIONS_MAX: Final = 50
@@ -24,17 +26,20 @@ PRODUCERS_MAX: Final = 100
 Answer = dict[str, Any]
 
 
-def of_topic(cluster: Cluster, query: Query) -> Answer:
+def of_topic(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> Answer:
     """The producers that wrote last to the partitions of one page of a topic."""
     topic = topic_of(cluster, query.text("topic"))
     page = query.number("page", 1, least=1)
     partitions = partitions_of(topic)[(page - 1) * PARTITIONS_MAX : page * PARTITIONS_MAX]
     names = _transactional_ids(cluster)
+    windows, why_no_windows = _windows(door, topic.name, partitions)
     rows: list[Answer] = []
     away: list[int] = []
     for where in partitions:
         try:
-            rows += [_row(where, one, names.get(one.producer_id)) for one in admin.producers_of(cluster, where)]
+            for one in admin.producers_of(cluster, where):
+                window = windows.get((where.partition, one.producer_id))
+                rows.append({**_row(where, one, names.get(one.producer_id)), "window": window})
         except Moved:
             away.append(where.partition)
     rows.sort(key=lambda one: (-one["heard_ms"], one["partition"], one["producer_id"]))
@@ -44,8 +49,20 @@ def of_topic(cluster: Cluster, query: Query) -> Answer:
         "page": page,
         "pages": max(-(-topic.partitions // PARTITIONS_MAX), 1),
         "away": away,
+        "window_batches": WINDOW_BATCHES,
+        "why_no_windows": why_no_windows,
         "producers": rows[:PRODUCERS_MAX],
     }
+
+
+def _windows(door: BrokerDoor | None, topic: str, partitions: list[TopicPartition]) -> tuple[Windows, str | None]:
+    """The windows, and why there are none."""
+    if door is None or not partitions:
+        return {}, "the console was not told where the broker serves its metrics (--decisions HOST:PORT)"
+    try:
+        return door.windows(topic, partitions[0].partition), None
+    except NotTold as error:
+        return {}, str(error)
 
 
 def _transactional_ids(cluster: Cluster) -> dict[int, str]:

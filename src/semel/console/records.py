@@ -1,13 +1,14 @@
 """Records of one partition: a page of them from an offset, a time or the end on, and the pieces of a large one.
 
 A record is shown as the log holds it, with the claim under which it was written. One of an aborted transaction is
-marked so; one after the last stable offset is marked as held back, because readers of committed records do not get it
-yet. What a page looks through is bounded, and so is what it shows of each record: the rest comes in pieces.
+marked so, with the marker that aborted it; one after the last stable offset is marked as held back, because readers of
+committed records do not get it yet. What a page looks through is bounded, and so is what it shows of each record: the
+rest comes in pieces.
 """
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.client.aborted import batches
 from semel.client.cluster import Cluster
@@ -22,6 +23,9 @@ from semel.wire.errors import ErrorCode
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.records import Batch, Record
 
+if TYPE_CHECKING:
+    from semel.console.registry import Registry
+
 # What one page shows.
 RECORDS_MAX: Final = 50
 # How far a search looks before it says how far it has come, and how much of one answer is opened; the batch that passes
@@ -31,6 +35,10 @@ _FETCH_BYTES: Final = 1024 * 1024
 # What a batch takes beside its records, and a record at least beside its key, its value and its headers.
 _BATCH_BYTES: Final = 61
 _RECORD_BYTES: Final = 7
+# How far behind a page the markers of its aborted transactions are looked for.
+MARKERS_BYTES_MAX: Final = 2 * 1024 * 1024
+# Where a text is looked for.
+PARTS: Final = ("both", "key", "value")
 # What a list shows of a key or a value.
 SHOWN_BYTES_MAX: Final = 1_000
 HEADERS_MAX: Final = 20
@@ -40,28 +48,32 @@ PIECE_BYTES: Final = 64 * 1024
 Answer = dict[str, Any]
 
 
-def some_records(cluster: Cluster, query: Query) -> Answer:
+def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = None) -> Answer:
     """A page of records: `from` is an offset, `earliest` or `latest`, `time` goes before it, and `find` is a text that
-    the key or the value has to hold."""
+    the key or the value has to hold, or the one of them that `in` names. With a registry a value is shown as its schema
+    says, too."""
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
     begin, stable, end = _range(cluster, where)
     at = _start(cluster, where, query, begin, end)
-    wanted = query.text("find", "").encode()
-    shown: list[Answer] = []
+    wanted = _Wanted(query)
+    shown: list[Row] = []
+    markers = _Markers()
     searched_bytes = 0
     while at < end and len(shown) < RECORDS_MAX and searched_bytes < SEARCHED_BYTES_MAX:
         searched, rows, at = read_from(cluster, topic, where, at, stable)
         searched_bytes += searched
         for offset, row in rows:
-            if not _holds(row, wanted):
+            markers.note(row)
+            if not wanted.is_in(row):
                 continue
             if len(shown) == RECORDS_MAX:
                 at = offset
                 break
-            shown.append(_shown(row, stable))
+            shown.append(row)
         if not searched:
             break
+    markers.look_on(cluster, topic, where, at, stable, shown)
     return {
         "topic": topic.name,
         "partition": where.partition,
@@ -69,9 +81,10 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
         "begin": begin,
         "stable": stable,
         "end": end,
-        "records": shown,
+        "has_registry": registry is not None,
+        "records": [_shown(row, stable, markers, registry) for row in shown],
         "next": at if at < end else None,
-        "searched_bytes": searched_bytes if wanted else None,
+        "searched_bytes": searched_bytes if wanted.text else None,
     }
 
 
@@ -154,14 +167,67 @@ def _fetched(
     return answer
 
 
-def _holds(row: Row, wanted: bytes) -> bool:
-    batch, record, _ = row
-    if batch.is_control:
-        return not wanted
-    return not wanted or wanted in (record.key or b"") or wanted in (record.value or b"")
+class _Wanted:
+    """The text that is looked for."""
+
+    def __init__(self, query: Query) -> None:
+        self.text = query.text("find", "").encode()
+        self._part = query.text("in", "both").strip() or "both"
+        if self._part not in PARTS:
+            raise PageRefused(400, f"in is one of {', '.join(PARTS)}")
+
+    def is_in(self, row: Row) -> bool:
+        batch, record, _ = row
+        if not self.text or batch.is_control:
+            return not self.text
+        in_key = self._part != "value" and self.text in (record.key or b"")
+        return in_key or (self._part != "key" and self.text in (record.value or b""))
 
 
-def _shown(row: Row, stable: int) -> Answer:
+class _Markers:
+    """The markers that ended aborted transactions, as far as they were read."""
+
+    def __init__(self) -> None:
+        self._aborts: dict[int, list[tuple[int, Batch, Record]]] = {}
+
+    def note(self, row: Row) -> None:
+        batch, record, _ = row
+        if batch.is_control and _ending(record) == "abort":
+            known = self._aborts.setdefault(batch.producer_id, [])
+            if not known or known[-1][0] < record.offset:
+                known.append((record.offset, batch, record))
+
+    def look_on(
+        self, cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int, shown: list[Row]
+    ) -> None:
+        """Read on from `at` until the aborted ones of these are ended; a marker that lies further away is not told."""
+        looked_bytes = 0
+        while at < stable and looked_bytes < MARKERS_BYTES_MAX and self._is_missed(shown):
+            opened, rows, at = read_from(cluster, topic, where, at, stable)
+            for _, row in rows:
+                self.note(row)
+            if not opened:
+                return
+            looked_bytes += opened
+
+    def _is_missed(self, shown: list[Row]) -> bool:
+        return any(is_aborted and self.of(batch, record) is None for batch, record, is_aborted in shown)
+
+    def of(self, batch: Batch, record: Record) -> Answer | None:
+        """Which marker aborted this record, when, and whether it has a later epoch than the record."""
+        for offset, ending, marker in self._aborts.get(batch.producer_id, ()):
+            if offset > record.offset:
+                is_later = ending.producer_epoch != batch.producer_epoch
+                return {
+                    "offset": offset,
+                    "time_ms": marker.timestamp_ms,
+                    "epoch": ending.producer_epoch,
+                    "is_later": is_later,
+                }
+        return None
+
+
+def _shown(row: Row, stable: int, markers: _Markers, registry: "Registry | None") -> Answer:
     batch, record, is_aborted = row
     is_claimed = batch.producer_id >= 0 and not batch.is_control
     return {
@@ -169,16 +235,24 @@ def _shown(row: Row, stable: int) -> Answer:
         "time_ms": record.timestamp_ms,
         "kind": "marker" if batch.is_control else "aborted" if is_aborted else _held(record, stable),
         "ending": _ending(record) if batch.is_control else None,
+        "ended_by": markers.of(batch, record) if is_aborted else None,
         "producer_id": batch.producer_id if batch.producer_id >= 0 else None,
         "producer_epoch": batch.producer_epoch if batch.producer_id >= 0 else None,
         "sequence": advance(batch.base_sequence, record.offset - batch.base_offset) if is_claimed else None,
         "transactional": batch.is_transactional,
         "codec": batch.codec,
-        "key": None if batch.is_control else field(record.key),
-        "value": None if batch.is_control else field(record.value),
+        "key": None if batch.is_control else _decoded(record.key, registry),
+        "value": None if batch.is_control else _decoded(record.value, registry),
         "headers": [{"name": name, **(field(value) or {})} for name, value in record.headers[:HEADERS_MAX]],
         "headers_left_out": max(len(record.headers) - HEADERS_MAX, 0),
     }
+
+
+def _decoded(data: bytes | None, registry: "Registry | None") -> Answer | None:
+    shown = field(data)
+    if shown is not None and registry is not None:
+        shown["decoded"] = registry.decoded(data)
+    return shown
 
 
 def _held(record: Record, stable: int) -> str:

@@ -7,11 +7,14 @@ stream, which ends when the browser leaves. Whatever is sent to it must never en
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel import __version__
 from semel.client.settings import ClientSettings
-from semel.console.askers import Askers, cluster_askers
+from semel.console import sources
+from semel.console.askers import askers_of, cluster_askers
+from semel.console.broker_door import BrokerDoor
 from semel.console.decisions import Address, DecisionFeed
 from semel.console.door import Door
 from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
@@ -20,7 +23,12 @@ from semel.console.site import Site, Stream, mistake
 from semel.security.hosts import shown_address
 
 if TYPE_CHECKING:
+    from semel.console.audits import Audits
     from semel.console.claims import Databases
+    from semel.console.people import People
+    from semel.console.registry import Registry
+    from semel.console.standbys import Stores
+    from semel.console.trial import Trial
 
 CONNECTIONS_MAX: Final = 128
 # How many of these may stay open. A browser has six for each console.
@@ -28,6 +36,19 @@ STREAMS_MAX: Final = 48
 DEADLINE_SECONDS: Final = 30.0
 # A comment from time to time, so that whatever stands between does not take the stream for dead.
 QUIET_SECONDS_MAX: Final = 15.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a console shows beside the cluster; None for what it was not given."""
+
+    databases: "Databases | None" = None
+    decisions: Address | None = None
+    registry: "Registry | None" = None
+    audits: "Audits | None" = None
+    stores: "Stores | None" = None
+    trial: "Trial | None" = None
+    people: "People | None" = None
 
 
 class Console:
@@ -38,9 +59,8 @@ class Console:
         host: str,
         port: int,
         settings: ClientSettings,
+        given: Given | None = None,
         *,
-        databases: "Databases | None" = None,
-        decisions: Address | None = None,
         allow_changes: bool = False,
         tell: Callable[[str], None],
         deadline_seconds: float = DEADLINE_SECONDS,
@@ -48,8 +68,8 @@ class Console:
         self._host = host
         self._port = port
         self._settings = settings
-        self._databases = databases
-        self._decisions = None if decisions is None else DecisionFeed(decisions)
+        self._given = given or Given()
+        self._decisions = None if self._given.decisions is None else DecisionFeed(self._given.decisions)
         self._allow_changes = allow_changes
         self._tell = tell
         self._deadline_seconds = deadline_seconds
@@ -64,19 +84,38 @@ class Console:
         """OSError if the port is not free."""
         self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=HEAD_BYTES_MAX)
         self._port = self._server.sockets[0].getsockname()[1]
-        self._door = Door(self._host, self._port, allow_changes=self._allow_changes)
+        given = self._given
+        self._door = Door(self._host, self._port, allow_changes=self._allow_changes, people=given.people)
         about = {
             "bootstrap": [f"{host}:{port}" for host, port in self._settings.bootstrap],
-            "allows_changes": self._allow_changes,
-            "has_databases": self._databases is not None,
-            "has_decisions": self._decisions is not None,
+            "has_databases": given.databases is not None,
+            "has_decisions": given.decisions is not None,
+            "has_registry": given.registry is not None,
+            "has_audits": given.audits is not None,
+            "has_store": given.stores is not None,
+            "has_trial": given.trial is not None,
             "version": __version__,
         }
-        databases = self._databases
-        of_databases = None if databases is None else Askers(lambda: databases)
-        of_cluster = cluster_askers(self._settings)
-        self._site = Site(self._door, of_cluster, of_databases, self._decisions, Live(), about, self._tell_next)
+        self._site = Site(
+            self._door, self._sources(), self._decisions, given.trial, Live(), about, self._tell_next, self._tell
+        )
         self._tell(f"semel console on {self.address}")
+
+    def _sources(self) -> sources.Sources:
+        given = self._given
+        door = None if given.decisions is None else BrokerDoor(*given.decisions)
+        others: dict[str, Any] = {
+            sources.DATABASES: given.databases,
+            sources.AUDITS: given.audits,
+            sources.STORE: given.stores,
+            sources.TRIAL: given.trial,
+        }
+        return sources.Sources(
+            {
+                sources.CLUSTER: cluster_askers(self._settings, door, given.registry),
+                **{name: askers_of(one) for name, one in others.items() if one is not None},
+            }
+        )
 
     async def stop(self) -> None:
         self._server.close()
@@ -91,7 +130,8 @@ class Console:
         """What lets the next browser in."""
         # A host that was left out, or is that of every network, is no place to go to.
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
-        return f"http://{shown_address(host, self._port)}/enter?token={self._door.token}"
+        place = f"http://{shown_address(host, self._port)}"
+        return f"{place}/enter?token={self._door.token}" if self._given.people is None else f"{place}/"
 
     def _tell_next(self) -> None:
         self._tell(f"a browser was let in; for another one: {self.address}")

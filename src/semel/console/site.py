@@ -5,73 +5,48 @@
     /api/QUESTION?...     an answer as it is now, as JSON
     /events/QUESTION?...  the same answer, and again whenever it changes
     /do/CHANGE            a change, by POST
+    /login, /logout       where people log in, by POST
     anything else         the shell, in which the browser shows the page of that path
 
 Every request passes the door first, and every path that tells something or changes something asks it again. A question
 must never change anything; that is what the table of changes is for.
 """
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
-from semel.client.cluster import Cluster
+from semel.charts.drawing import colours
 from semel.client.errors import LogError
-from semel.console import groups, pipelines, producers, records, topics, transactions
-from semel.console.askers import Askers
 from semel.console.decisions import DecisionFeed
-from semel.console.door import Door
+from semel.console.door import Door, Session
 from semel.console.http import PageRefused, Request, Response, as_json, json_response
 from semel.console.live import Live
 from semel.console.query import Query
+from semel.console.sources import CHANGES, QUESTIONS, Asked, Sources
+from semel.console.trial import Trial
 from semel.wire.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from semel.console.claims import Databases
-
-T = TypeVar("T")
-
-QUESTIONS: Final[Mapping[str, Callable[[Cluster, Query], Any]]] = {
-    "topics": topics.every_topic,
-    "topic": topics.one_topic,
-    "records": records.some_records,
-    "piece": records.piece_of_record,
-    "transactions": transactions.open_transactions,
-    "producers": producers.of_topic,
-    "groups": groups.every_group,
-    "group": groups.one_group,
-    "reset_preview": groups.reset_preview,
-    "pipelines": pipelines.every_sink,
-}
-CHANGES: Final[Mapping[str, Callable[[Cluster, Query], str]]] = {
-    "abort": transactions.abort,
-    "reset": groups.reset,
-}
+# What the broker tells by itself, where the console knows its address; the second with the switches of a trial.
+DECISIONS: Final = "decisions"
+CHAOS: Final = "chaos"
+# The first page: a part of each thing that the console was given.
+OVERVIEW: Final = "overview"
+_PARTS: Final = (OVERVIEW, "claims", "audits", "standbys")
 
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# What the application's tables are asked for, where the console was given databases.
-DATABASE_QUESTIONS: Final[Mapping[str, Callable[["Databases", Query], Any]]] = {
-    "claims": lambda databases, query: databases.every(query),
-}
-DATABASE_CHANGES: Final[Mapping[str, Callable[["Databases", Query], str]]] = {
-    "outbox_retry": lambda databases, query: databases.outbox_retry(query),
-    "outbox_drop": lambda databases, query: databases.outbox_drop(query),
-    "inbox_retry": lambda databases, query: databases.inbox_retry(query),
-    "inbox_drop": lambda databases, query: databases.inbox_drop(query),
-}
-
-# What the broker tells by itself, where the console knows its address.
-DECISIONS: Final = "decisions"
 
 _LOG: Final = logging.getLogger("semel.console")
 
 _ASSET_NAME: Final = re.compile(rf"[a-z]+\.({'|'.join(_TYPES)})")
 _ASSETS: Final = files("semel.console") / "assets"
 _SHELL: Final = "index.html"
+_CHARTS: Final = "charts.css"
 
 
 @dataclass(frozen=True)
@@ -85,98 +60,148 @@ class Site:
     def __init__(
         self,
         door: Door,
-        cluster: Askers[Cluster],
-        databases: "Askers[Databases] | None",
+        sources: Sources,
         decisions: DecisionFeed | None,
+        trial: Trial | None,
         live: Live,
         about: Mapping[str, Any],
         entered: Callable[[], None],
+        tell: Callable[[str], None],
     ) -> None:
-        """`about` is what every page may show of the console itself; `entered` is called when a token was used."""
+        """`about` is what every page may show of the console itself; `entered` is called when a token was used, and
+        `tell` with who logged in and who changed what."""
         self._door = door
-        self._cluster = cluster
-        self._databases = databases
+        self._sources = sources
         self._live = live
         self._decisions = decisions
+        self._trial = trial
         self._about = about
         self._entered = entered
+        self._tell = tell
 
     async def answer(self, request: Request) -> Response | Stream:
         self._door.check_origin(request)
         _, area, *rest = [*request.path.split("/", 2), ""]
         name = rest[0]
         if request.method == "POST":
-            return await self._change(area, name, request)
+            return await self._take(area, name, request)
         if request.method != "GET":
             raise PageRefused(405, "the console takes GET and POST")
         if area == "enter":
-            return self._enter(request)
+            session = self._door.enter(request.query.get("token", ""))
+            self._entered()
+            return Response(303, "text/plain", b"", {"Location": "/", "Set-Cookie": self._door.set_cookie(session)})
         if area == "static":
             return _asset(name)
         if area == "api":
-            session = self._door.session_of(request)
-            if name == "session":
-                return json_response({**self._about, "change_token": session.change_token})
-            if name == DECISIONS:
-                return json_response(await self._feed().now(Query(request.query)))
-            return json_response(await self._ask(QUESTIONS, DATABASE_QUESTIONS, name, Query(request.query)))
+            return json_response(await self._told(name, request))
         if area == "events":
             self._door.session_of(request)
             return self._stream(name, Query(request.query))
         return _asset(_SHELL)
 
-    def _enter(self, request: Request) -> Response:
-        session = self._door.enter(request.query.get("token", ""))
-        self._entered()
-        headers = {"Location": "/", "Set-Cookie": self._door.set_cookie(session)}
-        return Response(303, "text/plain", b"", headers)
+    async def _told(self, name: str, request: Request) -> Any:
+        if name == "door":
+            return {"people": self._door.people is not None}
+        session = self._door.session_of(request)
+        if name == "session":
+            return self._session(session)
+        if name in (DECISIONS, CHAOS):
+            feed, beside = self._feed(name)
+            return await feed.now(Query(request.query), beside)
+        if name == OVERVIEW:
+            return await self._overview()
+        return await self._ask(QUESTIONS, name, Query(request.query))
+
+    def _session(self, session: Session) -> dict[str, Any]:
+        allows_changes = self._door.allows_changes(session)
+        return {
+            **self._about,
+            "allows_changes": allows_changes,
+            "person": None if session.person is None else session.person.name,
+            "change_token": session.change_token if allows_changes else "",
+        }
 
     def _stream(self, name: str, query: Query) -> Stream:
-        if name == DECISIONS:
-            feed = self._feed()
-            return Stream(lambda: feed.watch(query))
-        _check_known(name, QUESTIONS, DATABASE_QUESTIONS)
+        if name in (DECISIONS, CHAOS):
+            feed, beside = self._feed(name)
+            return Stream(lambda: feed.watch(query, beside))
+        _check_known(name, QUESTIONS)
 
         async def ask() -> bytes:
+            if name == OVERVIEW:
+                return as_json(await self._overview())
             try:
-                return as_json(await self._ask(QUESTIONS, DATABASE_QUESTIONS, name, query))
+                return as_json(await self._ask(QUESTIONS, name, query))
             except PageRefused as refused:
                 return as_json({"error": str(refused)})
             except Exception as error:
                 return as_json({"error": str(mistake(error))})
 
-        return Stream(lambda: self._live.watch(f"{name}?{query}", ask))
+        return Stream(lambda: self._live.watch(f"{name}?{query}", ask, QUESTIONS[name].pause_factor))
 
-    def _feed(self) -> DecisionFeed:
+    async def _overview(self) -> dict[str, Any]:
+        """Each part of the first page by its name; one that cannot be told is a sentence, and hides no other."""
+        names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
+        asked = {name: self._ask(QUESTIONS, name, Query({})) for name in names}
+        if self._decisions is not None:
+            asked[DECISIONS] = self._decisions.now(Query({}))
+        answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+        parts: dict[str, Any] = {}
+        for name, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, PageRefused):
+                parts[name] = {"error": str(answer)}
+            elif isinstance(answer, Exception):
+                parts[name] = {"error": str(mistake(answer))}
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                parts[name] = answer
+        return parts
+
+    def _feed(self, name: str) -> tuple[DecisionFeed, Callable[[], dict[str, Any]]]:
+        if name == CHAOS:
+            if self._trial is None:
+                raise PageRefused(404, "there is no trial: start the console with --trial DIR")
+            assert self._decisions is not None, "a trial's broker tells its decisions"
+            return self._decisions, self._trial.told
         if self._decisions is None:
             raise PageRefused(
                 404, "the console does not know where the broker tells: start it with --decisions HOST:PORT"
             )
-        return self._decisions
+        return self._decisions, dict
 
-    async def _change(self, area: str, name: str, request: Request) -> Response:
-        self._door.check_change(request)
+    async def _take(self, area: str, name: str, request: Request) -> Response:
+        """What a page has sent: a login, or a change."""
+        if area == "login":
+            fields = Query(_fields(request.body))
+            user, password = fields.text("user"), fields.text("password")
+            session = await asyncio.to_thread(self._door.login, request, user, password)
+            self._tell(f"{user} has logged in")
+            return _with_cookie(self._door.set_cookie(session))
+        if area == "logout":
+            self._door.logout(request)
+            return _with_cookie(self._door.no_cookie())
+        session = self._door.check_change(request)
         if area != "do":
             raise PageRefused(405, "changes are sent to /do/...")
         fields = Query(_fields(request.body))
-        return json_response({"done": await self._ask(CHANGES, DATABASE_CHANGES, name, fields)})
+        done = await self._ask(CHANGES, name, fields)
+        who = "a browser that was let in" if session.person is None else session.person.name
+        self._tell(f"changed by {who}: {done}")
+        return json_response({"done": done})
 
-    async def _ask(
-        self,
-        of_cluster: Mapping[str, Callable[[Cluster, Query], T]],
-        of_databases: Mapping[str, Callable[["Databases", Query], T]],
-        name: str,
-        query: Query,
-    ) -> T:
-        _check_known(name, of_cluster, of_databases)
-        if name in of_databases:
-            if self._databases is None:
-                raise PageRefused(404, "the console was given no database: start it with --database URL")
-            return await self._databases.ask(lambda databases: of_databases[name](databases, query))
+    async def _ask(self, table: Mapping[str, Asked], name: str, query: Query) -> Any:
+        _check_known(name, table)
         try:
-            return await self._cluster.ask(lambda cluster: of_cluster[name](cluster, query))
+            return await self._sources.ask(table[name], query)
         except (LogError, ProtocolError) as error:
             raise PageRefused(502, str(error)) from None
+
+
+def _with_cookie(cookie: str) -> Response:
+    answer = json_response({"done": "done"})
+    return Response(answer.status, answer.content_type, answer.body, {"Set-Cookie": cookie})
 
 
 def mistake(error: Exception) -> PageRefused:
@@ -205,6 +230,8 @@ def _fields(body: bytes) -> dict[str, str]:
 
 
 def _asset(name: str) -> Response:
+    if name == _CHARTS:
+        return Response(200, "text/css; charset=utf-8", colours().encode())
     match = _ASSET_NAME.fullmatch(name)
     if match is None:
         raise PageRefused(404, "there is no such file")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from semel import __version__, settings
 from semel.chaos.plan import Fault
+from semel.charts.drawing import SENT_SHARE, colours
 from semel.demo import charts
 from semel.demo.figures import COLUMNS, Figures, Pipeline
 from semel.demo.stream import OWN_SETTINGS, Run, Stream
@@ -36,6 +37,7 @@ def write(figures: Figures, command: str) -> str:
     page = _Page(resources.files("semel.demo").joinpath("report.html").read_text(encoding="utf-8"))
     stream = figures.stream
     return page.substitute(
+        colours=colours(),
         seed=str(figures.seed),
         title=f"{len(stream.payments):,} payments, {len(stream.strikes)} faults, three ways to send them",
         contents=_contents(figures),
@@ -70,7 +72,10 @@ def as_json(figures: Figures) -> dict[str, Any]:
         "held": figures.held,
         "seconds": stream.seconds,
         "faults": [{"at_seconds": strike.at_seconds, "fault": strike.fault} for strike in stream.strikes],
-        "runs": [{"semantics": run.semantics, "columns": charts.bins(run, stream)} for run in stream.runs],
+        "runs": [
+            {"semantics": run.semantics, "columns": [one._asdict() for one in charts.bins(run, stream)]}
+            for run in stream.runs
+        ],
         "table": [
             {"section": section, "name": row.name, **dict(zip(COLUMNS, row.cells(), strict=True))}
             for section, rows in figures.sections()
@@ -148,7 +153,7 @@ def _strip(stream: Stream) -> Iterable[str]:
 
 
 def _fate(run: Run, stream: Stream) -> str:
-    level = 100 * (1 - charts.SENT_SHARE)
+    level = 100 * (1 - SENT_SHARE)
     counts = ", ".join(f"{count:,} {what}" for count, what in ((run.lost, "lost"), (run.doubled, "doubled")) if count)
     return (
         f'<div class="lane"><div class="name">{run.semantics}<span>{counts or "0 lost, 0 doubled"}</span></div>'
@@ -163,7 +168,7 @@ def _fate(run: Run, stream: Stream) -> str:
 def _doubled_scale(run: Run, stream: Stream) -> str:
     """How many the highest orange column stands for, in the chart that has one."""
     most = charts.most_doubled(stream)
-    has_doubles = any(one["doubled"] for one in charts.bins(run, stream))
+    has_doubles = any(one.doubled for one in charts.bins(run, stream))
     return f'<span class="scale is-doubled" style="top:0;transform:none">{most:,} again</span>' if has_doubles else ""
 
 

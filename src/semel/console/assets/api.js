@@ -19,6 +19,19 @@ export async function change(name, values) {
   return answered(await reached(fetch(`/do/${name}`, { method: "POST", headers, body: JSON.stringify(values) })));
 }
 
+export async function login(user, password) {
+  return posted("/login", { user, password });
+}
+
+export async function logout() {
+  return posted("/logout", {});
+}
+
+async function posted(path, values) {
+  const headers = { "Content-Type": "application/json" };
+  return answered(await reached(fetch(path, { method: "POST", headers, body: JSON.stringify(values) })));
+}
+
 // Calls `tell` with each answer; ends when the function that it returns is called.
 export function follow(question, query, tell, lost) {
   const source = new EventSource(`/events/${question}?${new URLSearchParams(query)}`);

@@ -1,6 +1,6 @@
 // What waits in the tables of an application, and the messages that were put aside.
 
-import { counted, duration, facts, h, number, table, time } from "./elements.js";
+import { counted, duration, facts, h, number, table, tile, tiles, time } from "./elements.js";
 
 export const path = "/claims";
 export const name = "Claims";
@@ -29,8 +29,14 @@ function database(one, tools) {
   if (one.error !== null) return h("p", { class: "bad" }, `The database: ${one.error}`);
   if (!one.has_tables) return h("p", { class: "empty" }, "It has no tables of semel. ", h("code", {}, "semel schema --database URL"), " makes them.");
   const keys = one.figures.semel_http_keys_in_flight;
+  const aside = asideIn(one);
   return [
-    keys === undefined ? null : facts(["HTTP keys in flight", number(keys)]),
+    tiles(
+      one.outbox === null ? null : tile(number(one.outbox.waiting), "wait in the outbox", one.outbox.oldest_ms === null ? "all are in the log" : `the oldest for ${duration(tools.now - one.outbox.oldest_ms)}`),
+      one.outbox === null ? null : tile(number(one.outbox.quarantined), "refused by the broker", one.outbox.held_up ? `${one.outbox.held_up} wait behind` : "nothing waits behind", one.outbox.quarantined ? "bad" : "good"),
+      one.inbox === null ? null : tile(number(aside), "put aside by the inbox", aside ? "they wait for a person, or for the loop" : "every event was handled", aside ? "bad" : "good"),
+      keys === undefined ? null : tile(number(keys), "HTTP keys in flight", "requests that hold their key now"),
+    ),
     one.outbox === null ? null : outbox(one, tools),
     one.inbox === null ? null : inbox(one, tools),
     one.sinks.length ? sinks(one.sinks) : null,
@@ -70,10 +76,14 @@ function outbox(one, tools) {
   ];
 }
 
+function asideIn(one) {
+  const waiting = Object.entries(one.figures).filter(([figure]) => figure.startsWith("semel_inbox_quarantined"));
+  return waiting.reduce((sum, [, value]) => sum + value, 0);
+}
+
 function inbox(one, tools) {
   const floors = one.inbox.floors.map((floor) => [floor.consumer, time(floor.floor_ms)]);
-  const waiting = Object.entries(one.figures).filter(([figure]) => figure.startsWith("semel_inbox_quarantined"));
-  const count = waiting.reduce((sum, [, value]) => sum + value, 0);
+  const count = asideIn(one);
   const rows = one.inbox.aside.map((event) => [
     number(event.number),
     event.consumer,

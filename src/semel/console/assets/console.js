@@ -1,21 +1,32 @@
 // Shows the page that belongs to the address, and keeps it as things are: one answer at first, then each change.
 
-import { change, Failed, follow, get, session } from "./api.js";
-import { h, link, morph } from "./elements.js";
+import { change, Failed, follow, get, login, logout, session } from "./api.js";
+import { h, input, link, morph } from "./elements.js";
+import * as audit from "./audit.js";
+import * as audits from "./audits.js";
+import * as chaos from "./chaos.js";
 import * as claims from "./claims.js";
 import * as decisions from "./decisions.js";
 import * as group from "./group.js";
 import * as groups from "./groups.js";
+import * as overview from "./overview.js";
 import * as pipelines from "./pipelines.js";
 import * as producers from "./producers.js";
 import * as records from "./records.js";
+import * as standbys from "./standbys.js";
 import * as topic from "./topic.js";
 import * as topics from "./topics.js";
 import * as transactions from "./transactions.js";
 
 // Each page has a path, a title, the words it uses, the question it asks of an address, and a view of the answer.
 // Those with a `name` stand in the menu.
-const PAGES = [topics, topic, records, transactions, producers, decisions, groups, group, claims, pipelines];
+const MENU = [
+  ["As it happens", [overview, decisions, transactions, producers]],
+  ["The cluster", [topics, groups, standbys]],
+  ["The application", [claims, pipelines]],
+  ["The proof", [audits, chaos]],
+];
+const PAGES = [...MENU.flatMap(([, pages]) => pages), topic, records, group, audit];
 
 const RETRY_MS = 3000;
 
@@ -78,19 +89,20 @@ class Shown {
   take(answer) {
     if (this.hasEnded) return;
     this.answer = answer;
-    say(isPaused ? "Paused." : this.page.isLive(this.query) ? "Live." : "");
+    const isLive = this.page.isLive(this.query) && !isPaused;
+    say(isPaused ? "Paused." : isLive ? "Live." : "", isLive ? "live" : "");
     this.draw();
   }
 
   fail(message) {
     if (this.hasEnded) return;
-    say(this.answer ? `${message} What is shown is as it was before. Trying again.` : message, true);
+    say(this.answer ? `${message} What is shown is as it was before. Trying again.` : message, "bad");
     if (!this.answer) morph(main, h("main", {}, heading(this.page.title(this.query)), h("p", { class: "empty" }, message)));
   }
 
   draw() {
     if (this.hasEnded) return;
-    const tools = { go, tell, change: this.change, allowsChanges: about.allows_changes, now: Date.now() };
+    const tools = { go, tell, about, change: this.change, at_once: this.atOnce, allowsChanges: about.allows_changes, now: Date.now() };
     const content = this.page.view(this.answer, this.query, tools);
     morph(main, h("main", {}, heading(this.page.title(this.query)), content, words(this.page.words)));
   }
@@ -99,12 +111,7 @@ class Shown {
   change = (name, values, title, text, button) => {
     const done = async (dialog) => {
       dialog.close();
-      try {
-        tell((await change(name, values)).done);
-        this.take(await get(this.question, this.query));
-      } catch (error) {
-        tell(error.message, true);
-      }
+      await this.atOnce(name, values);
     };
     const dialog = h(
       "dialog",
@@ -123,6 +130,16 @@ class Shown {
     dialog.showModal();
   };
 
+  // Does it without asking: for what nobody misses.
+  atOnce = async (name, values) => {
+    try {
+      tell((await change(name, values)).done);
+      this.take(await get(this.question, this.query));
+    } catch (error) {
+      tell(error.message, "bad");
+    }
+  };
+
   end() {
     this.hasEnded = true;
     this.stop();
@@ -139,18 +156,18 @@ function words(pairs) {
 }
 
 // How the page stands: live, paused, or what is wrong.
-function say(text, isBad = false) {
-  write(state, text, isBad);
+function say(text, mood = "") {
+  write(state, text, mood);
 }
 
 // What a change has done. It stays until the next one, or the next page.
-function tell(text, isBad = false) {
-  write(notice, text, isBad);
+function tell(text, mood = "") {
+  write(notice, text, mood);
 }
 
-function write(element, text, isBad) {
+function write(element, text, mood) {
   if (element.textContent !== text) element.textContent = text;
-  element.className = isBad ? "bad" : "";
+  if (element.className !== mood) element.className = mood;
 }
 
 const NOWHERE = {
@@ -158,20 +175,23 @@ const NOWHERE = {
   words: [],
   title: () => "There is no such page",
   isLive: () => false,
-  view: () => h("p", { class: "empty" }, "The address names no page of the console. ", link("/topics", {}, "Go to the topics"), "."),
+  view: () => h("p", { class: "empty" }, "The address names no page of the console. ", link("/overview", {}, "Go to the overview"), "."),
 };
 
 function show(isNew) {
-  if (location.pathname === "/") history.replaceState(null, "", "/topics");
+  if (location.pathname === "/") history.replaceState(null, "", "/overview");
   shown?.end();
   const page = PAGES.find((one) => one.path === location.pathname) ?? NOWHERE;
   shown = new Shown(page, new URL(location.href));
   document.title = `${page.title(shown.query)} - semel console`;
-  const menu = PAGES.filter((one) => one.name).map((one) => {
-    const isHere = one === page || one.path === page.under;
-    return h("li", {}, h("a", { href: one.path, "aria-current": isHere ? "page" : null }, one.name));
-  });
-  morph(document.getElementById("pages"), h("ul", {}, menu));
+  const menu = MENU.map(([title, pages]) => [
+    h("h2", {}, title),
+    h("ul", {}, pages.map((one) => {
+      const isHere = one === page || one.path === page.under;
+      return h("li", {}, h("a", { href: one.path, "aria-current": isHere ? "page" : null }, one.name));
+    })),
+  ]);
+  morph(document.getElementById("pages"), h("nav", {}, h("div", {}, menu)));
   main.replaceChildren();
   say("");
   tell("");
@@ -217,17 +237,59 @@ document.getElementById("theme").onclick = () => {
   theme(chosen);
 };
 
-try {
-  about = await session();
-  document.getElementById("cluster").textContent = about.bootstrap.join(", ");
-  const rights = about.allows_changes ? "Changes are allowed." : "Nothing can be changed from here: start it with --allow-changes for that.";
-  document.getElementById("about").textContent = `semel ${about.version}. ${rights}`;
-  show(false);
-  // Ages grow although nothing has changed.
-  setInterval(() => {
-    if (shown?.answer && shown.page.hasAges && !isPaused && !document.hidden) shown.draw();
-  }, 1000);
-} catch (error) {
-  if (!(error instanceof Failed)) throw error;
-  morph(main, h("main", {}, heading("Not let in"), h("p", { class: "empty" }, error.message)));
+function showLogin() {
+  const submit = async (event) => {
+    event.preventDefault();
+    const { user, password } = Object.fromEntries(new FormData(event.target));
+    try {
+      await login(user, password);
+    } catch (error) {
+      if (!(error instanceof Failed)) throw error;
+      tell(error.message, "bad");
+      return;
+    }
+    tell("");
+    await begin();
+  };
+  const form = h(
+    "form",
+    { class: "login", onsubmit: submit },
+    input("Name", "user", "", { required: true, autocomplete: "username" }),
+    input("Password", "password", "", { required: true, type: "password", autocomplete: "current-password" }),
+    h("p", {}, h("button", {}, "Log in")),
+  );
+  morph(main, h("main", {}, heading("Log in"), form));
+  main.querySelector("input").focus();
 }
+
+function showPerson() {
+  const leave = async () => {
+    await logout();
+    location.reload();
+  };
+  const content = about.person === null ? [] : [about.person, h("button", { type: "button", class: "link", onclick: leave }, "Log out")];
+  document.getElementById("person").replaceChildren(...content);
+}
+
+async function begin() {
+  try {
+    about = await session();
+  } catch (error) {
+    if (!(error instanceof Failed)) throw error;
+    const door = await get("door", {}).catch(() => ({ people: false }));
+    if (door.people) return showLogin();
+    morph(main, h("main", {}, heading("Not let in"), h("p", { class: "empty" }, error.message)));
+    return;
+  }
+  document.getElementById("cluster").textContent = about.bootstrap.join(", ");
+  const why = about.person === null ? "Nothing can be changed from here: start it with --allow-changes for that." : "You may only look.";
+  document.getElementById("about").textContent = `semel ${about.version}. ${about.allows_changes ? "Changes are allowed." : why}`;
+  showPerson();
+  show(false);
+}
+
+// Ages grow although nothing has changed.
+setInterval(() => {
+  if (shown?.answer && shown.page.hasAges && !isPaused && !document.hidden) shown.draw();
+}, 1000);
+await begin();

@@ -1,6 +1,6 @@
 // The verdicts of the broker on batches, as they fall.
 
-import { address, counted, facts, h, link, number, table, time } from "./elements.js";
+import { address, badge, counted, h, link, number, table, tile, tiles, time, verdicts } from "./elements.js";
 
 export const path = "/decisions";
 export const name = "Decisions";
@@ -26,16 +26,17 @@ export function view(answer, query) {
   if (answer.counts === null) return h("p", { class: "empty" }, "The broker has told nothing yet.");
   const { accepted, duplicate, gap, fenced, refused } = answer.counts;
   return [
-    h("p", { class: "headline" }, `${counted(duplicate, "duplicate was", "duplicates were")} not stored.`),
-    facts(
-      ["accepted", number(accepted)],
-      ["gaps", number(gap)],
-      ["fenced", number(fenced)],
-      ["refused", number(refused)],
-      ...(answer.lost ? [["not shown", number(answer.lost)]] : []),
+    h("p", { class: "lead" }, `${counted(duplicate, "duplicate was", "duplicates were")} not stored.`),
+    tiles(
+      tile(number(duplicate), "duplicates", "sent again, and not stored again", "good"),
+      tile(number(accepted), "accepted", "batches since the broker was started"),
+      tile(number(gap), "gaps", "refused: a batch before them is missing", gap ? "bad" : null),
+      tile(number(fenced), "fenced", "refused: a newer epoch is at work", fenced ? "held" : null),
+      refused ? tile(number(refused), "refused", "for another reason, without a verdict") : null,
+      answer.lost ? tile(number(answer.lost), "not shown", "they fell faster than the console took them") : null,
     ),
-    h("p", { class: "quiet" }, "Batches since the broker was started."),
-    h("nav", { class: "pager", "aria-label": "Which verdicts" }, OUTCOMES.map(([outcome, text]) => choice(outcome, text, query))),
+    verdicts(answer.history),
+    h("nav", { class: "choices", "aria-label": "Which verdicts" }, OUTCOMES.map(([outcome, text]) => choice(outcome, text, query))),
     answer.decisions.length ? list(answer) : h("p", { class: "empty" }, "None since this page was opened. Those before are in the counts."),
   ];
 }
@@ -50,7 +51,7 @@ function list(answer) {
     class: one.outcome,
     cells: [
       number(one.number),
-      one.said,
+      badge(one.said, one.outcome),
       link("/records", { topic: one.topic, partition: one.partition, from: one.offset ?? "latest" }, `${one.topic}-${one.partition}`),
       one.producer_id < 0 ? "none" : number(one.producer_id),
       one.producer_id < 0 ? "" : number(one.epoch),

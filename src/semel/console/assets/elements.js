@@ -1,17 +1,21 @@
 // Makes what a page consists of. Text is always a text node: nothing that comes from a cluster is ever read as markup.
 
 const PROPERTIES = new Set(["onclick", "onsubmit"]);
+const SVG = "http://www.w3.org/2000/svg";
 
 // An element with attributes and children; children that are null are left out.
 export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+  return filled(document.createElement(tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (PROPERTIES.has(name)) element[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children.flat(3)) {
-    if (child === null || child === undefined) continue;
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
     element.append(child instanceof Node ? child : document.createTextNode(String(child)));
   }
   return element;
@@ -82,9 +86,14 @@ export function table(caption, columns, rows) {
   return h("div", { class: "sheet", role: "region", "aria-label": caption, tabindex: "0" }, sheet);
 }
 
-// A whole number with its thousands apart. The separator is no character, so that what is copied is the number.
+// A whole number with its thousands apart. What sets them apart is space and no character, so what is copied is the
+// number.
 export function number(value) {
-  return value === null || value === undefined ? "not known" : String(value);
+  if (value === null || value === undefined) return "not known";
+  const text = String(value);
+  if (!/^-?\d{5,}$/.test(text)) return text;
+  const parts = text.split(/(?=(?:\d{3})+$)/);
+  return h("span", { class: "digits" }, parts.map((part) => h("span", {}, part)));
 }
 
 export function bytes(value) {
@@ -102,7 +111,7 @@ export function bytes(value) {
 // A time as the clock on the wall shows it, with UTC below.
 export function time(ms) {
   const date = new Date(Number(ms));
-  if (ms === null || ms === undefined || Number.isNaN(date.getTime())) return `${number(ms)} ms`;
+  if (ms === null || ms === undefined || Number.isNaN(date.getTime())) return ms === null || ms === undefined ? "not known" : `${ms} ms`;
   const two = (part) => String(part).padStart(2, "0");
   const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
   const local = `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
@@ -123,7 +132,47 @@ export function counted(count, one, several) {
 }
 
 export function facts(...pairs) {
-  return h("dl", { class: "facts" }, pairs.map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+  const shown = pairs.filter((pair) => pair !== null);
+  return h("dl", { class: "facts" }, shown.map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value))));
+}
+
+// A large figure, what it counts, and a sentence; `mood` is good, bad, held or nothing.
+export function tile(figure, what, note = null, mood = null) {
+  const classes = mood ? `tile ${mood}` : "tile";
+  return h("li", { class: classes }, h("div", { class: "figure" }, figure), h("p", { class: "what" }, what), note === null ? null : h("p", { class: "note" }, note));
+}
+
+export function tiles(...some) {
+  return h("ul", { class: "tiles" }, some);
+}
+
+export function badge(text, kind) {
+  return h("span", { class: kind ? `badge ${kind}` : "badge" }, text);
+}
+
+// A chart as the server has drawn it: shapes with classes, which the style sheet of all charts colours.
+export function drawing(chart) {
+  const paths = chart.shapes.map((shape) => filled(document.createElementNS(SVG, "path"), { class: shape.kind, d: shape.path }, []));
+  const frame = { viewBox: `0 0 ${chart.width} ${chart.height}`, preserveAspectRatio: "none", role: "img", "aria-label": chart.title };
+  return filled(document.createElementNS(SVG, "svg"), frame, paths);
+}
+
+// Pairs of the class of a shape and what it stands for.
+export function legend(...entries) {
+  return h("ul", { class: "legend" }, entries.map(([kind, ...said]) => h("li", {}, h("span", { class: `swatch ${kind}` }), h("span", {}, said))));
+}
+
+// The verdicts of the last seconds, as a chart with its scales.
+export function verdicts(history) {
+  const most = [history.accepted_max ? `at most ${history.accepted_max} accepted` : null, history.others_max ? `${history.others_max} not stored` : null].filter(Boolean);
+  return h(
+    "figure",
+    { class: "chart" },
+    h("figcaption", {}, "Batches in each second. What was not stored stands above the line, on a scale of its own."),
+    h("div", { class: "plot" }, drawing(history.chart)),
+    h("div", { class: "axis" }, h("span", {}, `${history.seconds} s ago`), most.length ? h("span", {}, `${most.join(" and ")} in a second`) : null, h("span", {}, "now")),
+    legend(["stored", "accepted"], ["absorbed", "duplicate, not stored"], ["gap", "gap, refused"], ["fenced", "fenced, refused"]),
+  );
 }
 
 // A form whose fields become the query of an address, so that what was searched for can be sent as a link.
@@ -138,6 +187,11 @@ export function filter(go, path, kept, fields, button = "Show") {
 
 export function input(label, name, value, more = {}) {
   return h("label", {}, label, h("input", { name, value: value ?? "", autocomplete: "off", ...more }));
+}
+
+// Options are [value, text].
+export function choice(label, name, value, options) {
+  return h("label", {}, label, h("select", { name }, options.map(([one, text]) => h("option", { value: one, selected: one === value }, text))));
 }
 
 export function check(label, name, isOn) {

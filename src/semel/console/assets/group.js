@@ -67,7 +67,7 @@ async function preview(answer, values, { allowsChanges, change, tell }) {
   try {
     told = await get("reset_preview", { group: answer.name, ...values });
   } catch (error) {
-    tell(error.message, true);
+    tell(error.message, "bad");
     return;
   }
   const rows = told.steps.map(([topic, partition, from, to]) => [`${topic}-${partition}`, from === null ? "nothing" : number(from), number(to), effect(from, to)]);

@@ -5,19 +5,23 @@ import { counted, filter, h, input, link, number, pager, table, time } from "./e
 export const path = "/pipelines";
 export const name = "Pipelines";
 export const question = "pipelines";
-export const title = () => "Pipelines into the log";
+export const title = () => "Pipelines";
 export const isLive = () => true;
 
 export const words = [
   ["sink", "A Spark query of semel that writes into a topic. Its progress topic has its name behind semel-progress-."],
   ["lane", "One of the fixed number of writers into which a sink divides its rows. Each has a partition of the progress topic."],
+  ["query", "A Spark query of semel that reads the log shows how far it is in the group that its option kafka.group.id names. Nobody reads by that group; Spark's checkpoint says where the query goes on."],
+  ["lag", "How many offsets lie between what the query has read and the last stable offset."],
+  ["attempts", "Each attempt to write a batch raises the epoch of the lane's fence by one and turns away the attempt before it. More of them than batches means that Spark has run some more than once; each batch was written once."],
   ["last batch", "The micro-batch that the lane has written last. The lane says so in the same transaction as the rows, so both are in the log or neither. A batch that Spark runs again is recognised by it, and is not written twice."],
 ];
 
 export function view(answer, query, { go }) {
   return [
     filter(go, path, {}, [input("Find in names", "find", query.find, { type: "search" })], "Find"),
-    answer.count === 0 ? empty(query) : answer.sinks.map(sink),
+    answer.queries.length ? queries(answer.queries) : null,
+    answer.count === 0 ? (answer.queries.length ? null : empty(query)) : answer.sinks.map(sink),
     pager(path, query, answer.page, answer.pages),
   ];
 }
@@ -27,11 +31,16 @@ function empty(query) {
   return h("p", { class: "empty" }, "No Spark query of semel writes into this log. Sinks into tables are on the page of claims, if the console was given their database.");
 }
 
+function queries(some) {
+  const rows = some.map((one) => [link("/group", { group: one.group }, one.group), one.topics.join(", "), number(one.partitions), number(one.lag)]);
+  return table("Queries that read the log", [["Group", "name"], ["Topics", "name"], ["Partitions", "number"], ["Lag", "number"]], rows);
+}
+
 function sink(one) {
   const rows = one.lanes.map((lane) =>
     lane.trouble === null
-      ? [link("/records", { topic: one.topic, partition: lane.lane, from: lane.offset }, lane.lane), number(lane.batch_id), number(lane.rows), time(lane.at_ms), lane.query_id]
-      : [link("/records", { topic: one.topic, partition: lane.lane }, lane.lane), h("span", { class: "quiet" }, lane.trouble), "", "", ""],
+      ? [link("/records", { topic: one.topic, partition: lane.lane, from: lane.offset }, lane.lane), number(lane.batch_id), number(lane.rows), number(lane.fence_epoch), time(lane.at_ms), lane.query_id]
+      : [link("/records", { topic: one.topic, partition: lane.lane }, lane.lane), h("span", { class: "quiet" }, lane.trouble), "", "", "", ""],
   );
   const shown = one.lane_count > one.lanes.length ? `The first ${one.lanes.length} of ${one.lane_count} lanes` : counted(one.lane_count, "lane");
   return h(
@@ -39,7 +48,7 @@ function sink(one) {
     {},
     h("h2", {}, one.sink),
     h("p", { class: "headline" }, standing(one.lanes.filter((lane) => lane.trouble === null))),
-    table(`${shown} of ${one.sink}`, [["Lane", "number"], ["Last batch", "number"], ["Rows in it", "number"], ["Written"], ["Query", "name"]], rows),
+    table(`${shown} of ${one.sink}`, [["Lane", "number"], ["Last batch", "number"], ["Rows in it", "number"], ["Attempts", "number"], ["Written"], ["Query", "name"]], rows),
   );
 }
 

@@ -1,17 +1,20 @@
 // The records of one partition.
 
 import { get } from "./api.js";
-import { bytes, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
+import { badge, bytes, choice, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
 
 export const path = "/records";
 export const under = "/topics";
 export const question = "records";
 export const title = (query) => `Records of ${query.topic ?? ""}, partition ${query.partition || 0}`;
+// JSON that is shorter stays as it is.
+const ONE_LINE = 60;
+
 // The end moves; a place that was asked for stays where it is.
 export const isLive = (query) => !query.time && (!query.from || query.from === "latest");
 
 export const words = [
-  ["aborted", "The record was written in a transaction that was aborted. It keeps its place in the log, and no reader of committed records ever gets it. It is struck out."],
+  ["aborted", "The record was written in a transaction that was aborted. It keeps its place in the log, and no reader of committed records ever gets it. It is struck out, and the marker that aborted it is named. A marker with a later epoch than the record's means that its writer was fenced: the transaction's time was over, another instance claimed its id, or a person aborted it. With the newest version of transactions the epoch goes up with every end."],
   ["held back", "The record lies behind the last stable offset: a transaction before it is still open, so readers of committed records do not get it yet."],
   ["marker", "What the broker writes at the end of a transaction. It takes an offset and is no record."],
   ["producer, epoch, sequence", "The claim under which the record was written. The broker accepts each number of a producer once in a partition: the same number again is a duplicate, and is not stored."],
@@ -23,7 +26,8 @@ export function view(answer, query, { go }) {
     input("Partition", "partition", query.partition || 0, { type: "number", min: 0, max: answer.partitions - 1 }),
     input("From offset, earliest or latest", "from", query.from || "latest"),
     input("From a time (UTC, if it names no zone)", "time", query.time, { placeholder: "2026-01-31T12:00:00Z" }),
-    input("Find in key or value", "find", query.find, { type: "search" }),
+    input("Find", "find", query.find, { type: "search" }),
+    choice("in", "in", query.in ?? "both", [["both", "key or value"], ["key", "the key"], ["value", "the value"]]),
   ];
   return [
     filter(go, path, kept, fields),
@@ -74,10 +78,16 @@ function ending(one) {
 }
 
 function claim(one) {
-  const fate = { aborted: h("strong", { class: "bad" }, "aborted"), held: h("strong", { class: "held" }, "held back") }[one.kind];
+  const fate = { aborted: [badge("aborted", "bad"), reason(one.ended_by)], held: badge("held back", "held") }[one.kind];
   const producer = one.producer_id === null ? "no claim" : `producer ${one.producer_id}, epoch ${one.producer_epoch}`;
   const sequence = one.sequence === null ? "" : `, sequence ${one.sequence}`;
   return [fate ? [fate, h("br")] : null, `${producer}${sequence}`];
+}
+
+function reason(marker) {
+  if (marker === null) return " by a marker further on";
+  const epoch = marker.is_later ? `, in epoch ${marker.epoch}` : "";
+  return [" by the marker at offset ", number(marker.offset), `${epoch}, `, time(marker.time_ms)];
 }
 
 function headers(one) {
@@ -91,10 +101,18 @@ function field(answer, one, part) {
   const data = one[part];
   if (data === null) return h("span", { class: "quiet" }, "null");
   if (data.bytes === 0) return h("span", { class: "quiet" }, "empty");
-  const shown = h("pre", { class: "data" }, text(data));
+  const shown = data.decoded ? decoded(data) : h("pre", { class: "data" }, text(data));
   if (data.next === null) return shown;
   const place = { topic: answer.topic, partition: answer.partition, offset: one.offset, part };
   return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`)];
+}
+
+// What a schema makes of it; the bytes stay at hand.
+function decoded(data) {
+  const { schema, trouble } = data.decoded;
+  const raw = h("details", {}, h("summary", {}, "as it is in the log"), h("pre", { class: "data" }, text(data)));
+  const said = trouble === undefined ? h("pre", { class: "data" }, data.decoded.text) : h("p", { class: "held" }, trouble);
+  return h("div", {}, h("span", { class: "quiet" }, schema), said, raw);
 }
 
 function text(data) {
@@ -102,7 +120,7 @@ function text(data) {
   try {
     const value = JSON.parse(data.text);
     // Laid out for reading, where no number would lose digits on the way.
-    if (data.next === null && typeof value === "object" && value !== null && !/\d{16}/.test(data.text)) return JSON.stringify(value, null, 2);
+    if (data.next === null && data.text.length > ONE_LINE && typeof value === "object" && value !== null && !/\d{16}/.test(data.text)) return JSON.stringify(value, null, 2);
   } catch {
     // It is no JSON, so it is shown as it is.
   }

@@ -20,7 +20,7 @@ export const words = [
 export function view(answer, query, tools) {
   return [
     filter(tools.go, path, {}, [input("Find in transactional ids", "find", query.find, { type: "search" })], "Find"),
-    h("p", { class: "headline" }, headline(answer, query, tools.now)),
+    h("p", { class: "lead" }, headline(answer, query, tools.now)),
     answer.transactions.length === 0 ? empty() : answer.transactions.map((one) => transaction(one, tools)),
   ];
 }
@@ -54,7 +54,7 @@ function transaction(one, tools) {
   const more = one.partition_count - one.partitions.length;
   return h(
     "article",
-    {},
+    { class: held.length ? "held" : null },
     h("h2", {}, one.id),
     held.length ? h("p", { class: "held" }, `Readers of committed records wait for it in ${counted(held.length, "partition")}.`) : null,
     facts(

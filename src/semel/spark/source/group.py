@@ -11,13 +11,12 @@ from typing import Final
 from semel.client import LogClient, groups
 from semel.client.cluster import GROUP
 from semel.client.errors import LogError
+from semel.client.groups import QUERY_NOTE
 from semel.client.patience import Patience
 from semel.client.places import TopicPartition
 from semel.client.settings import ClientSettings
 
 _LOG: Final = logging.getLogger(__name__)
-# What stands beside each offset: by this a group is known to be one that queries show themselves in.
-MARK: Final = "how far a query of semel's is"
 _SHOW_MS_MAX: Final = 30_000
 
 
@@ -46,7 +45,7 @@ class GroupOffsets:
         coordinator = cluster.coordinator(group, GROUP)
         if not self._shown:
             committed = groups.committed(cluster, coordinator, group)
-            others = [where for where in reached if where in committed and committed[where].note != MARK]
+            others = [where for where in reached if where in committed and committed[where].note != QUERY_NOTE]
             if others:
                 self._group = None
                 _LOG.warning(
@@ -55,7 +54,7 @@ class GroupOffsets:
                     *(group, others[0].topic, group),
                 )
                 return
-        groups.commit(cluster, coordinator, group, reached, MARK)
+        groups.commit(cluster, coordinator, group, reached, QUERY_NOTE)
         self._shown = dict(reached)
 
     def close(self) -> None:

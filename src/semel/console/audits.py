@@ -1,0 +1,175 @@
+"""The audits that `semel audit --keep` has kept in a directory: their history, and one of them as a picture.
+
+A file that is none of an audit is told by its name, and must never hide the others. How many files are read, and how
+large they may be, is bounded.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from semel.charts.drawing import WIDTH, Chart, Fate, Shape, fates, rectangle
+from semel.console.http import PageRefused
+from semel.console.query import Query
+
+# The newest ones.
+AUDITS_MAX: Final = 100
+FILE_BYTES_MAX: Final = 8 * 1024 * 1024
+IDS_MAX: Final = 1_000
+WINDOWS_MAX: Final = 500
+KINDS: Final = ("lost", "doubled", "foreign", "altered")
+# A part that is not nothing is at least so wide.
+_SEEN_MIN: Final = 8.0
+_BAR_HEIGHT: Final = 100.0
+
+Answer = dict[str, Any]
+
+
+class Audits:
+    """The directory that `--keep` names."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        # What was read, by name, size and time of change: a kept audit never changes.
+        self._read: dict[tuple[str, int, int], Answer] = {}
+
+    def every(self, query: Query) -> Answer:
+        """The newest audits, each with what it found, and their history by source and sink."""
+        shown = [self._one(path) for path in self._newest()]
+        told = [one for one in shown if one["trouble"] is None]
+        return {
+            "directory": str(self._directory),
+            "audits": [_row(one) for one in shown],
+            "histories": _histories(told),
+        }
+
+    def one(self, query: Query) -> Answer:
+        """One audit: each sink as a bar of what is stored, lost and doubled, with the ids."""
+        name = query.text("audit")
+        path = next((one for one in self._newest() if one.name == name), None)
+        if path is None:
+            raise PageRefused(404, f"there is no audit {name!r} in {self._directory}")
+        found = self._one(path)
+        if found["trouble"] is not None:
+            raise PageRefused(400, f"{name}: {found['trouble']}")
+        return {**found, "sinks": [{**sink, "chart": _bar(found, sink).as_json()} for sink in found["sinks"]]}
+
+    def _newest(self) -> list[Path]:
+        try:
+            names = sorted(path.name for path in self._directory.glob("*.json"))
+        except OSError as error:
+            raise PageRefused(502, f"{self._directory}: {error.strerror or error}") from None
+        if not names and not self._directory.is_dir():
+            raise PageRefused(502, f"{self._directory}: there is no such directory; `semel audit --keep` makes it")
+        return [self._directory / name for name in reversed(names[-AUDITS_MAX:])]
+
+    def _one(self, path: Path) -> Answer:
+        try:
+            state = path.stat()
+            known = (path.name, state.st_size, state.st_mtime_ns)
+            if known not in self._read:
+                if len(self._read) > 2 * AUDITS_MAX:
+                    self._read.clear()
+                self._read[known] = _audit(path, state.st_size)
+            return self._read[known]
+        except OSError as error:
+            return {"name": path.name, "trouble": error.strerror or str(error)}
+
+
+def _audit(path: Path, size_bytes: int) -> Answer:
+    if size_bytes > FILE_BYTES_MAX:
+        return {"name": path.name, "trouble": f"it has more than {FILE_BYTES_MAX} bytes"}
+    try:
+        told = json.loads(path.read_bytes())
+        verdict = told["verdict"]
+        return {
+            "name": path.name,
+            "trouble": None,
+            "began_ms": int(told["began_ms"]),
+            "seconds": float(told["seconds"]),
+            "clean": verdict["clean"] is True,
+            "source": _counted(verdict["source"]),
+            "sinks": [_sink(one) for one in verdict["sinks"]],
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {"name": path.name, "trouble": "it is no verdict that semel audit has kept"}
+
+
+def _counted(told: Any) -> Answer:
+    return {
+        "name": str(told["name"]),
+        "rows": int(told["rows"]),
+        "without_id": int(told["without_id"]),
+        "unreadable": int(told["unreadable"]["rows"]),
+        "amount": None if told.get("amount") is None else str(told["amount"]),
+    }
+
+
+def _sink(told: Any) -> Answer:
+    findings = {kind: _findings(told[kind]) for kind in KINDS}
+    windows = [
+        {"begin_ms": one["begin_ms"], "source_rows": int(one["source_rows"]), "sink_rows": int(one["sink_rows"])}
+        for one in told["windows"][:WINDOWS_MAX]
+    ]
+    return {**_counted(told), "clean": told["clean"] is True, **findings, "windows": windows}
+
+
+def _findings(told: Any) -> Answer:
+    listed = [{"id": str(one["id"]), "rows": int(one["rows"])} for one in told["listed"][:IDS_MAX]]
+    return {"rows": int(told["rows"]), "ids": int(told["ids"]), "listed": listed}
+
+
+def _row(one: Answer) -> Answer:
+    if one["trouble"] is not None:
+        return one
+    counts = {kind: sum(sink[kind]["rows"] for sink in one["sinks"]) for kind in KINDS}
+    sinks = [sink["name"] for sink in one["sinks"]]
+    told = {name: one[name] for name in ("name", "trouble", "began_ms", "seconds", "clean")}
+    return {**told, **counts, "source": one["source"]["name"], "rows": one["source"]["rows"], "sinks": sinks}
+
+
+def _histories(audits: Iterable[Answer]) -> list[Answer]:
+    """For each source and sink the audits from the oldest to the newest, as columns."""
+    by_pair: dict[tuple[str, str], list[tuple[Answer, Answer]]] = defaultdict(list)
+    for one in audits:
+        for sink in one["sinks"]:
+            by_pair[one["source"]["name"], sink["name"]].append((one, sink))
+    histories = []
+    for (source, name), found in by_pair.items():
+        found.sort(key=lambda pair: (pair[0]["began_ms"], pair[0]["name"]))
+        columns = [Fate(one["source"]["rows"], sink["lost"]["rows"], sink["doubled"]["rows"]) for one, sink in found]
+        wrong = sum(not sink["clean"] for _, sink in found)
+        most = max(one.doubled for one in columns)
+        title = f"{name}: {len(found)} audits, {wrong} of them not clean"
+        histories.append(
+            {
+                "source": source,
+                "sink": name,
+                "count": len(found),
+                "wrong": wrong,
+                "first_ms": found[0][0]["began_ms"],
+                "last_ms": found[-1][0]["began_ms"],
+                "sent_max": max(one.sent for one in columns),
+                "doubled_max": most,
+                "chart": Chart(title, fates(columns, most)).as_json(),
+            }
+        )
+    return histories
+
+
+def _bar(audit: Answer, sink: Answer) -> Chart:
+    """Everything that was sent or is there, side by side: stored once, lost, doubled, foreign, altered."""
+    wrong = {kind: sink[kind]["rows"] for kind in KINDS}
+    stored = max(audit["source"]["rows"] - wrong["lost"] - wrong["altered"], 0)
+    counts = {"stored": stored, **wrong}
+    total = max(sum(counts.values()), 1)
+    seen = {kind: max(WIDTH * count / total, _SEEN_MIN) for kind, count in counts.items() if count}
+    scale = WIDTH / max(sum(seen.values()), 1)
+    shapes, x = [], 0.0
+    for kind, width in seen.items():
+        shapes.append(Shape(kind, rectangle(x, 0, width * scale, _BAR_HEIGHT)))
+        x += width * scale
+    words = ", ".join(f"{count:,} {'stored once' if kind == 'stored' else kind}" for kind, count in counts.items())
+    return Chart(f"{sink['name']}: {words}", tuple(shapes))

@@ -1,0 +1,60 @@
+"""What a broker of semel tells an operator's tools, asked once: the windows of its producers.
+
+It is the same address at which the broker tells its decisions. A broker that does not answer is a sentence on the page.
+"""
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from semel.security.hosts import shown_address
+
+ANSWER_SECONDS_MAX: Final = 3.0
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+
+# By partition and producer id.
+Windows = Mapping[tuple[int, int], list[dict[str, int]]]
+
+
+class NotTold(Exception):
+    """The broker has not told it; the message says why."""
+
+
+class BrokerDoor(NamedTuple):
+    """Where one broker serves its metrics."""
+
+    host: str
+    port: int
+
+    def windows(self, topic: str, first_partition: int) -> Windows:
+        """The batches that the partitions from one on would know again, oldest first. Raises NotTold."""
+        told = self._get("/producers?" + urlencode({"topic": topic, "first": first_partition}))
+        try:
+            return {(int(one["partition"]), int(one["producer_id"])): _batches(one) for one in told["windows"]}
+        except (LookupError, TypeError, ValueError):
+            raise NotTold("the broker tells windows in words that this console does not know") from None
+
+    def _get(self, target: str) -> Any:
+        place = shown_address(self.host, self.port)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS_MAX)
+        try:
+            connection.request("GET", target, headers={"Host": place})
+            answer = connection.getresponse()
+            body = answer.read(ANSWER_BYTES_MAX)
+            if answer.status != 200:
+                raise NotTold(f"{place} answers {answer.status}: {body[:200].decode(errors='replace').strip()}")
+            return json.loads(body)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise NotTold(f"{place} does not tell the windows: {reason}") from None
+        finally:
+            connection.close()
+
+
+def _batches(one: Any) -> list[dict[str, int]]:
+    return [
+        {name: int(batch[name]) for name in ("first_sequence", "last_sequence", "records", "offset")}
+        for batch in one["batches"]
+    ]

@@ -1,0 +1,154 @@
+"""The people who may log in to a console, from a file that `semel console user` writes.
+
+The file holds no password: scrypt with a salt of its own stands for it. To refuse a name that is not in the file takes
+as long as to refuse a wrong password, and after some wrong passwords every further try waits. A person may change
+things only if the file says so, and if the console was started with --allow-changes.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from semel.console.http import PageRefused
+
+FORMAT: Final = 1
+PEOPLE_MAX: Final = 1_000
+NAME_MAX: Final = 200
+PASSWORD_MAX: Final = 1_000
+PASSWORD_MIN: Final = 8
+FILE_BYTES_MAX: Final = 1024 * 1024
+# 16 MB and some 50 ms for a try.
+_COST: Final = {"n": 1 << 14, "r": 8, "p": 1}
+_SALT_BYTES: Final = 16
+# Wrong passwords of anybody within the time, before further tries are refused.
+WRONG_MAX: Final = 10
+WRONG_SECONDS: Final = 60.0
+
+
+class Person(NamedTuple):
+    name: str
+    may_change: bool
+
+
+class NoPeople(ValueError):
+    """The file cannot be used; the message says why."""
+
+
+class People:
+    """Those in one file, which is read again when it has changed."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises NoPeople."""
+        self._path = path
+        self._clock = clock
+        self._wrong: list[float] = []
+        # One try after another: each takes memory.
+        self._trying = threading.Lock()
+        self._nobody = _entry("nobody", may_change=False)
+        self._stamp: tuple[int, int, int] | None = None
+        self._known = read(path)
+
+    def check(self, name: str, password: str) -> Person:
+        """The person who has this name and password; PageRefused otherwise."""
+        if len(name) > NAME_MAX or len(password) > PASSWORD_MAX:
+            raise PageRefused(403, "no person has this name and password")
+        with self._trying:
+            now = self._clock()
+            self._wrong = [at for at in self._wrong if now - at < WRONG_SECONDS]
+            if len(self._wrong) >= WRONG_MAX:
+                raise PageRefused(503, "too many wrong passwords: try again in a minute")
+            try:
+                entry = read(self._path).get(name)
+            except NoPeople as error:
+                raise PageRefused(502, str(error)) from None
+            known = entry or self._nobody
+            fits = hmac.compare_digest(_digest(password, bytes.fromhex(known["salt"])), known["scrypt"])
+            if entry is None or not fits:
+                self._wrong.append(now)
+                raise PageRefused(403, "no person has this name and password")
+            return Person(name, entry["may_change"])
+
+    def now(self, name: str) -> Person | None:
+        """The person as the file has it now; None for one who was removed."""
+        try:
+            state = self._path.stat()
+            stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+            if stamp != self._stamp:
+                self._stamp, self._known = stamp, read(self._path)
+        except (OSError, NoPeople):
+            return None
+        entry = self._known.get(name)
+        return None if entry is None else Person(name, entry["may_change"])
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The entries of a file by their names. Raises NoPeople."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise NoPeople(f"{path}: it has more than {FILE_BYTES_MAX} bytes")
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if told["format"] != FORMAT:
+            raise NoPeople(f"{path}: format {told['format']!r} is not known")
+        people = {
+            str(name): {
+                "salt": bytes.fromhex(one["salt"]).hex(),
+                "scrypt": str(one["scrypt"]),
+                "may_change": one["may_change"] is True,
+            }
+            for name, one in told["people"].items()
+        }
+    except OSError as error:
+        raise NoPeople(f"{path}: {error.strerror or error}; semel console user add makes it") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, NoPeople):
+            raise
+        raise NoPeople(f"{path}: it is no file of semel console user") from None
+    return people
+
+
+def add(path: Path, name: str, password: str, *, may_change: bool) -> None:
+    """Add a person, or replace one. Raises NoPeople."""
+    if not 0 < len(name) <= NAME_MAX or not name.isprintable():
+        raise NoPeople(f"a name has 1 to {NAME_MAX} characters that can be printed")
+    if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
+        raise NoPeople(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
+    people = read(path) if path.exists() else {}
+    if name not in people and len(people) >= PEOPLE_MAX:
+        raise NoPeople(f"{path} has {PEOPLE_MAX} people already")
+    people[name] = _entry(password, may_change=may_change)
+    _write(path, people)
+
+
+def remove(path: Path, name: str) -> None:
+    """Remove a person, whose browsers are let in no longer. Raises NoPeople."""
+    people = read(path)
+    if people.pop(name, None) is None:
+        raise NoPeople(f"{path} has nobody named {name!r}")
+    _write(path, people)
+
+
+def _entry(password: str, *, may_change: bool) -> dict[str, Any]:
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return {"salt": salt.hex(), "scrypt": _digest(password, salt), "may_change": may_change}
+
+
+def _digest(password: str, salt: bytes) -> str:
+    return hashlib.scrypt(password.encode(errors="surrogatepass"), salt=salt, **_COST).hex()
+
+
+def _write(path: Path, people: dict[str, Any]) -> None:
+    unfinished = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"format": FORMAT, "people": people}, file, indent=1)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise NoPeople(f"{path}: {error.strerror or error}") from None

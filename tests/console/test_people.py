@@ -1,0 +1,125 @@
+"""Who logs in: nobody by a printed address, everybody to look alone unless the file says more; no password is kept."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from browsing import Browser, browse
+from semel.console import people
+from semel.console.door import Door
+from semel.console.http import PageRefused
+from semel.console.people import WRONG_MAX, WRONG_SECONDS, NoPeople, People
+
+NOWHERE = "127.0.0.1:1"
+PASSWORD = "correct horse"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "people.json"
+    people.add(path, "reader", PASSWORD, may_change=False)
+    people.add(path, "writer", PASSWORD, may_change=True)
+    return path
+
+
+async def login(browser: Browser, user: str, password: str = PASSWORD, **headers: str) -> int:
+    answer = await browser.post("/login", {"user": user, "password": password}, **headers)
+    if answer.status == 200:
+        browser.cookie = answer.headers["set-cookie"].partition(";")[0]
+    return answer.status
+
+
+def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -> None:
+    async def story(browser: Browser) -> None:
+        (line,) = browser.lines
+        assert "token" not in line
+        refused = await browser.get("/api/session")
+        assert (refused.status, "log in" in refused.told["error"]) == (403, True)
+        assert (await browser.get("/api/door")).told == {"people": True}
+        assert await login(browser, "reader", "wrong horse") == 403
+        assert await login(browser, "nobody") == 403
+        assert await login(browser, "reader", Origin="http://evil.example") == 403
+        assert await login(browser, "reader") == 200
+        told = (await browser.get("/api/session")).told
+        assert (told["person"], told["allows_changes"], told["change_token"]) == ("reader", False, "")
+        refused = await browser.post("/do/abort", {"id": "a"}, X_Semel_Change=told["change_token"])
+        assert (refused.status, "you may only read" in refused.told["error"]) == (403, True)
+        assert await login(browser, "writer") == 200
+        told = (await browser.get("/api/session")).told
+        assert (told["person"], told["allows_changes"]) == ("writer", True)
+        change = {"id": "a", "producer_id": 0, "producer_epoch": 0}
+        assert (await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])).status == 502
+        # Who is taken out of the file is let in no longer, and who may no longer change things does not.
+        people.add(file, "writer", PASSWORD, may_change=False)
+        assert (await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])).status == 403
+        people.remove(file, "writer")
+        assert (await browser.get("/api/session")).status == 403
+        assert await login(browser, "reader") == 200
+        assert (await browser.post("/logout", {})).status == 200
+        assert (await browser.get("/api/session")).status == 403
+
+    browse(NOWHERE, story, people=People(file), allow_changes=True)
+
+
+def test_the_address_of_another_console_lets_in_nobody_where_people_log_in(file: Path) -> None:
+    door = Door("127.0.0.1", 8080, allow_changes=True, people=People(file))
+    with pytest.raises(PageRefused):
+        door.enter(door.token)
+
+
+def test_a_console_that_only_reads_lets_nobody_change_anything(file: Path) -> None:
+    async def story(browser: Browser) -> None:
+        assert await login(browser, "writer") == 200
+        told = (await browser.get("/api/session")).told
+        assert (told["allows_changes"], told["change_token"]) == (False, "")
+        assert (await browser.post("/do/abort", {"id": "a"}, X_Semel_Change="")).status == 403
+
+    browse(NOWHERE, story, people=People(file))
+
+
+def test_where_nobody_logs_in_a_login_is_refused() -> None:
+    async def story(browser: Browser) -> None:
+        assert (await browser.get("/api/door")).told == {"people": False}
+        assert await login(browser, "reader") == 404
+
+    browse(NOWHERE, story)
+
+
+def test_after_some_wrong_passwords_even_the_right_one_waits(file: Path) -> None:
+    now = [0.0]
+    known = People(file, clock=lambda: now[0])
+    for _ in range(WRONG_MAX):
+        with pytest.raises(PageRefused, match="no person"):
+            known.check("reader", "wrong horse")
+    with pytest.raises(PageRefused, match="too many"):
+        known.check("reader", PASSWORD)
+    now[0] += WRONG_SECONDS
+    assert known.check("reader", PASSWORD).name == "reader"
+
+
+def test_no_password_is_in_the_file_which_is_its_owners_alone(file: Path) -> None:
+    assert PASSWORD not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    first, second = (one["scrypt"] for one in people.read(file).values())
+    assert first != second, "each has a salt of its own"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"format": 2, "people": {}}', '{"format": 1, "people": [1]}', "[" * 9000]
+)
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "people.json"
+    path.write_text(content)
+    with pytest.raises(NoPeople, match=r"people\.json"):
+        People(path)
+    with pytest.raises(NoPeople, match="makes it"):
+        People(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("name", "password"), [("", PASSWORD), ("a\x1b[2J", PASSWORD), ("a", "short")])
+def test_a_name_or_a_password_that_will_not_do_is_refused(tmp_path: Path, name: str, password: str) -> None:
+    with pytest.raises(NoPeople):
+        people.add(tmp_path / "people.json", name, password, may_change=False)
