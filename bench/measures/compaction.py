@@ -40,7 +40,7 @@ class Compaction(Measure):
             "megabytes_per_second",
             Target(Kind.RATIO_AT_LEAST, 0.5),
             tansu=None,
-            reason="a pass looks at each record twice, in Python: for its key, and for a later one with that key.",
+            reason="a pass opens each batch in Python for its keys, and those with a last record of a key again.",
         ),
     )
     notes = ("Tansu in memory does not compact.",)

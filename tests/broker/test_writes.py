@@ -4,6 +4,7 @@ A connection gets its bytes by hand, and its transport notes every write.
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
@@ -20,6 +21,7 @@ from semel.wire.records import Record, encode_batch
 from semel.wire.versions import API_VERSIONS, CREATE_TOPICS, PRODUCE
 
 SECONDS_MAX = 30
+CALLS_MAX = 115
 
 
 class NotedWrites(asyncio.Transport):
@@ -154,3 +156,26 @@ def test_more_requests_than_may_be_under_way_are_all_answered() -> None:
         assert len(client.transport.writes) == 5
 
     with_a_client(work, durability="os", limits=Limits(requests_in_flight_max=2))
+
+
+def test_a_lone_batch_takes_few_calls_of_functions() -> None:
+    """A count that no busy machine changes. Whoever needs more of them raises it, and says what for."""
+
+    async def work(client: Client) -> None:
+        client.receive(produce(1))
+        calls = 0
+
+        def count(_: object, event: str, __: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        request = produce(2)
+        sys.setprofile(count)
+        try:
+            client.receive(request)
+        finally:
+            sys.setprofile(None)
+        assert client.transport.answered() == [1, 2]
+        assert calls <= CALLS_MAX
+
+    with_a_client(work, durability="os")
