@@ -20,6 +20,9 @@ Buffer = bytes | bytearray | memoryview
 RECEIVED_BYTES: Final = 64 * 1024
 # The most encrypted bytes ahead of the socket; the rest waits unencrypted.
 ENCRYPTED_BYTES_HIGH: Final = 256 * 1024
+# More ahead of the socket than answers ever are. TLS itself has put that there, for a client that asks for new keys
+# again and again and reads nothing.
+UNASKED_BYTES_MAX: Final = 1024 * 1024
 # The size of a slice. Buffers smaller than a TLS record are joined.
 _SLICE_BYTES: Final = 128 * 1024
 _RECORD_BYTES: Final = 16 * 1024
@@ -156,6 +159,9 @@ class TlsLayer(asyncio.BufferedProtocol):
                 self._secured.buffer_updated(cast(int, count))
             # TLS itself may have to answer, for example to a change of keys.
             self._flush()
+            if self._transport.get_write_buffer_size() > UNASKED_BYTES_MAX:
+                self._secured.handshake_failed("the client changes its keys and does not read the answers")
+                self._transport.abort()
         finally:
             self._decrypting = False
 
