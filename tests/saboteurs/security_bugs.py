@@ -10,6 +10,10 @@ _TLS: Final = "tests/security/test_tls.py"
 _NAMES: Final = "tests/security/test_names.py"
 _USERS: Final = "tests/core/test_users.py"
 _HOSTS: Final = "tests/security/test_hosts.py"
+_CLIENT: Final = "tests/client/test_logins.py"
+_METRICS: Final = "tests/broker/test_metrics_login.py"
+_LOG: Final = "tests/broker/test_security_log.py"
+_SECRETS: Final = "tests/security/test_planted_secrets.py"
 
 SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     # -- the exchange -------------------------------------------------------------------------------------------------
@@ -176,5 +180,69 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "self.login is not None and not self.login.is_over",
         (f"{_TLS}::test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger",),
         seconds_max=15,
+    ),
+    # -- our own client, the metrics and the security log -------------------------------------------------------------
+    Bug(
+        "a broker that asks for one iteration is given a proof",
+        "semel.client.sasl:_scram",
+        "ITERATIONS_MIN <= iterations <= ITERATIONS_MAX",
+        "0 < iterations <= ITERATIONS_MAX",
+        (f"{_CLIENT}::test_a_broker_that_does_not_keep_to_scram_is_left",),
+    ),
+    Bug(
+        "the metrics are told without a login",
+        "semel.broker.metrics_server:Login.is_in",
+        "scheme.lower() == 'basic' and hmac.compare_digest(given, expected.encode())",
+        "True",
+        (_METRICS,),
+    ),
+    Bug(
+        "a password of the metrics is good from its first letters on",
+        "semel.broker.metrics_server:Login.is_in",
+        "hmac.compare_digest(given, expected.encode())",
+        "given.startswith(expected.encode()[:20])",
+        (_METRICS,),
+    ),
+    Bug(
+        "a client of the metrics has to show a certificate",
+        "semel.broker.doors:Doors.tls_context",
+        "self._certificates.plain_context",
+        "self._certificates.context",
+        (_METRICS,),
+    ),
+    Bug(
+        "a stranger's name fills the disk",
+        "semel.broker.security_log:clipped",
+        "len(value) > TEXT_CHARACTERS_MAX",
+        "False",
+        (f"{_LOG}::test_long_names_are_cut_and_take_no_more_of_the_disk_than_short_ones",),
+    ),
+    Bug(
+        "long lines of refusals have no limit",
+        "semel.broker.security_log:_Period.has_room",
+        "is_refusal and self.bytes + line_bytes > BYTES_MAX",
+        "False",
+        (f"{_LOG}::test_long_names_are_cut_and_take_no_more_of_the_disk_than_short_ones",),
+    ),
+    Bug(
+        "the warning of a password in a URL repeats it",
+        "semel.cli.databases:warn_of_password",
+        "_SHOWS_PASSWORD",
+        "url",
+        (f"{_SECRETS}::test_a_command_warns_of_a_password_in_the_url_of_a_database_and_does_not_repeat_it",),
+    ),
+    Bug(
+        "an answer over TLS cannot be lost",
+        "semel.chaos.proxy:_is_tls_data",
+        "frame[0] == _TLS_DATA",
+        "False",
+        ("tests/chaos/test_proxy_over_tls.py",),
+    ),
+    Bug(
+        "what TLS answers to a client that reads nothing is kept",
+        "semel.broker.tls:TlsLayer._decrypt",
+        "self._transport.get_write_buffer_size() > UNASKED_BYTES_MAX",
+        "False",
+        ("tests/security/test_tls_layer.py",),
     ),
 )
