@@ -78,7 +78,9 @@ def visit(page: Page, path: str) -> None:
 
 def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> list[int]:
     places = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
-    answers = AdminClient({"bootstrap.servers": bootstrap}).list_offsets(places, isolation_level=isolation)
+    # Its answers come only as long as it lives.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    answers = admin.list_offsets(places, isolation_level=isolation)
     return [answers[one].result(60).offset for one in sorted(places, key=lambda one: one.partition)]
 
 

@@ -56,6 +56,8 @@ class Shown {
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
       this.fail(error.message);
+      // A page that is not followed would stay without an answer.
+      if (!this.page.isLive(this.query)) setTimeout(() => this.hasEnded || this.begin(), RETRY_MS);
     }
     this.follow();
   }
