@@ -27,9 +27,16 @@ def copy_of(value: bytes) -> bytes:
 
 
 def work(bootstrap: str, number: int, transaction_records: int) -> None:
-    from confluent_kafka import Consumer, KafkaException, Producer
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-    connection = {**CONNECTION, "bootstrap.servers": bootstrap}
+    fatal: list[KafkaError] = []
+
+    def note(error: KafkaError) -> None:
+        # Another member has its instance id: it is told so once, and never reads again.
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            fatal.append(error)
+
+    connection = {**CONNECTION, "bootstrap.servers": bootstrap, "error_cb": note}
     consumer = Consumer(
         {
             **connection,
@@ -47,7 +54,13 @@ def work(bootstrap: str, number: int, transaction_records: int) -> None:
     producer.init_transactions(CALL_SECONDS_MAX)
     consumer.subscribe([SOURCE])
     while True:
-        messages = [each for each in consumer.consume(transaction_records, FILL_SECONDS) if each.error() is None]
+        polled = consumer.consume(transaction_records, FILL_SECONDS)
+        for each in polled:
+            if (error := each.error()) is not None:
+                note(error)
+        if fatal:
+            raise KafkaException(fatal[0])
+        messages = [each for each in polled if each.error() is None]
         if not messages:
             continue
         try:
