@@ -13,6 +13,7 @@ from semel.core.batch import read_header
 from semel.core.entries import LogStartMoved
 from semel.core.steps import finish
 from semel.core.topics import Topic
+from semel.replica.cache import Cache
 from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.contents import Contents
 from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
@@ -109,9 +110,20 @@ class Inline:
 class Life:
     """One life of a broker."""
 
-    def __init__(self, store: WatchedStore, files: Files | None = None, **settings: int) -> None:
+    def __init__(
+        self,
+        store: WatchedStore,
+        files: Files | None = None,
+        *,
+        cache_bytes: int | None = None,
+        is_cold: bool = False,
+        **settings: int,
+    ) -> None:
+        """It fetches all that the store has when it starts, unless it `is_cold`."""
         self.store = store
         self.files = files or MemoryFiles()
+        self.cache_bytes = cache_bytes
+        self.is_cold = is_cold
         self.settings = LogSettings(**settings)
         self.told: list[str] = []
 
@@ -119,14 +131,24 @@ class Life:
         """Start from the newest checkpoint."""
         store, journal = self.store, SlotJournal(10_000_000)
         await cluster_of(store, "a cluster")
-        self.beginning = beginning = await restore(store, self.files)
+        self.told = []
+        self.cache = Cache(store, self.files, self.cache_bytes)
+        self.cache.use(Inline(), self.told.append)
+        self.beginning = beginning = await restore(store, self.cache)
+        if not self.is_cold:
+            await self.warm()
         journal.follow(beginning.history.position)
-        self.log = Log.beside(self.files, journal, "a cluster", self.settings, beginning.content)
+        self.log = Log.beside(self.cache.files, journal, "a cluster", self.settings, beginning.content)
         self.reader = SlotReader(store, journal, self.log, beginning.history)
         self.writer = SlotWriter(store, journal, self.reader.history, lambda *_: None)
         known = beginning.floor, beginning.contents
-        self.checkpoints = StoreCheckpoints(store, self.writer, Inline(), known, self.told.append)
+        self.checkpoints = StoreCheckpoints(store, self.writer, Inline(), self.cache, known, self.told.append)
         return self
+
+    async def warm(self) -> None:
+        """Fetch all that is not here."""
+        for failure in (await self.cache.bring(self.cache.files.all_lacking())).values():
+            raise failure
 
     async def start(self) -> "Life":
         """Take over as well."""
@@ -194,6 +216,11 @@ class Life:
         """The batches of a partition, as digests: short, and different where the batches are."""
         partition = self.partition(index)
         return [digest_of([data]) for _, data in partition.batches(partition.state.log_start, partition.readable)]
+
+    def values_from(self, offset: int) -> list[bytes]:
+        """The same, from this offset on."""
+        partition = self.partition()
+        return [digest_of([data]) for _, data in partition.batches(offset, partition.readable)]
 
     def end(self) -> None:
         """As by a kill."""

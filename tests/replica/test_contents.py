@@ -3,7 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.replica.contents import NOTHING, Contents, Extent, kept, missing, packed, with_object
+from semel.replica.contents import (
+    MERGED_AT_ONCE,
+    NOTHING,
+    SMALL_BYTES,
+    Contents,
+    Extent,
+    kept,
+    missing,
+    packed,
+    with_object,
+)
 from semel.storage.segment import Stretch
 
 PATHS = st.sampled_from(["a", "b", "c", "d"])
@@ -59,3 +69,25 @@ def test_an_object_of_which_less_than_half_is_needed_is_given_up() -> None:
     before = Contents({"a": [Extent(0, 4, "k", 0, "x")], "b": [Extent(0, 6, "k", 4, "y")]}, {"k": 10})
     assert kept(before, {"a": 4}).objects == {}
     assert kept(before, {"b": 6}).objects == {"k": 10}
+
+
+def test_small_extents_become_one_and_no_byte_is_uploaded_often() -> None:
+    """A reader needs a request for each, and each checkpoint names all of them."""
+    contents, uploaded, sizes = NOTHING, 0, {"a": 0, "b": 0}
+    for number in range(1500):
+        sizes = {"a": sizes["a"] + 300, "b": sizes["b"] + 5000}
+        contents = kept(contents, sizes)
+        for batch in list(packed(list(missing(contents, sizes)))):
+            uploaded += sum(stretch.size for stretch in batch)
+            with_object(contents, f"object {number} {uploaded}", batch, ["digest"] * len(batch))
+        assert max(map(len, contents.files.values())) < 3 * MERGED_AT_ONCE + sizes["b"] // SMALL_BYTES[-1]
+    assert uploaded < 6 * sum(sizes.values())
+
+
+def test_what_cannot_be_read_is_not_merged() -> None:
+    """It can only stay as it is."""
+    row = [Extent(10 * number, 10, f"k{number}", 0, "digest") for number in range(40)]
+    before = Contents({"a": row}, {extent.key: 1000 for extent in row})
+    after = kept(before, {"a": 400}, {"k7"})
+    assert after.files["a"] == [row[7]]
+    assert after.objects == {"k7": 1000}

@@ -30,6 +30,8 @@ NAMES: Final = ("a", "b", "c")
 TRIPLES_EVERY: Final = 3
 # Shorter than clients wait.
 LEASE_S: Final = 1.0
+# Room for what one fetch may have come from the store, which is little: so it comes again and again.
+CACHE_BYTES: Final = 20_000
 # Two brokers look at their store several times a second.
 TURNS_MAX: Final = 2_000_000
 
@@ -108,6 +110,9 @@ class PairWorld(World):
         return ProcessLoop(turns_max=TURNS_MAX)
 
     def count_faults(self) -> None:
+        for member in self.members:
+            if member.broker is not None:
+                self._count_cache(member.broker)
         self.fired.update({f"store: {kind}": count for kind, count in self.store.fired.items()})
 
     @property
@@ -158,6 +163,7 @@ class PairWorld(World):
             insecure=True,
             store=member.way,
             lease_seconds=LEASE_S,
+            cache_bytes=CACHE_BYTES,
             settings=SETTINGS,
             limits=LIMITS,
             clock=self.clock_s,
@@ -186,11 +192,18 @@ class PairWorld(World):
         if broker is None:
             return
         self.last_death_s = self.clock_s()
+        self._count_cache(broker)
         member.way.is_cut = True
         member.files.crash()
         self.network.power_off(member.name)
         self.note("world", "a broker died", name=member.name)
         self.spawn(self._bury(member, broker), f"bury {member.name}")
+
+    def _count_cache(self, broker: Broker) -> None:
+        """What the broker has fetched and freed in its life."""
+        if broker.role.cache is not None:
+            self.fired["cache: fetched"] += broker.role.cache.fetches
+            self.fired["cache: freed"] += broker.role.cache.freed_bytes
 
     async def _bury(self, member: Member, broker: Broker) -> None:
         if member.process.is_still:

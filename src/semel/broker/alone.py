@@ -17,6 +17,8 @@ class Alone:
     """What `semel.broker.role.Role` is to a broker on a store."""
 
     epoch: Final = 0
+    # All is on the disk.
+    cache: Final = None
     is_active: Final = True
     may_serve: Final = True
     node_id: Final = NODE_ID

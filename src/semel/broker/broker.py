@@ -28,7 +28,7 @@ from semel.broker.compactor import Compactor
 from semel.broker.connections import Connections, Progress
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
-from semel.broker.disk_thread import DiskThread, Warmer
+from semel.broker.disk_thread import DiskThread
 from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.exchange import Exchange
@@ -48,8 +48,10 @@ from semel.broker.standby import ANSWERED, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.warmer import Warmer
 from semel.compaction.records import KeyChecks
 from semel.core.steps import Pace
+from semel.replica.cache import CACHE_BYTES
 from semel.replica.lease import LEASE_SECONDS, Lease, boot_seconds
 from semel.replica.writer import Fenced
 from semel.security.hosts import shown_address
@@ -79,6 +81,7 @@ class Broker:
         store: Store | None = None,
         commit_interval_seconds: float = 0.0,
         lease_seconds: float = LEASE_SECONDS,
+        cache_bytes: int | None = CACHE_BYTES,
         auto_create_topics: bool = True,
         partitions_default: int = 1,
         access_rules: bool = False,
@@ -102,7 +105,7 @@ class Broker:
 
         With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
-        not renewed its lease for `lease_seconds`.
+        not renewed its lease for `lease_seconds`. `data` keeps up to `cache_bytes` of what is in the store.
         """
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -129,7 +132,7 @@ class Broker:
         self._commit_interval_seconds = commit_interval_seconds
         self.role: Role | Alone = Alone()
         if store is not None:
-            self.role = Role(store, lease_seconds, self.limits, self.metrics, boot_clock)
+            self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
@@ -204,7 +207,7 @@ class Broker:
     def _wire(self) -> None:
         """Make the threads, and the objects that work on the log."""
         sync, checkpoints = self.role.durable(self.log, self._thread, self.events)
-        self.warmer = Warmer(self.log, self._thread("read"))
+        self.warmer = Warmer(self.log, self._thread("read"), self.role.cache)
         self._opener = self._thread("open")
         self.clock = Clock(self._time_of_day, self._loop)
         self.turns = Turns(self._progress.note, self._opener.run, self.pace.pieces_per_turn)
@@ -243,7 +246,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self.runtime)
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
-        self.compactor.begin(self.runtime, self._thread("compact"))
+        self.compactor.begin(self.runtime, self._thread("compact"), self.role.cache)
         self.connections = Connections(
             self.limits, self.metrics, self.events, self.doors, self.throttle, self.groups, self._progress.note
         )

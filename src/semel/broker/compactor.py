@@ -17,8 +17,10 @@ from semel.broker.runtime import Runtime
 from semel.compaction.passes import Pass, Rewritten
 from semel.compaction.plan import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
+from semel.replica.cache import Cache
 from semel.storage.journal import Damaged
-from semel.storage.segment import Segment
+from semel.storage.segment import FilePart, Segment, Stretch
+from semel.store import StoreError
 
 # How often the broker looks for partitions to compact, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
@@ -39,6 +41,7 @@ class Compactor:
         self.look_seconds = LOOK_SECONDS
         self._runtime: Runtime
         self._thread: DiskThread
+        self._cache: Cache | None
         # None while no pass is under way.
         self._plan: Plan | None = None
         self._idle = asyncio.Event()
@@ -53,10 +56,11 @@ class Compactor:
         # Partitions in which a pass met damage or a bug; they are left alone until the next start.
         self._given_up: set[PartitionName] = set()
 
-    def begin(self, runtime: Runtime, thread: DiskThread) -> None:
-        """Compact the log of `runtime` in this thread from now on."""
+    def begin(self, runtime: Runtime, thread: DiskThread, cache: Cache | None) -> None:
+        """Compact the log of `runtime` in this thread from now on. `cache` is there if the broker is on a store."""
         self._runtime = runtime
         self._thread = thread
+        self._cache = cache
         self._stopping = False
         self._rest()
 
@@ -100,15 +104,25 @@ class Compactor:
         self._plan = best
         self._pass = best.begin(self._runtime.log.files, bounds, self._runtime.clock.now_ms(), self._pause)
         self._began_at = self._runtime.clock.uptime()
-        self._run(self._pass.survey, self._surveyed)
+        self._run(self._pass.survey, self._pass.to_survey, self._surveyed)
 
-    def _run(self, job: Callable[[], None], then: Callable[[], None]) -> None:
-        """Run a job in the thread, and then `then` on the event loop; or end the pass if the job failed."""
+    def _run(self, job: Callable[[], None], segments: list[Segment], then: Callable[[], None]) -> None:
+        """Run a job on these segments in the thread, and then `then` on the event loop; or end the pass if the job
+        failed.
+        """
 
         def done(outcome: JobError) -> None:
             self._runtime.attempt(then if outcome is None else lambda: self._break_off(outcome))
 
-        self._thread.run(job, done)
+        if self._cache is None:
+            self._thread.run(job, done)
+            return
+        assert self._plan is not None
+        # Together with the aborted transactions, in which each job looks up those of its segments.
+        parts = [FilePart(each.path, each.size) for each in segments if each.size]
+        parts += self._plan.partition.aborted.contents()
+        stretches = [Stretch(path, 0, size or 0) for path, size in parts]
+        self._cache.run_held(stretches, self._thread, job, done)
 
     def _pause(self) -> None:
         """Called in the thread after every batch."""
@@ -132,7 +146,7 @@ class Compactor:
         def rewrite() -> None:
             self._rewritten = self._pass.rewrite(group)
 
-        self._run(rewrite, self._swap)
+        self._run(rewrite, group, self._swap)
 
     def _swap(self) -> None:
         rewritten, self._rewritten = self._rewritten, None
@@ -166,7 +180,7 @@ class Compactor:
                 self._runtime.pump.write_refused(error)
             return
         self._given_up.add(partition.name)
-        mistake = None if isinstance(error, Damaged) else error
+        mistake = None if isinstance(error, Damaged | StoreError) else error
         self._runtime.events.tell(
             logging.ERROR, "compaction_given_up", error=mistake, partition=partition.directory, reason=error
         )

@@ -1,7 +1,7 @@
 """A thread for work that waits for the disk, so that the event loop never does.
 
 Jobs run one after the other, first come, first served. The event loop gets the error of a job; the job itself must not
-touch anything that the loop uses. `Warmer` is such a thread for reads that consumers wait for.
+touch anything that the loop uses.
 """
 
 import asyncio
@@ -9,9 +9,6 @@ import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-
-from semel.storage.log import Log
-from semel.storage.segment import Stretch
 
 JobError = BaseException | None
 
@@ -45,27 +42,3 @@ class DiskThread:
             # If the loop is closed by now, nobody waits for the outcome.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(done, outcome)
-
-
-class Warmer:
-    """Reads records from the disk into the page cache."""
-
-    def __init__(self, log: Log, thread: DiskThread) -> None:
-        self._log = log
-        self._thread = thread
-        self._stopped = False
-
-    def warm(self, stretches: list[Stretch], done: Callable[[], None]) -> None:
-        """Have the thread read records into the page cache, then call `done`."""
-
-        def read() -> None:
-            # A broker that stops waits for this thread, and the records would be of no use to it.
-            if not self._stopped:
-                self._log.warm(stretches)
-
-        self._thread.run(read, lambda _: done())
-
-    def stop(self) -> None:
-        """Read nothing more, and wait for the thread."""
-        self._stopped = True
-        self._thread.stop()

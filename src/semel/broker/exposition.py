@@ -193,6 +193,25 @@ def _store(broker: Broker) -> Iterator[str]:
         "Journal bytes that were sent to the store and that it has not acknowledged yet.",
         role.bytes_under_way,
     )
+    cache = role.cache
+    yield from _family(
+        "gauge",
+        "cache_bytes",
+        "Bytes in the data directory that are in the store as well; the rest was written since the last checkpoint.",
+        0 if cache is None else cache.files.cached_bytes,
+    )
+    yield from _family(
+        "counter",
+        "cache_fetches_total",
+        "Parts of files that a client or a checkpoint needed and that had to come from the store.",
+        0 if cache is None else cache.fetches,
+    )
+    yield from _family(
+        "counter",
+        "cache_fetched_bytes_total",
+        "Bytes of those parts that have come.",
+        0 if cache is None else cache.fetched_bytes,
+    )
     yield from _histogram(
         "store_create_seconds",
         "From the sending of a slot to the acknowledgement of the store.",

@@ -13,6 +13,7 @@ from semel.broker.events import Events
 from semel.broker.journal_pump import Checkpoints, Sync
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
+from semel.replica.cache import Cache
 from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Lease
@@ -36,15 +37,24 @@ class Role:
     """
 
     def __init__(
-        self, store: Store, lease_seconds: float, limits: Limits, metrics: Metrics, boot_clock: Callable[[], float]
+        self,
+        store: Store,
+        lease_seconds: float,
+        cache_bytes: int | None,
+        limits: Limits,
+        metrics: Metrics,
+        boot_clock: Callable[[], float],
     ) -> None:
         """The lease is counted by `boot_clock`."""
+        # Set when the log is open.
+        self.cache: Cache
         self.epoch = 0
         self._journal = SlotJournal(limits.store_pending_bytes_max)
-        # Set when the log is open.
         self._writer: SlotWriter
         self._reader: SlotReader
         self._beginning: Beginning
+        self._checkpoints: StoreCheckpoints
+        self._cache_bytes = cache_bytes
         self._store = store
         self._lease_seconds = lease_seconds
         self._metrics = metrics
@@ -61,10 +71,11 @@ class Role:
         cluster_id = await cluster_of(self._store, new_cluster_id)
         files = open_files()
         take_as_cache(files, self._store.describe())
+        self.cache = Cache(self._store, files, self._cache_bytes)
         try:
-            self._beginning = beginning = await restore(self._store, files)
+            self._beginning = beginning = await restore(self._store, self.cache)
             self._journal.follow(beginning.history.position)
-            log = Log.beside(files, self._journal, cluster_id, settings, beginning.content)
+            log = Log.beside(self.cache.files, self._journal, cluster_id, settings, beginning.content)
         except BaseException:
             files.close()
             raise
@@ -78,8 +89,13 @@ class Role:
         def tell(reason: str) -> None:
             events.tell(logging.WARNING, "store_not_cleared", reason=reason)
 
+        def tell_of_cache(reason: str) -> None:
+            events.tell(logging.WARNING, "cache_not_bounded", reason=reason)
+
+        self.cache.use(thread("cache"), tell_of_cache)
         known = self._beginning.floor, self._beginning.contents
-        return self._writer, StoreCheckpoints(self._store, self._writer, thread("checkpoint"), known, tell)
+        self._checkpoints = StoreCheckpoints(self._store, self._writer, thread("checkpoint"), self.cache, known, tell)
+        return self._writer, self._checkpoints
 
     async def find(
         self,
@@ -105,7 +121,7 @@ class Role:
 
         async def belong() -> None:
             try:
-                await membership.stand_by(note)
+                await membership.stand_by(note, self._checkpoints.follow)
                 self.epoch = await membership.take_over()
                 self._active = None
                 self._writer.open()

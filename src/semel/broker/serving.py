@@ -11,7 +11,6 @@ from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.clock import Clock
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.broker.decisions import Decisions
-from semel.broker.disk_thread import Warmer
 from semel.broker.exchange import Exchange
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import JournalPump
@@ -24,6 +23,7 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.warmer import Warmer
 from semel.compaction.records import KeyChecks
 from semel.core.steps import Pace, Steps
 from semel.security.listeners import Listener

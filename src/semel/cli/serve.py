@@ -100,9 +100,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--store",
         metavar="URL",
-        help="keep the log in a store of objects, file:///dir or s3://bucket/prefix, and in --data only a copy that "
+        help="keep the log in a store of objects, file:///dir or s3://bucket/prefix, and in --data only a cache that "
         "may be lost; stand by while another broker is active there. A start reads the newest checkpoint and what "
         "came after it",
+    )
+    add(
+        "--cache-bytes",
+        type=positive,
+        metavar="N",
+        help="with --store: how much of what is in the store --data may hold as well; what is not there is fetched "
+        "when a client asks for it (10737418240)",
     )
     add(
         "--commit-interval",
@@ -182,6 +189,7 @@ def run(options: argparse.Namespace) -> int:
             store=store,
             commit_interval_seconds=options.commit_interval / 1000,
             lease_seconds=options.lease_seconds,
+            cache_bytes=_cache_bytes(options),
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
             access_rules=options.access_rules,
@@ -280,10 +288,22 @@ def _store(options: argparse.Namespace) -> "Store | None":
     if not options.store:
         if options.commit_interval:
             raise Failure("--commit-interval is for a broker on a store: it needs --store URL")
+        if options.cache_bytes is not None:
+            raise Failure("--cache-bytes is for a broker on a store: it needs --store URL")
         return None
     if options.durability == "os":
         raise Failure("--durability os is for a log in --data: a store answers when an object is durable")
     return open_store(options.store)
+
+
+def _cache_bytes(options: argparse.Namespace) -> int:
+    """How much of what is in the store is kept on the disk as well."""
+    from semel.replica.cache import CACHE_BYTES, CACHE_BYTES_MIN
+
+    wanted: int = CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
+    if wanted < CACHE_BYTES_MIN:
+        raise Failure(f"--cache-bytes {wanted} is too little: clients at work need {CACHE_BYTES_MIN} at least")
+    return wanted
 
 
 @contextlib.contextmanager

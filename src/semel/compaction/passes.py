@@ -105,6 +105,15 @@ class Pass:
         """Whether all that was to be cleaned will be."""
         return self.until == self.segments[-1].next_offset
 
+    @property
+    def to_survey(self) -> list[Segment]:
+        """The segments that `survey` reads."""
+        return [
+            segment
+            for segment in self.segments
+            if segment.next_offset > self.cleaned_until or has_gone_by(segment.horizon_ms, self.rules.now_ms)
+        ]
+
     def survey(self) -> None:
         """Find the last record of each key in the new records, until the table is full. The caller calls this first.
 

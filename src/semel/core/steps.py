@@ -62,6 +62,9 @@ class Waiting:
             self._tell = goes_on
 
     def end(self) -> None:
+        """The wait is over. Nothing happens if it was before."""
+        if self._is_over:
+            return
         self._is_over = True
         if self._tell is not None:
             self._tell()

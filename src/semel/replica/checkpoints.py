@@ -16,14 +16,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from semel.core.slots import BrokenHistory
+from semel.replica.cache import Cache, Unreadable
 from semel.replica.contents import Contents
 from semel.replica.floor import FLOOR_KEY, Floor, read_floor
+from semel.replica.reader import Overtaken
 from semel.replica.restore import AT_ONCE, check_replaced, read_checkpoint
 from semel.replica.slot import JOURNAL, slot_of
-from semel.replica.uploads import CHECKPOINTS, SEGMENTS, JobError, Uploads, Worker
+from semel.replica.uploads import CHECKPOINTS, SEGMENTS, Uploads
+from semel.replica.worker import JobError, Worker
 from semel.replica.writer import Fenced, SlotWriter, answered
 from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import Files
 from semel.store import Changed, Missing, Store, StoreError, Unsure
 
 # A slot is read in some milliseconds, and deleted in some more.
@@ -40,17 +42,19 @@ class StoreCheckpoints:
         store: Store,
         writer: SlotWriter,
         worker: Worker,
+        cache: Cache,
         known: tuple[Floor, Contents],
         tell: Callable[[str], None],
     ) -> None:
         """`known` is what this broker has started from; `tell` is told why something could not be deleted."""
+        self._cache = cache
         self._store = store
         self._writer = writer
         self._worker = worker
         # The floor whose checkpoint names these contents. Files here have the same bytes.
         self._floor, self._contents = known
         self._tell = tell
-        self._uploads = Uploads(store, worker)
+        self._uploads = Uploads(store, worker, cache)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -77,6 +81,7 @@ class StoreCheckpoints:
         if self._task is not None:
             self._task.cancel()
         self._worker.stop()
+        self._cache.stop()
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ class StoreCheckpoints:
             floor, version = await answered(lambda: read_floor(self._store))
             self._check(floor, epoch, slot)
             try:
-                before = await self._contents_of(job.files, floor)
+                before = await self._contents_of(floor)
             except Missing as gone:
                 await check_replaced(self._store, floor, gone)
                 continue
@@ -96,6 +101,7 @@ class StoreCheckpoints:
             raised = Floor(epoch, slot, max(floor.deleted_below, floor.slot), pieces)
             if await self._raise(raised, version):
                 self._floor, self._contents = raised, contents
+                self._cache.name(contents)
                 needed = {*contents.objects, *before.objects, *(piece.key for piece in raised.pieces + floor.pieces)}
                 await self._clear(raised, history["fences"], needed)
                 return
@@ -107,13 +113,35 @@ class StoreCheckpoints:
         if floor.slot > slot:
             raise BrokenHistory(f"{where}: the floor is at slot {floor.slot}, before that slot was written")
 
-    async def _contents_of(self, files: Files, floor: Floor) -> Contents:
-        """What the checkpoint of this floor names, as far as the files here have the same bytes. Another broker may
-        have written it, whose files were compacted otherwise."""
+    async def follow(self, floor: Floor) -> None:
+        """Another broker has put this floor, and this one has read all that its checkpoint covers: so it may free what
+        that one names. Raises Overtaken if the store has no longer what is not here."""
+        try:
+            self._contents = await self._contents_of(floor)
+        except Missing:
+            # There is a newer one by now.
+            return
+        self._floor = floor
+
+    async def _contents_of(self, floor: Floor) -> Contents:
+        """What the checkpoint of this floor names, as far as the files here have the same bytes; nothing else may be
+        freed from now on. Another broker may have written it, whose files were compacted otherwise."""
         if floor.pieces == self._floor.pieces:
             return self._contents
         state, _ = await read_checkpoint(self._store, floor)
-        return await self._uploads.same(files, Contents.from_record(state["contents"]))
+        contents = await self._uploads.same(self._cache.files, Contents.from_record(state["contents"]))
+        # The checkpoint before names this, so it is deleted with the next one.
+        unnamed = self._cache.files.unnamed(contents)
+
+        async def name() -> None:
+            self._cache.name(contents)
+
+        try:
+            await self._cache.held(unnamed, name)
+        except Unreadable as gone:
+            where = self._store.describe()
+            raise Overtaken(f"{where}: checkpoints have followed too fast: {gone}: start again") from gone
+        return contents
 
     async def _raise(self, raised: Floor, version: str) -> bool:
         """Put the floor in the place of the one with this version; False if another broker was faster."""

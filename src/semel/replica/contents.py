@@ -2,17 +2,22 @@
 
 A checkpoint names the extents of all files. The next one keeps what it can of them, and adds extents for the rest: so
 what grows is uploaded once, tails of many files share an object, and an object of which less than half is still needed
-is given up, with the rest of it uploaded again. Nothing here may read or write a store.
+is given up, with the rest of it uploaded again. So are many small extents in a row, as one, because a reader needs a
+request for each. Nothing here may read or write a store.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from semel.storage.segment import Stretch
 
 # Some of them are in memory at once; and each costs a request.
 OBJECT_BYTES_MAX: Final = 8 * 1024 * 1024
+# Neighbours become one extent if there are 16 of them, and each is smaller than one of these sizes.
+MERGED_AT_ONCE: Final = 16
+SMALL_BYTES: Final = (4 * 1024, 32 * 1024, 256 * 1024)
 
 
 class Extent(NamedTuple):
@@ -60,20 +65,55 @@ class Contents(NamedTuple):
 NOTHING: Final = Contents({}, {})
 
 
-def kept(known: Contents, sizes: Mapping[str, int]) -> Contents:
-    """What the next checkpoint can name as it is, if its files have these sizes."""
+def kept(known: Contents, sizes: Mapping[str, int], unreadable: Collection[str] = ()) -> Contents:
+    """What the next checkpoint can name as it is, if its files have these sizes. What cannot be read stays as it is."""
     inside = {
         path: [extent for extent in known.files.get(path, ()) if extent.position + extent.size <= size]
         for path, size in sizes.items()
     }
+    stay = {path: _large_or_few(row, unreadable) for path, row in inside.items()}
     needed: Counter[str] = Counter()
-    for row in inside.values():
+    for row in stay.values():
         for extent in row:
             needed[extent.key] += extent.size
-    objects = {key: size for key, size in known.objects.items() if key in needed and 2 * needed[key] >= size}
-    return Contents(
-        {path: [extent for extent in row if extent.key in objects] for path, row in inside.items()}, objects
-    )
+    objects = {
+        key: size
+        for key, size in known.objects.items()
+        if key in needed and (2 * needed[key] >= size or key in unreadable)
+    }
+    return Contents({path: [extent for extent in row if extent.key in objects] for path, row in stay.items()}, objects)
+
+
+def _large_or_few(row: list[Extent], unreadable: Collection[str]) -> list[Extent]:
+    """The extents of a file without those that become one."""
+    # Each group is an extent, or many that become one.
+    groups = [[extent] for extent in sorted(row)]
+    for small_bytes in SMALL_BYTES:
+        numbers: list[int] = []
+        number, end = 0, -1
+        for group in groups:
+            is_small = _size(group) < small_bytes and group[0].key not in unreadable
+            number += not is_small or group[0].position != end
+            numbers.append(number)
+            # What is not small has a number of its own.
+            end = group[-1].position + group[-1].size if is_small else -1
+        runs = groupby(zip(numbers, groups, strict=True), lambda one: one[0])
+        groups = [group for _, run in runs for group in _merged([group for _, group in run])]
+    return [group[0] for group in groups if len(group) == 1]
+
+
+def _merged(run: list[list[Extent]]) -> list[list[Extent]]:
+    """The same neighbours, the last of them as one if they are many."""
+    for first in range(len(run) - MERGED_AT_ONCE + 1):
+        sizes = [_size(group) for group in run[first:]]
+        # What is uploaded again becomes twice as large each time, or it would be uploaded with each few bytes.
+        if 2 * max(sizes) <= sum(sizes):
+            return [*run[:first], [extent for group in run[first:] for extent in group]]
+    return run
+
+
+def _size(group: list[Extent]) -> int:
+    return sum(extent.size for extent in group)
 
 
 def missing(known: Contents, sizes: Mapping[str, int]) -> Iterator[Stretch]:

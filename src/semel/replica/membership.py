@@ -10,11 +10,11 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
-from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY
+from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
 from semel.replica.note import NOTE_SECONDS, NoteKeeper, StandbyNote
 from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
@@ -103,18 +103,37 @@ class Membership:
         """By how many bytes of entries a standby is behind the active broker, as far as it knows."""
         return max(self._active_position - self._reader.history.position, 0)
 
-    async def stand_by(self, note_active: Callable[[Lease], None]) -> None:
+    async def stand_by(
+        self, note_active: Callable[[Lease], None], note_floor: Callable[[Floor], Awaitable[None]] | None = None
+    ) -> None:
         """Follow the broker that is active, and return when the lease is ours because nobody held it any more.
-        `note_active` hears who is active, at first and whenever that changes."""
-        noting = asyncio.get_running_loop().create_task(self._keep_note())
+        `note_active` hears who is active, at first and whenever that changes, and `note_floor` of a checkpoint, when
+        all that it covers was read."""
+        loop = asyncio.get_running_loop()
+        # Neither keeps this broker from looking at the lease, however long it takes.
+        beside = [loop.create_task(self._keep_note())]
+        if note_floor is not None:
+            beside.append(loop.create_task(self._note_floors(note_floor)))
+        following = loop.create_task(self._follow(note_active))
         try:
-            await self._follow(note_active)
+            await asyncio.wait((following, *beside), return_when="FIRST_COMPLETED")
+            for task in (*beside, following):
+                if task.done():
+                    task.result()
         finally:
-            noting.cancel()
+            for task in (*beside, following):
+                task.cancel()
+
+    async def _note_floors(self, note_floor: Callable[[Floor], Awaitable[None]]) -> None:
+        while True:
+            await self._reader.has_reached_floor.wait()
+            self._reader.has_reached_floor.clear()
+            floor = self._reader.floor
+            if floor is not None and floor.pieces:
+                await note_floor(floor)
 
     async def _keep_note(self) -> None:
-        """Write down how far this standby is, over and over. It has a task of its own, for a call that takes long must
-        not keep it from looking at the lease."""
+        """Write down how far this standby is, over and over."""
         await self._has_read.wait()
         while True:
             history = self._reader.history

@@ -13,14 +13,16 @@ from typing import Final, NamedTuple
 
 from semel.core.slots import BrokenHistory, History
 from semel.core.steps import finish
+from semel.replica.cache import Cache, Unreadable
 from semel.replica.contents import NOTHING, Contents
-from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
+from semel.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import LEASE_SECONDS, Lease
 from semel.replica.membership import FORMAT_KEY, Membership, cluster_of, format_of
 from semel.replica.reader import SlotReader
-from semel.replica.restore import check_objects, read_checkpoint, restore
-from semel.replica.uploads import JobError, Uploads
+from semel.replica.restore import Beginning, check_objects, read_checkpoint, restore
+from semel.replica.uploads import Uploads
+from semel.replica.worker import Here
 from semel.replica.writer import answered, create_surely
 from semel.storage import checkpoint, journal
 from semel.storage.cache import MARK, mark_as_cache, take_as_cache
@@ -59,7 +61,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         )
         history = History()
         history.epoch = log.state.partitions.leader_epoch
-        uploads = Uploads(store, _Here())
+        uploads = Uploads(store, Here(), _cache_of(store, files))
         if floor_before is None:
             contents = await uploads.contents(job, NOTHING, history.epoch)
             floor = Floor(history.epoch, 0, 0, await uploads.state(job, history.to_record(), contents))
@@ -86,11 +88,12 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
         raise BrokenHistory(f"{store.describe()}: no broker has kept a log there") from None
     cluster_id = await cluster_of(store, "")
     take_as_cache(files, store.describe())
+    cache = _cache_of(store, files)
     try:
-        beginning = await restore(store, files)
+        beginning = await _all_of(store, cache)
         entries = SlotJournal(0)
         entries.follow(beginning.history.position)
-        log = Log.beside(files, entries, cluster_id, LogSettings(), beginning.content)
+        log = Log.beside(cache.files, entries, cluster_id, LogSettings(), beginning.content)
     except BaseException:
         files.close()
         raise
@@ -103,6 +106,31 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
         return Moved(len(log.state.catalog), len(partitions), sum(partition.size for partition in partitions))
     finally:
         log.abandon()
+
+
+async def _all_of(store: Store, cache: Cache) -> Beginning:
+    """The newest checkpoint, with all bytes of its files."""
+    while True:
+        beginning = await restore(store, cache)
+        failures = await cache.bring(cache.files.all_lacking())
+        if not failures:
+            return beginning
+        for failure in failures.values():
+            if not isinstance(failure, Unreadable):
+                raise failure
+            if not failure.is_gone or (await answered(lambda: read_floor(store)))[0] == beginning.floor:
+                raise BrokenHistory(str(failure)) from None
+
+
+def _cache_of(store: Store, files: Files) -> Cache:
+    """A cache that has room for all."""
+    cache = Cache(store, files, None)
+    cache.use(Here(), _tell_nobody)
+    return cache
+
+
+def _tell_nobody(reason: str) -> None:
+    """It is in an error as well."""
 
 
 def _settle_down(log: Log) -> None:
@@ -173,18 +201,3 @@ def _held_by_a_log(store: Store) -> BrokenHistory:
     return BrokenHistory(
         f"{store.describe()}: holds a log already, perhaps an earlier state of this one: name a store that is empty"
     )
-
-
-class _Here:
-    """A worker that is no thread: nobody else waits."""
-
-    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
-        outcome: JobError = None
-        try:
-            job()
-        except Exception as error:
-            outcome = error
-        done(outcome)
-
-    def stop(self) -> None:
-        pass

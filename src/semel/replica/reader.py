@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from semel.core.slots import NONCE_BYTES, BrokenHistory, History
 from semel.core.steps import Steps
-from semel.replica.floor import read_floor
+from semel.replica.floor import Floor, read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
 from semel.replica.writer import Fenced, answered, create_surely
@@ -56,6 +56,9 @@ class SlotReader:
         self.history = history
         # All that was read in slots below this one was there.
         self._verified = history.next_slot
+        # The newest one that was seen; and whether this broker has read all that its checkpoint covers.
+        self.floor: Floor | None = None
+        self.has_reached_floor = asyncio.Event()
 
     async def read_on(self, slots_max: int) -> bool:
         """Take in the next slots, up to this number; whether there may be more. Raises Overtaken, BrokenHistory, and
@@ -80,6 +83,9 @@ class SlotReader:
                 f"the journal was deleted from before {where} on to slot {floor.deleted_below}: start again"
             )
         self._verified = self.history.next_slot
+        if floor != self.floor and floor.slot <= self._verified:
+            self.floor = floor
+            self.has_reached_floor.set()
 
     async def _read_next(self) -> bool:
         """Take in the next slot; False if there is none yet."""

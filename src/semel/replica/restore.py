@@ -1,8 +1,7 @@
-"""Starts from the checkpoint that the floor names: fetches what it says, and the files that it speaks of.
+"""Starts from the checkpoint that the floor names: reads what it says, and makes the files of which it speaks.
 
-A file of which the directory has the right bytes already is not fetched: so a broker that starts again on its own cache
-fetches what it lacks, and one that was overtaken by a newer checkpoint while it was fetching goes on with that one. All
-bytes are compared with their digests before anybody sees them.
+The files get their size and nothing else, so a start takes as long on an empty disk as on a full one. What is in them
+comes when somebody reads it, and what an earlier life has left on the disk is compared with its digest then.
 """
 
 import asyncio
@@ -11,17 +10,18 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from semel.core.slots import BrokenHistory, History
+from semel.replica.cache import Cache
 from semel.replica.contents import NOTHING, Contents, Extent
 from semel.replica.floor import Floor, read_floor
 from semel.replica.slot import digest_of
 from semel.replica.writer import answered
 from semel.storage import checkpoint
 from semel.storage.checkpoint import Content
-from semel.storage.files import File, Files
+from semel.storage.files import Files
 from semel.storage.journal import Damaged
 from semel.store import Missing, Store
 
-# Objects that are fetched, created or deleted at once.
+# Objects that are created or deleted at once.
 AT_ONCE: Final = 4
 
 
@@ -36,21 +36,22 @@ class Beginning(NamedTuple):
     content: Content | None
 
 
-async def restore(store: Store, files: Files) -> Beginning:
-    """The newest checkpoint, with its files in this directory. Raises BrokenHistory if the store has lost or changed
-    something of it."""
+async def restore(store: Store, cache: Cache) -> Beginning:
+    """The newest checkpoint, with its files in the directory of this cache. Raises BrokenHistory if the store has lost
+    or changed something of it."""
     while True:
         floor, _ = await answered(lambda: read_floor(store))
         if not floor.pieces:
             return Beginning(floor, History(), NOTHING, None)
         try:
             state, packed = await read_checkpoint(store, floor)
-            contents = Contents.from_record(state["contents"])
-            await _fetch(store, files, contents)
         except Missing as gone:
             await check_replaced(store, floor, gone)
             continue
+        contents = Contents.from_record(state["contents"])
+        await _make_files(cache.files.disk, contents)
         if (await answered(lambda: read_floor(store)))[0].deleted_below <= floor.slot:
+            cache.files.begin(contents)
             return Beginning(floor, History.from_record(state["journal"]), contents, (state, packed))
 
 
@@ -74,33 +75,18 @@ async def check_replaced(store: Store, floor: Floor, gone: Missing) -> None:
         raise BrokenHistory(f"{gone}, and the newest checkpoint needs it") from None
 
 
-def has(file: File, extent: Extent) -> bool:
-    """Whether the file has the bytes of an extent."""
-    content = file.read_at(extent.size, extent.position)
-    return len(content) == extent.size and digest_of([content]).hex() == extent.digest
-
-
-async def _fetch(store: Store, files: Files, contents: Contents) -> None:
-    lacking: defaultdict[str, list[tuple[str, Extent]]] = defaultdict(list)
+async def _make_files(disk: Files, contents: Contents) -> None:
     for path, row in contents.files.items():
-        files.make_directory(path.rpartition("/")[0])
-        file = files.open(path, create=True)
+        disk.make_directory(path.rpartition("/")[0])
+        file = disk.open(path, create=True)
         try:
-            for extent in row:
-                if not has(file, extent):
-                    lacking[extent.key].append((path, extent))
-                await asyncio.sleep(0)
-            # What comes after that is no part of the checkpoint, and may be of another file of this name.
-            file.truncate(min(file.size(), max(extent.position + extent.size for extent in row)))
+            end = max((extent.position + extent.size for extent in row), default=0)
+            if file.size() != end:
+                # What comes after that is no part of the checkpoint, and may be of another file of this name.
+                file.truncate(end)
         finally:
             file.close()
-    keys = list(lacking)
-    for first in range(0, len(keys), AT_ONCE):
-        some = keys[first : first + AT_ONCE]
-        bodies = await asyncio.gather(*(answered(partial(store.get, key)) for key in some))
-        for key, answer in zip(some, bodies, strict=True):
-            for path, extent in lacking[key]:
-                _put(files, path, extent, answer.body, f"{store.describe()}: {key}")
+        await asyncio.sleep(0)
 
 
 async def check_objects(store: Store, contents: Contents) -> None:
@@ -121,12 +107,3 @@ def _part(path: str, extent: Extent, body: bytes, where: str) -> memoryview:
     if len(part) != extent.size or digest_of([part]).hex() != extent.digest:
         raise BrokenHistory(f"{where} is damaged: the checkpoint knows another digest of {path} in it")
     return part
-
-
-def _put(files: Files, path: str, extent: Extent, body: bytes, where: str) -> None:
-    part = _part(path, extent, body, where)
-    file = files.open(path)
-    try:
-        file.write_at([part], extent.position)
-    finally:
-        file.close()

@@ -1,19 +1,22 @@
 """Creates the objects of a checkpoint: what the files of a log have and the store does not, and the state.
 
 Every object gets a name that was never used before, with the epoch of its broker. Nothing counts before the floor names
-it. The disk is read, and digests are made, in a thread.
+it. The disk is read, and digests are made, in a thread. What has to be uploaded again and is not on the disk is fetched
+first.
 """
 
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
+from semel.replica.cache import Cache, Unreadable, has
 from semel.replica.contents import OBJECT_BYTES_MAX, Contents, Extent, kept, missing, packed, with_object
 from semel.replica.floor import Piece
-from semel.replica.restore import AT_ONCE, has
+from semel.replica.restore import AT_ONCE
 from semel.replica.slot import digest_of
+from semel.replica.worker import Worker, in_thread
 from semel.replica.writer import Fenced, create_surely
 from semel.storage import checkpoint
 from semel.storage.checkpoint import CheckpointJob
@@ -26,38 +29,37 @@ SEGMENTS: Final = "segments"
 CHECKPOINTS: Final = "checkpoints"
 
 Result = TypeVar("Result")
-JobError = BaseException | None
-
-
-class Worker(Protocol):
-    """A thread that waits for the disk."""
-
-    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
-        """Run `job` in the thread, then `done` on the event loop."""
-
-    def stop(self) -> None:
-        """Return when all jobs have run."""
 
 
 class Uploads:
     """The objects that one process creates."""
 
-    def __init__(self, store: Store, worker: Worker) -> None:
+    def __init__(self, store: Store, worker: Worker, cache: Cache) -> None:
         self._store = store
         self._worker = worker
+        self._cache = cache
+        # Objects that are damaged or lost. What they had is named for as long as its files are there.
+        self._unreadable: set[str] = set()
         self._name = secrets.token_hex(8)
         self._objects = 0
 
     async def contents(self, job: CheckpointJob, before: Contents, epoch: int) -> Contents:
         """What the files have that the checkpoint speaks of. What the one before names is not created again."""
-        contents, batches = await self._in_thread(partial(_planned, job, before))
-        for first in range(0, len(batches), AT_ONCE):
-            some = batches[first : first + AT_ONCE]
-            await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
-        return contents
+        while True:
+            contents, batches = await self._in_thread(partial(_planned, job, before, frozenset(self._unreadable)))
+            try:
+                for first in range(0, len(batches), AT_ONCE):
+                    some = batches[first : first + AT_ONCE]
+                    await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
+                return contents
+            except Unreadable as error:
+                # Readers of it are refused. But nobody has to go without a checkpoint because of it.
+                if error.key in self._unreadable:
+                    raise
+                self._unreadable.add(error.key)
 
     async def _batch(self, files: Files, batch: list[Stretch], contents: Contents, epoch: int) -> None:
-        body, digests = await self._in_thread(partial(_read, files, batch))
+        body, digests = await self._cache.held(batch, lambda: self._in_thread(partial(_read, files, batch)))
         with_object(contents, await self._create(SEGMENTS, epoch, body), batch, digests)
 
     async def state(self, job: CheckpointJob, history: dict[str, Any], contents: Contents) -> tuple[Piece, ...]:
@@ -78,8 +80,19 @@ class Uploads:
 
     async def same(self, files: Files, named: Contents) -> Contents:
         """The same contents without the extents whose bytes the files here do not have."""
-        rows = {path: await self._in_thread(partial(_same, files, path, row)) for path, row in named.files.items()}
+        rows = {path: await self._same_row(files, path, row) for path, row in named.files.items()}
         return Contents(rows, named.objects)
+
+    async def _same_row(self, files: Files, path: str, row: list[Extent]) -> list[Extent]:
+        unknown = [extent for extent in row if not self._cache.files.knows(path, extent)]
+        if not unknown:
+            return row
+        stretches = [Stretch(path, extent.position, extent.size) for extent in unknown]
+        try:
+            same = await self._cache.held(stretches, lambda: self._in_thread(partial(_same, files, path, unknown)))
+        except Unreadable:
+            same = []
+        return [extent for extent in row if extent not in unknown or extent in same]
 
     async def _create(self, folder: str, epoch: int, body: bytes) -> str:
         self._objects += 1
@@ -89,23 +102,10 @@ class Uploads:
         return key
 
     async def _in_thread(self, job: Callable[[], Result]) -> Result:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        results: list[Result] = []
-
-        def done(outcome: JobError) -> None:
-            if ended.done():
-                return
-            if outcome is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(outcome)
-
-        self._worker.run(lambda: results.append(job()), done)
-        await ended
-        return results[0]
+        return await in_thread(self._worker, job)
 
 
-def _planned(job: CheckpointJob, before: Contents) -> tuple[Contents, list[list[Stretch]]]:
+def _planned(job: CheckpointJob, before: Contents, unreadable: frozenset[str]) -> tuple[Contents, list[list[Stretch]]]:
     """What stays of the contents of the checkpoint before, and what goes into each new object."""
     sizes = {}
     for path, size in job.contents:
@@ -114,7 +114,7 @@ def _planned(job: CheckpointJob, before: Contents) -> tuple[Contents, list[list[
             size = file.size()
             file.close()
         sizes[path] = size
-    contents = kept(before, sizes)
+    contents = kept(before, sizes, unreadable)
     return contents, list(packed(list(missing(contents, sizes))))
 
 

@@ -8,9 +8,11 @@ simply overwrites one that failed half-way.
 This module must never retry, cache or interpret: an error of the operating system is raised as it is, as `OSError`.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -28,6 +30,21 @@ _F_FULLFSYNC: Final = 51
 # The errors of file systems on macOS without that command: network drives, FUSE, ZFS.
 _NO_FULL_SYNC: Final = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY))
 _ZEROS: Final = bytes(1024 * 1024)
+# Linux: FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE. macOS: the command of fcntl, and its blocks.
+_PUNCH_HOLE: Final = 0x01 | 0x02
+_F_PUNCHHOLE: Final = 99
+_HOLE: Final = struct.Struct("@IIqq")
+_BLOCK_BYTES: Final = 4096
+
+
+class NotHere(Exception):
+    """This part of a file is not on this disk, but in a store. It can be fetched from there, and then be read."""
+
+    def __init__(self, path: str, position: int, size: int) -> None:
+        super().__init__(f"{path}: {size} bytes at offset {position} are not on this disk")
+        self.path = path
+        self.position = position
+        self.size = size
 
 
 class File(Protocol):
@@ -38,11 +55,21 @@ class File(Protocol):
         ...
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only where the file ends."""
+        """Up to `size` bytes from `position`; fewer only where the file ends. NotHere if they are in a store."""
         ...
 
     def is_cached(self, size: int, position: int) -> bool:
-        """Whether this can probably be read without waiting for the disk."""
+        """Whether this can probably be read without waiting for the disk. NotHere if it is in a store."""
+        ...
+
+    def holds(self, size: int, position: int) -> bool:
+        """Whether the disk keeps any of these bytes; False if nothing was ever written there, or it was freed."""
+        ...
+
+    def free(self, size: int, position: int) -> None:
+        """Give the space of these bytes back to the disk; they read as zeros from then on, and the size of the file is
+        what it was. An OSError with EOPNOTSUPP where the file system cannot do that.
+        """
         ...
 
     def sync(self) -> None:
@@ -154,6 +181,19 @@ class DiskFile:
             if error.errno != errno.EOPNOTSUPP:
                 raise
         return True
+
+    def holds(self, size: int, position: int) -> bool:
+        if not hasattr(os, "SEEK_DATA"):
+            return True
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA) < position + size
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return False
+
+    def free(self, size: int, position: int) -> None:
+        _punch_hole(self._descriptor, size, position)
 
     def sync(self) -> None:
         if hasattr(os, "fdatasync"):
@@ -304,6 +344,22 @@ def _sync_fully(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+def _punch_hole(descriptor: int, size: int, position: int) -> None:
+    """Free a part of a file. Python has no call for it."""
+    if hasattr(os, "posix_fallocate"):
+        libc = ctypes.CDLL(None, use_errno=True)
+        fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+        if fallocate is None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        if fallocate(descriptor, _PUNCH_HOLE, ctypes.c_int64(position), ctypes.c_int64(size)) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return
+    # macOS frees whole blocks only, and what is left of the first and the last one stays.
+    begin, end = -(-position // _BLOCK_BYTES) * _BLOCK_BYTES, (position + size) // _BLOCK_BYTES * _BLOCK_BYTES
+    if begin < end:
+        fcntl.fcntl(descriptor, _F_PUNCHHOLE, _HOLE.pack(0, 0, begin, end - begin))
+
+
 def not_promised() -> list[str]:
     """The promises of a broker on Linux that it cannot keep on this system: one sentence for each."""
     sentences = []
@@ -343,6 +399,13 @@ class MemoryFile:
 
     def is_cached(self, size: int, position: int) -> bool:
         return True
+
+    def holds(self, size: int, position: int) -> bool:
+        return any(memoryview(self.data)[position : position + size])
+
+    def free(self, size: int, position: int) -> None:
+        end = min(position + size, len(self.data))
+        self.data[position:end] = bytes(max(end - position, 0))
 
     def sync(self) -> None:
         pass

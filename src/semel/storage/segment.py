@@ -20,7 +20,7 @@ from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, rea
 from semel.core.checksum import crc32c
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
-from semel.storage.files import Buffer, File, Files
+from semel.storage.files import Buffer, File, Files, NotHere
 from semel.storage.journal import Damaged
 
 TOPICS: Final = "topics"
@@ -355,8 +355,8 @@ def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[in
 def warm(files: Files, stretches: list[Stretch]) -> None:
     """Read these parts of segments into the page cache."""
     for path, position, size in stretches:
-        # The later read will report the error.
-        with contextlib.suppress(OSError):
+        # The later read will report the error, or that the bytes were freed meanwhile.
+        with contextlib.suppress(OSError, NotHere):
             file = files.open(path)
             try:
                 file.read_at(size, position)

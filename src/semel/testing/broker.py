@@ -25,7 +25,9 @@ from semel.core.batch_checks import check_sent
 from semel.core.entries import GroupDeleted, QuotasChanged
 from semel.core.users import Mechanism
 from semel.embedded import EmbeddedBroker
+from semel.storage.files import NotHere
 from semel.storage.partition_log import PartitionLog
+from semel.storage.segment import Stretch
 from semel.testing.security import add_user
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
@@ -152,7 +154,11 @@ class FaultyBroker(EmbeddedBroker):
         """
 
         async def read() -> list[StoredRecord]:
-            return self._broker.stored(topic, committed_only)
+            while True:
+                try:
+                    return self._broker.stored(topic, committed_only)
+                except NotHere as absent:
+                    await self._broker.fetched(absent)
 
         return self._call(read())
 
@@ -253,6 +259,13 @@ class _Misbehaving(Broker):
     def skip(self, seconds: float) -> None:
         self.clock.skip(seconds)
         self.runtime.alarm.catch_up()
+
+    async def fetched(self, absent: NotHere) -> None:
+        """Return when what is only in the store is here. Raises why it cannot come."""
+        assert self.role.cache is not None
+        stretch = Stretch(absent.path, absent.position, absent.size)
+        for failure in (await self.role.cache.bring([stretch])).values():
+            raise failure
 
     def stored(self, name: str, committed_only: bool) -> list[StoredRecord]:
         topic = self.log.state.catalog.named(name)

@@ -182,6 +182,14 @@ class FaultyFile:
     def is_cached(self, size: int, position: int) -> bool:
         return True
 
+    def holds(self, size: int, position: int) -> bool:
+        with self._calling("read"):
+            return any(memoryview(self._inode.cached)[position : position + size])
+
+    def free(self, size: int, position: int) -> None:
+        with self._calling("free"):
+            self._inode.change(Write(position, bytes(max(min(size, len(self._inode.cached) - position), 0))))
+
     def sync(self) -> None:
         with self._calling("sync") as fault:
             if fault is not None and fault.kind == "failed sync":

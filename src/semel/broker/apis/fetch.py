@@ -2,9 +2,9 @@
 
 The handler reads whole batches, as far as consumers may read, into one answer of bounded size. If they have less than
 the client's minimum of bytes, the request is parked until records arrive or its wait time is over; nothing polls. If
-records are not in the page cache, a thread reads them from the disk first, so that one consumer that is far behind does
-not hold up all others. Requests name a topic by its name up to version 12 and by its id from version 13 on, so that a
-client notices a topic that was deleted and recreated.
+records are not in the page cache, a thread reads them from the disk first, and if they are only in a store, they are
+fetched from there: so one consumer that is far behind does not hold up all others. Requests name a topic by its name up
+to version 12 and by its id from version 13 on, so that a client notices a topic that was deleted and recreated.
 
 A consumer with read_committed gets all records up to the last stable offset, and the list of the aborted transactions
 among them: the client itself leaves out their records.
@@ -21,6 +21,8 @@ from semel.broker.sessions import FetchContext, Interest
 from semel.core.quotas import FETCHED
 from semel.core.steps import Steps
 from semel.core.topics import Topic
+from semel.replica.cache import NO_FAILURES, Failures, Unreadable
+from semel.storage.files import NotHere
 from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog, Watcher
 from semel.storage.segment import Mark, Stretch
@@ -41,6 +43,9 @@ _NO_EPOCH = -1
 _READ_COMMITTED = 1
 # Reading this many bytes counts as one piece of work, besides the work for each partition.
 _BYTES_PER_PIECE = 16_384
+# One fetch has so many parts of files come from the store; each may be far larger than what is sent of it. The next
+# fetch gets those of other partitions.
+_ABSENT_MAX = 4
 # The time that even a client with a wait time of 0 waits until existing records are read from the disk.
 _DISK_WAIT_MS = 1_000
 
@@ -50,14 +55,21 @@ class _Harvest:
     because many fetches may collect records at the same time.
     """
 
-    __slots__ = ("_broker", "answers", "bytes", "cold", "cold_bytes", "has_error", "patient", "watched")
+    __slots__ = (
+        *("_broker", "absent", "answers", "bytes", "cold", "cold_bytes"),
+        *("failures", "has_error", "patient", "watched"),
+    )
 
-    def __init__(self, broker: Serving, *, patient: bool) -> None:
+    def __init__(self, broker: Serving, *, patient: bool, failures: Failures = NO_FAILURES) -> None:
         self._broker = broker
         # Whether records may be read from the disk.
         self.patient = patient
+        # By the path of a file: why records in it cannot come from the store.
+        self.failures = failures
         self.cold: list[Stretch] = []
         self.cold_bytes = 0
+        # How many parts of files are to come from the store.
+        self.absent = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
         self.has_error = False
@@ -69,6 +81,13 @@ class _Harvest:
 
     def __exit__(self, *broke_off: object) -> None:
         self._broker.unsent_bytes -= self.bytes
+
+    def note_absent(self, absent: NotHere) -> None:
+        """These records are only in the store."""
+        if self.absent < _ABSENT_MAX:
+            self.absent += 1
+            self.cold.append(Stretch(absent.path, absent.position, absent.size))
+            self.cold_bytes += absent.size
 
     def note_read(self, size: int) -> None:
         self.bytes += size
@@ -99,7 +118,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
             if harvest.cold:
                 # Send the records of the other partitions now; those from the disk will be in memory at the next fetch.
-                broker.warmer.warm(harvest.cold, lambda: None)
+                broker.warmer.warm(harvest.cold, lambda _: None)
             yield from _answer(exchange, context, harvest)
         else:
             _ParkedFetch(broker, exchange, request, context, harvest, wait_ms)
@@ -108,7 +127,10 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 class _ParkedFetch(Watcher):
     """A fetch that waits for records, or for the end of its wait time."""
 
-    __slots__ = ("_broker", "_bytes", "_context", "_exchange", "_request", "_retry", "_timer", "_watched")
+    __slots__ = (
+        *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange"),
+        *("_failures", "_request", "_retry", "_timer", "_watched"),
+    )
 
     def __init__(
         self,
@@ -128,6 +150,8 @@ class _ParkedFetch(Watcher):
         self._bytes = harvest.bytes
         self._watched = harvest.watched
         self._retry: asyncio.Handle | None = None
+        self._failures = NO_FAILURES
+        self._deadline_ms = broker.clock.steady_ms() + wait_ms
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
         for partition in self._watched:
             partition.watchers[self] = None
@@ -151,9 +175,10 @@ class _ParkedFetch(Watcher):
     def _is_gone(self, partition: PartitionLog) -> bool:
         return self._broker.log.state.catalog.numbered(partition.topic_number) is None
 
-    def warmed(self) -> None:
-        """The records are in the page cache now."""
+    def warmed(self, failures: Failures) -> None:
+        """The records are in the page cache now, or cannot come."""
         if self._watched:
+            self._failures = failures
             self._finish()
 
     def _finish(self) -> None:
@@ -163,14 +188,23 @@ class _ParkedFetch(Watcher):
     def _serve(self) -> Steps[None]:
         if (yield from _answer_over_quota(self._broker, self._exchange, self._context)):
             return
-        with _Harvest(self._broker, patient=True) as harvest:
-            yield from _gather(self._broker, self._exchange, self._request, self._context, harvest)
-            yield from _answer(self._exchange, self._context, harvest)
+        broker = self._broker
+        with _Harvest(broker, patient=True, failures=self._failures) as harvest:
+            yield from _gather(broker, self._exchange, self._request, self._context, harvest)
+            wait_ms = self._deadline_ms - broker.clock.steady_ms()
+            if harvest.cold and not harvest.bytes and not harvest.has_error and wait_ms > 0:
+                # Only a store makes a patient fetch wait: the next part of a file is there, too, or what had come was
+                # freed for others.
+                parked = _ParkedFetch(broker, self._exchange, self._request, self._context, harvest, wait_ms)
+                broker.warmer.warm(harvest.cold, parked.warmed)
+            else:
+                yield from _answer(self._exchange, self._context, harvest)
 
     def give_up(self) -> None:
         self._leave()
 
     def answer_now(self) -> None:
+        self._deadline_ms = 0
         self._finish()
 
     def _leave(self) -> None:
@@ -275,9 +309,13 @@ def _read(
                     data = b""
                 else:
                     aborted = partition.aborted.between(item.fetch_offset, next_offset)
+    except NotHere as absent:
+        if absent.path in harvest.failures:
+            return _failed(broker, index, harvest.failures[absent.path], log_start)
+        harvest.note_absent(absent)
+        data, aborted = b"", () if committed_only else None
     except (OSError, Damaged) as error:
-        broker.runtime.read_failed(error)
-        return FetchPartitionAnswer(index, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, log_start)
+        return _failed(broker, index, error, log_start)
     harvest.note_read(len(data))
     harvest.watched[partition] = until, max(item.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
@@ -289,6 +327,14 @@ def _read(
         aborted,
         (data,) if data else (),
     )
+
+
+def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
+    """The answer where records cannot be read. If the store has them no longer, another broker has taken over."""
+    broker.runtime.read_failed(error)
+    is_gone = isinstance(error, Unreadable) and error.is_gone
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_gone else ErrorCode.KAFKA_STORAGE_ERROR
+    return FetchPartitionAnswer(index, code, -1, -1, log_start)
 
 
 def _until(request: FetchRequest, partition: PartitionLog) -> Mark:

@@ -6,7 +6,9 @@ answer is the batch's first record: then a consumer reads some records too many,
 below the log start, nor above the offset up to which consumers may read.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.broker.apis.lookup import check_leader_epoch, partition_of, repeated
@@ -16,13 +18,17 @@ from semel.broker.serving import Serving
 from semel.core.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps
+from semel.storage.files import NotHere
 from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
+from semel.store import StoreError
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
 
 RIGHTS: Final = (DESCRIBE_TOPIC,)
+
+T = TypeVar("T")
 
 _READ_COMMITTED: Final = 1
 
@@ -89,9 +95,9 @@ def _find(
         return {}
     try:
         if timestamp_ms == _MAX_TIMESTAMP:
-            timestamp_ms = partition.latest_timestamp(until)
+            timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
         return (yield from _first_since(broker, partition, timestamp_ms, committed_only))
-    except (OSError, Damaged) as error:
+    except (OSError, Damaged, StoreError) as error:
         broker.runtime.read_failed(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
@@ -108,7 +114,12 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
 def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
     offset = log_start = partition.state.log_start
     # Between two steps segments are added, deleted and compacted, so each step looks up the next batch again.
-    while (match := partition.batch_since(timestamp_ms, offset, _until(partition, committed_only))) is not None:
+    while True:
+        match = yield from _here(
+            broker, partial(partition.batch_since, timestamp_ms, offset, _until(partition, committed_only))
+        )
+        if match is None:
+            return {}
         header, batch = match
         yield APPEND_PIECES
         record = yield from _record_in(header, batch, timestamp_ms, log_start)
@@ -119,7 +130,15 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
             return _offset_fields(partition, *record)
         # The record may have been deleted meanwhile, and a later record of the same batch may still exist.
         offset = max(offset if record is not None else header.next_offset, log_start)
-    return {}
+
+
+def _here(broker: Serving, look: Callable[[], T]) -> Steps[T]:
+    """What `look` finds, as soon as the records that it looks at are here."""
+    while True:
+        try:
+            return look()
+        except NotHere as absent:
+            yield from broker.warmer.brought(absent)
 
 
 def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> Steps[tuple[int, int] | None]:

@@ -1,0 +1,228 @@
+"""The cache of a broker on a store: fetches what is asked for and is not here, and frees what the store has.
+
+A part of a file comes by reading a range of an object, and is compared with its digest before anybody sees it. When
+more is here than the cache may have, what was read least recently is freed. All that touches the disk runs in one
+thread, one job after the other: what comes again after it was freed is written after it was freed. What is only here is
+never freed: it comes on top, and is what was written since the last checkpoint.
+"""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from semel.replica.cached_files import UNSEEN, CachedFiles, Part
+from semel.replica.contents import Contents, Extent
+from semel.replica.slot import digest_of
+from semel.replica.worker import JobError, Worker, in_thread
+from semel.replica.writer import answered
+from semel.storage.files import File, Files
+from semel.storage.journal import Damaged
+from semel.storage.segment import Stretch
+from semel.store import Missing, Store
+
+# Parts that are under way from the store at once; each is in memory then.
+AT_ONCE: Final = 4
+# A reader gets its records from what has come. If they were freed again at once, it would never go on.
+CACHE_BYTES_MIN: Final = 64 * 1024 * 1024
+CACHE_BYTES: Final = 10 * 1024 * 1024 * 1024
+
+# By path: why a part of it could not come.
+Failures = Mapping[str, Exception]
+NO_FAILURES: Final[Failures] = {}
+Result = TypeVar("Result")
+
+
+class Unreadable(Damaged):
+    """The store does not have these bytes any more, or has others; the message names the object."""
+
+    def __init__(self, message: str, key: str, *, is_gone: bool) -> None:
+        super().__init__(message)
+        self.key = key
+        self.is_gone = is_gone
+
+
+class Cache:
+    """The cache of one broker."""
+
+    def __init__(self, store: Store, disk: Files, bytes_max: int | None) -> None:
+        """Without `bytes_max` nothing is ever freed. `use` must be called before anything comes or goes."""
+        self.files = CachedFiles(disk)
+        # Since the start: what had to come from the store, and what was freed.
+        self.fetched_bytes = 0
+        self.fetches = 0
+        self.freed_bytes = 0
+        self._store = store
+        self._bytes_max = bytes_max
+        self._worker: Worker
+        self._tell: Callable[[str], None]
+        self._coming: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._holding: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._frees = True
+
+    def use(self, worker: Worker, tell: Callable[[str], None]) -> None:
+        """Work in this thread. `tell` hears what an operator must know."""
+        self._worker = worker
+        self._tell = tell
+
+    def stop(self) -> None:
+        """Fetch nothing any more, and wait for the disk."""
+        for task in (*self._coming.values(), *self._holding):
+            task.cancel()
+        self._worker.stop()
+
+    # -- coming -------------------------------------------------------------------------------------------------
+
+    async def bring(self, stretches: Iterable[Stretch]) -> Failures:
+        """Return when these parts of files are here, as long as that takes, or why one of a file cannot come. They may
+        be freed again, unless they are held.
+        """
+        tasks = {self._task_of(path, part): path for path, part in self.files.lacking(stretches)}
+        if tasks:
+            await asyncio.wait(tasks)
+        failures: dict[str, Exception] = {}
+        for task, path in tasks.items():
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                failures[path] = error
+            elif error is not None:
+                raise error
+        return failures
+
+    async def held(self, stretches: Sequence[Stretch], work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do this work while these parts of files are here. Raises why one cannot come."""
+        paths = {stretch.path for stretch in stretches}
+        self.files.hold(paths)
+        try:
+            for failure in (await self.bring(stretches)).values():
+                raise failure
+            return await work()
+        finally:
+            self.files.release(paths)
+
+    def run_held(
+        self, stretches: Sequence[Stretch], worker: Worker, job: Callable[[], None], done: Callable[[JobError], None]
+    ) -> None:
+        """Run a job in a thread while these parts of files are here, then `done` on the event loop."""
+
+        async def run() -> None:
+            outcome: JobError = None
+            try:
+                await self.held(stretches, lambda: in_thread(worker, job))
+            except Exception as error:
+                outcome = error
+            done(outcome)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._holding.add(task)
+        task.add_done_callback(self._holding.discard)
+
+    def _task_of(self, path: str, part: Part) -> asyncio.Task[None]:
+        key = path, part.extent.position
+        task = self._coming.get(key)
+        if task is None:
+            task = self._coming[key] = asyncio.get_running_loop().create_task(self._come(path, part))
+            self.files.coming[path].add(part.extent.position)
+
+            def ended(task: asyncio.Task[None]) -> None:
+                del self._coming[key]
+                self.files.coming[path].discard(part.extent.position)
+                if not self.files.coming[path]:
+                    del self.files.coming[path]
+                if not task.cancelled():
+                    # `bring` gets the error from it, if a reader still waits for it.
+                    task.exception()
+
+            task.add_done_callback(ended)
+        return task
+
+    async def _come(self, path: str, part: Part) -> None:
+        async with self._places:
+            extent = part.extent
+            if part.state != UNSEEN or not await self._in_thread(partial(self._has, path, extent)):
+                self.fetches += 1
+                body = await self._read(path, extent)
+                await self._in_thread(partial(self._write, path, extent, body))
+                self.fetched_bytes += len(body)
+            self.files.note_here(path, extent)
+            self._free()
+
+    async def _read(self, path: str, extent: Extent) -> bytes:
+        try:
+            return await answered(partial(self._store.get_range, extent.key, extent.place, extent.size))
+        except Missing as gone:
+            again = self.files.lacking([Stretch(path, extent.position, extent.size)])
+            if again and again[0][1].extent.key != extent.key:
+                # A checkpoint has put the same bytes into another object meanwhile.
+                return await self._read(path, again[0][1].extent)
+            raise Unreadable(f"{gone}, and {path} needs it", extent.key, is_gone=True) from None
+
+    def _has(self, path: str, extent: Extent) -> bool:
+        try:
+            file = self.files.disk.open(path)
+        except FileNotFoundError:
+            return False
+        try:
+            return has(file, extent)
+        finally:
+            file.close()
+
+    def _write(self, path: str, extent: Extent, body: bytes) -> None:
+        if len(body) != extent.size or digest_of([body]).hex() != extent.digest:
+            where = f"{self._store.describe()}: {extent.key}"
+            message = f"{where} is damaged: the checkpoint knows another digest of {path} in it"
+            raise Unreadable(message, extent.key, is_gone=False)
+        try:
+            file = self.files.disk.open(path)
+        except FileNotFoundError:
+            # It was removed meanwhile, and nobody will read it.
+            return
+        try:
+            file.write_at([body], extent.position)
+        finally:
+            file.close()
+
+    # -- going --------------------------------------------------------------------------------------------------
+
+    def name(self, contents: Contents) -> None:
+        """The newest checkpoint names these contents, so they may be freed."""
+        self.files.name(contents)
+        self._free()
+
+    def _free(self) -> None:
+        if self._bytes_max is None or not self._frees:
+            return
+        chosen = self.files.choose(self._bytes_max)
+        if not chosen:
+            return
+        self.freed_bytes += sum(stretch.size for stretch in chosen)
+        self._worker.run(partial(self._free_on_disk, chosen), self._note_freed)
+
+    def _free_on_disk(self, stretches: Iterable[Stretch]) -> None:
+        for path, position, size in stretches:
+            try:
+                file = self.files.disk.open(path)
+            except FileNotFoundError:
+                continue
+            try:
+                file.free(size, position)
+            finally:
+                file.close()
+
+    def _note_freed(self, error: BaseException | None) -> None:
+        if isinstance(error, OSError) and error.errno == errno.EOPNOTSUPP:
+            self._frees = False
+            self._tell(f"the file system cannot free a part of a file, so the cache grows without a bound: {error}")
+        elif error is not None:
+            self._tell(f"a part of the cache could not be freed: {error}")
+
+    async def _in_thread(self, job: Callable[[], Result]) -> Result:
+        return await in_thread(self._worker, job)
+
+
+def has(file: File, extent: Extent) -> bool:
+    """Whether the file has the bytes of an extent."""
+    content = file.read_at(extent.size, extent.position)
+    return len(content) == extent.size and digest_of([content]).hex() == extent.digest

@@ -1,0 +1,338 @@
+"""The cache of a broker on a store: a start fetches no records, what has no room is freed and comes again, what only
+this broker has is never freed, and nobody ever reads anything else than what was written.
+"""
+
+import asyncio
+from itertools import count
+
+import pytest
+from lives import Gate, Life, WatchedStore, names, run
+
+from semel.replica.cache import Unreadable
+from semel.replica.reader import Overtaken
+from semel.replica.slot import digest_of
+from semel.storage.files import MemoryFile, MemoryFiles, NotHere
+from semel.storage.segment import Stretch
+from semel.testing.stores import StoreFault, StoreFaultKind
+
+# Of a segment of the test, two of which have a checkpoint of three records.
+SEGMENT = 1200
+
+
+def fetched(store: WatchedStore) -> list[str]:
+    return [key for call, key in store.calls if call == "get_range"]
+
+
+async def written(store: WatchedStore, rounds: int = 6, **options: int) -> Life:
+    """A broker that has kept a checkpoint of some segments."""
+    life = await Life(store, **options).start()
+    for number in range(rounds):
+        await life.write(*names(*range(3 * number, 3 * number + 3)))
+        await life.keep()
+    return life
+
+
+async def all_values(life: Life) -> list[bytes]:
+    """What a consumer gets that waits for what has to come."""
+    partition, values = life.partition(), []
+    offset = partition.state.log_start
+    while offset < partition.readable.offset:
+        try:
+            data, offset = partition.read(offset, 1, partition.readable, whole_first_batch=True)
+            values.append(digest_of([data]))
+        except NotHere as absent:
+            failures = await life.cache.bring([Stretch(absent.path, absent.position, absent.size)])
+            assert not failures
+    return values
+
+
+def test_a_start_fetches_no_records_and_a_reader_those_that_it_asks_for() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        await first.write(*names(100))
+        store.calls.clear()
+        second = await Life(store, is_cold=True).start()
+        assert not fetched(store)
+        assert not [key for call, key in store.calls if call == "get" and key.startswith("segments/")]
+        partition = second.partition()
+        with pytest.raises(NotHere):
+            partition.read(0, 300, partition.readable, whole_first_batch=True)
+        assert await all_values(second) == first.values()
+        # Each part once.
+        assert second.cache.fetched_bytes == second.cache.files.cached_bytes
+        assert second.cache.fetches == len(fetched(store)) > 1
+
+    run(scenario())
+
+
+def test_what_has_no_room_is_freed_and_comes_again() -> None:
+    """The disk holds no more of what the store has than it may, whatever is written and read."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        room = await written(WatchedStore())
+        life = await written(store, cache_bytes=3 * SEGMENT)
+        for _ in range(3):
+            assert life.cache.files.cached_bytes <= 3 * SEGMENT
+            on_disk = sum(
+                part.extent.size
+                for path, row in life.cache.files._rows.items()
+                for part in row.parts
+                if life.files.open(path).holds(part.extent.size, part.extent.position)
+            )
+            assert on_disk == life.cache.files.cached_bytes
+            assert await all_values(life) == room.values()
+        assert life.cache.freed_bytes > 3 * SEGMENT
+
+    run(scenario())
+
+
+def test_what_only_this_broker_has_is_never_freed() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        life = await written(store, cache_bytes=1)
+        await life.write(*names(*range(50, 60)))
+        before = len(fetched(store))
+        partition = life.partition()
+        assert partition.read(18, 10_000, partition.readable, whole_first_batch=True)[0]
+        assert len(fetched(store)) == before
+
+    run(scenario())
+
+
+def test_what_was_read_last_stays() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        life = await written(store, cache_bytes=5 * SEGMENT)
+        await all_values(life)
+        partition = life.partition()
+        first = Stretch(partition.segments[0].path, 0, 300)
+        await life.cache.bring([first])
+        for number in range(4):
+            partition.read(0, 300, partition.readable, whole_first_batch=True)
+            await life.write(*names(200 + number))
+            await life.keep()
+        assert partition.read(0, 300, partition.readable, whole_first_batch=True)[1] == 1
+
+    run(scenario())
+
+
+def test_what_comes_is_not_freed_together_with_its_neighbour() -> None:
+    """Small parts are freed with those around them, and one of these may have been written a moment ago."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        life = await Life(store).start()
+        for number in range(4):
+            await life.write(*names(number))
+            await life.keep()
+        await life.write(*names(4, 5))
+        await life.keep()
+        values = life.values()
+        files = life.cache.files
+        path = life.partition().segments[0].path
+        parts = files._rows[path].parts
+        assert len(parts) > 2
+        # The first two are gone, the second comes, and the third is freed meanwhile.
+        for part in parts[:2]:
+            part.state, files.cached_bytes = 0, files.cached_bytes - part.extent.size
+            life.files.open(path).free(part.extent.size, part.extent.position)
+        gate = Gate(store, "get_range", "segments/")
+        coming = asyncio.ensure_future(life.cache.bring([Stretch(path, parts[1].extent.position, 1)]))
+        await gate.reached.wait()
+        parts[2].read_at = -1
+        stretches = files.choose(files.cached_bytes - 1)
+        assert stretches[0].position == parts[2].extent.position
+        gate.opened.set()
+        await coming
+        assert await all_values(life) == values
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["lost request", "lost answer", "throttled", "slow"])
+def test_however_the_store_answers_a_reader_gets_what_was_written(kind: StoreFaultKind) -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        store.arm(StoreFault(kind, call="get_range", chance=0.6))
+        second = await Life(store, cache_bytes=2 * SEGMENT, is_cold=True).start()
+        assert await all_values(second) == first.values()
+        assert store.fired[kind] > 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("what", ["wiped", "another log", "other bytes", "cut short"])
+def test_nothing_on_the_disk_is_believed_before_its_digest_was_compared(what: str) -> None:
+    """The directory may have been wiped, or be the cache of another store, or of a time before a restore."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        files = first.files
+        assert isinstance(files, MemoryFiles)
+        if what == "wiped":
+            files = MemoryFiles()
+        elif what == "another log":
+            other = await Life(WatchedStore()).start()
+            for number in range(20):
+                await other.write(*names(1000 + number))
+            await other.keep()
+            assert isinstance(other.files, MemoryFiles)
+            files = other.files
+        else:
+            for segment in first.partition().segments[::2]:
+                file = files.open(segment.path)
+                assert isinstance(file, MemoryFile)
+                if what == "cut short":
+                    file.truncate(file.size() // 2)
+                else:
+                    file.write_at([b"?"], 70)
+        second = await Life(store, files, is_cold=True).start()
+        assert await all_values(second) == first.values()
+
+    run(scenario())
+
+
+def test_a_cache_that_is_whole_fetches_nothing_after_a_start() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        store.calls.clear()
+        second = await Life(store, first.files, is_cold=True).start()
+        assert await all_values(second) == first.values()
+        assert not fetched(store)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_object_that_is_damaged_or_gone_is_named_and_does_not_keep_anybody_from_a_checkpoint(is_gone: bool) -> None:
+    """What it had is refused to readers, and stays named. What others have is kept."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        path = first.partition().segments[0].path
+        key = first.checkpoints._contents.files[path][0].key
+        life = await Life(store, cache_bytes=SEGMENT, is_cold=True).start()
+        body, version = store.objects.get(key)
+        if is_gone:
+            store.objects.delete(key)
+        else:
+            store.objects.replace(key, bytes(len(body)), version)
+        failure = (await life.cache.bring([Stretch(path, 0, 10)]))[path]
+        assert isinstance(failure, Unreadable)
+        assert key in str(failure)
+        assert failure.is_gone == is_gone
+        # Of the other objects so little is needed that they are given up, and this one as well.
+        contents = life.checkpoints._contents
+        for other in contents.objects:
+            contents.objects[other] *= 10
+        await life.write(*names(70, 71, 72))
+        store.check = lambda: None  # type: ignore[method-assign]
+        await life.keep()
+        assert {extent.key for extent in life.checkpoints._contents.files[path]} == {key}
+        assert set(life.checkpoints._contents.objects) & set(contents.objects) == {key}
+
+    run(scenario())
+
+
+def test_what_has_to_be_uploaded_again_comes_first() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        life = await Life(store, cache_bytes=SEGMENT, is_cold=True).start()
+        contents = life.checkpoints._contents
+        for key in contents.objects:
+            contents.objects[key] *= 10
+        await life.keep()
+        assert not set(contents.objects) & set(life.checkpoints._contents.objects)
+        assert (await Life(store).start()).values() == first.values()
+        assert await all_values(life) == first.values()
+
+    run(scenario())
+
+
+def test_a_standby_frees_what_the_active_broker_has_put_into_the_store() -> None:
+    """And after a takeover it need not read its disk again to know what the store has."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        standby = await Life(store, cache_bytes=2 * SEGMENT, is_cold=True).stand_by()
+        for number in range(8):
+            await active.write(*names(*range(3 * number, 3 * number + 3)))
+            await active.keep()
+            while await standby.reader.read_on(50):
+                pass
+            assert standby.reader.floor is not None
+            await standby.checkpoints.follow(standby.reader.floor)
+        assert standby.cache.freed_bytes > 2 * SEGMENT
+        assert standby.cache.files.cached_bytes <= 2 * SEGMENT
+        await standby.take_over()
+        store.calls.clear()
+        await standby.write(*names(100))
+        await standby.keep()
+        assert not fetched(store)
+        assert await all_values(standby) == [*active.values(), *standby.values_from(24)]
+
+    run(scenario())
+
+
+def test_a_standby_fetches_what_it_has_freed_before_its_object_is_deleted() -> None:
+    """The active broker has compacted a segment, and names its own file in place of the one that is half here."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await written(store)
+        values = active.values()
+        standby = await Life(store, cache_bytes=SEGMENT, is_cold=True).stand_by()
+        compact(active)
+        for number in count(50):
+            await active.write(*names(number))
+            await active.keep()
+            while await standby.reader.read_on(50):
+                pass
+            assert standby.reader.floor is not None
+            await standby.checkpoints.follow(standby.reader.floor)
+            if number == 53:
+                break
+        await standby.take_over()
+        assert (await all_values(standby))[:18] == values
+        await standby.keep()
+        assert (await Life(store).start()).values()[:18] == values
+
+    run(scenario())
+
+
+def test_a_standby_that_comes_too_late_for_that_starts_again() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await written(store)
+        standby = await Life(store, is_cold=True).stand_by()
+        compact(active)
+        for number in range(3):
+            await active.write(*names(number))
+            await active.keep()
+            while await standby.reader.read_on(50):
+                pass
+        assert standby.reader.floor is not None
+        with pytest.raises(Overtaken, match="start again"):
+            await standby.checkpoints.follow(standby.reader.floor)
+
+    run(scenario())
+
+
+def compact(life: Life) -> None:
+    """Put a rewritten file with the same records in the place of the first segment."""
+    from semel.storage.segment import Segment
+
+    partition = life.partition()
+    old = partition.segments[0]
+    new = Segment.from_record(partition.directory, [*old.to_record()[:5], old.generation + 1, -1])
+    file, copy = life.files.open(old.path), life.files.open(new.path, create=True)
+    copy.write_at([file.read_at(file.size(), 0)], 0)
+    assert life.log.swap(partition, [old], new)

@@ -1,0 +1,213 @@
+"""Clients of a broker whose records are only in the store: they get them, nobody else waits meanwhile, and what the
+store does not have is an error after which a client tries again or looks for the leader.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from asking import Asker, at
+from eventually import eventually
+from semel.broker.apis import fetch
+from semel.broker.broker import Broker
+from semel.replica.cache import Cache
+from semel.storage.files import MemoryFiles
+from semel.storage.log import LogSettings
+from semel.testing.stores import MemoryStore
+from semel.wire.errors import ErrorCode
+from semel.wire.records import decode_batches
+from semel.wire.versions import LIST_OFFSETS
+
+RECORDS = 40
+
+
+class HeldStore(MemoryStore):
+    """Answers reads of ranges only while it is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.asked = asyncio.Event()
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        self.asked.set()
+        await self.is_open.wait()
+        return await super().get_range(key, start, size)
+
+
+async def asking(broker: Broker, work: Callable[[Asker], Any]) -> Any:
+    def run() -> Any:
+        with Asker(broker.bootstrap) as asker:
+            return work(asker)
+
+    return await asyncio.to_thread(run)
+
+
+def fill(asker: Asker) -> None:
+    asker.create("old", segment_bytes="1024")
+    for number in range(RECORDS):
+        asker.produce("old", at(1000 + number))
+
+
+@asynccontextmanager
+async def cold(store: MemoryStore, **options: Any) -> AsyncIterator[Broker]:
+    """A broker on an empty disk, with records that only the store has."""
+    async with Broker(store=store, settings=LogSettings(checkpoint_bytes=1)) as first:
+        await asking(first, fill)
+        assert await asyncio.to_thread(eventually, lambda: first.log._checkpoint_position == first.log.end)
+    async with Broker(store=store, files=MemoryFiles(), **options) as broker:
+        await broker.activated
+        cache = broker.role.cache
+        assert cache is not None
+        assert cache.files.cached_bytes == 0
+        yield broker
+
+
+def offsets_of(asker: Asker, **options: Any) -> list[int]:
+    """All that a consumer gets, fetch by fetch."""
+    offsets: list[int] = []
+    while len(offsets) < RECORDS:
+        answer = asker.fetch("old", len(offsets), **options)
+        assert answer.error_code == 0
+        offsets += [batch.base_offset for batch in decode_batches(answer.records or b"")]
+    return offsets
+
+
+def test_a_consumer_gets_records_that_only_the_store_has() -> None:
+    async def scenario() -> None:
+        async with cold(MemoryStore(), cache_bytes=3000) as broker:
+            for _ in range(2):
+                assert await asking(broker, offsets_of) == list(range(RECORDS))
+            cache = broker.role.cache
+            assert isinstance(cache, Cache)
+            assert cache.fetches > RECORDS / 8, "the second time all had to come again"
+            assert cache.files.cached_bytes <= 3000
+
+    asyncio.run(scenario())
+
+
+def test_nobody_else_waits_for_the_store() -> None:
+    """Neither a producer nor a consumer of what is new, while the store does not answer."""
+
+    async def scenario() -> None:
+        store = HeldStore()
+        async with cold(store) as broker:
+            store.is_open.clear()
+            old = asyncio.ensure_future(asking(broker, offsets_of))
+            await store.asked.wait()
+            since = asyncio.ensure_future(asking(broker, lambda asker: offset_at(asker, 1010)))
+
+            def work(asker: Asker) -> int:
+                asker.create("new")
+                offset = asker.produce("new", at(5000))
+                return len(list(decode_batches(asker.fetch("new", offset).records)))
+
+            assert await asking(broker, work) == 1
+            assert not old.done()
+            assert not since.done()
+            store.is_open.set()
+            assert (await old)[:RECORDS] == list(range(RECORDS))
+            assert await since == 10
+
+    asyncio.run(scenario())
+
+
+def offset_at(asker: Asker, timestamp_ms: int) -> int:
+    partitions = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp_ms}]
+    answer = asker(
+        LIST_OFFSETS,
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[{"name": "old", "partitions": partitions}],
+    )
+    found = answer.topics[0].partitions[0]
+    assert found.error_code == 0
+    return int(found.offset)
+
+
+def test_a_timestamp_is_found_among_records_that_only_the_store_has() -> None:
+    async def scenario() -> None:
+        async with cold(MemoryStore(), cache_bytes=3000) as broker:
+            for number in (0, 17, 39):
+                assert await asking(broker, lambda asker, number=number: offset_at(asker, 1000 + number)) == number
+            assert await asking(broker, lambda asker: offset_at(asker, -3)) == 39
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [("damaged", ErrorCode.KAFKA_STORAGE_ERROR), ("gone", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+)
+def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on(
+    what: str, error: ErrorCode
+) -> None:
+    """With OFFSET_OUT_OF_RANGE it would begin again at another place, and have lost or doubled everything between."""
+
+    class Changing(MemoryStore):
+        is_changed = False
+
+        async def get_range(self, key: str, start: int, size: int) -> bytes:
+            if self.is_changed and what == "gone":
+                return (await super().get_range(f"{key}-gone", start, size))[:0]
+            body = await super().get_range(key, start, size)
+            return bytes(len(body)) if self.is_changed else body
+
+    async def scenario() -> None:
+        store = Changing()
+        async with cold(store) as broker:
+            store.is_changed = True
+            answer = await asking(broker, lambda asker: asker.fetch("old"))
+            assert answer.error_code == error
+            assert broker.metrics.storage_errors > 0
+            store.is_changed = False
+            assert await asking(broker, offsets_of) == list(range(RECORDS))
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A consumer goes on with its heartbeats, and asks again."""
+    monkeypatch.setattr(fetch, "_DISK_WAIT_MS", 20)
+
+    async def scenario() -> None:
+        store = HeldStore()
+        async with cold(store) as broker:
+            store.is_open.clear()
+            answer = await asking(broker, lambda asker: asker.fetch("old"))
+            assert (answer.error_code, answer.records or b"", answer.high_watermark) == (0, b"", RECORDS)
+            store.is_open.set()
+            assert await asking(broker, offsets_of) == list(range(RECORDS))
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_of_many_partitions_has_few_parts_come_at_once() -> None:
+    """Each part may be far larger than what is sent of it."""
+
+    class Counting(MemoryStore):
+        under_way = 0
+        most = 0
+
+        async def get_range(self, key: str, start: int, size: int) -> bytes:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            try:
+                return await super().get_range(key, start, size)
+            finally:
+                self.under_way -= 1
+
+    async def scenario() -> None:
+        store = Counting()
+        async with cold(store) as broker:
+            assert await asking(broker, offsets_of) == list(range(RECORDS))
+            assert 1 <= store.most <= 4
+
+    asyncio.run(scenario())
