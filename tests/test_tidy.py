@@ -20,6 +20,9 @@ LONGER_WITH_REASON: dict[str, str] = {}
 # Names that say nothing about what is inside.
 EMPTY_NAMES = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 # Spelled apart, so that this file does not find itself.
+# `drawing` and `encoding` are nouns, and the protocol of what a handler may ask for is called `Serving`.
+GERUNDS_WITH_REASON = {"drawing", "encoding", "serving"}
+
 PUT_OFF = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 # Where tests may sleep, and why.
 SLEEPING_WITH_REASON = {
@@ -59,6 +62,11 @@ def test_every_module_says_what_it_is_for() -> None:
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     assert [name_of(path) for path in FILES if EMPTY_NAMES & {path.stem, path.parent.name}] == []
+
+
+def test_modules_are_named_by_nouns() -> None:
+    sources = [path for path in FILES if path.is_relative_to(ROOT / "src")]
+    assert {path.stem for path in sources if path.stem.endswith("ing")} == GERUNDS_WITH_REASON
 
 
 def test_nothing_is_put_off_in_a_comment() -> None:

@@ -15,7 +15,7 @@ CLEAN = Verdict(Counted("sent", 3, 0, None), (), "00")
 
 
 def test_each_verdict_has_a_file_of_its_own_even_at_the_same_time(tmp_path: Path) -> None:
-    paths = [keep(CLEAN, tmp_path / "new", began_ms=7, seconds=0.1234, asked={"once": True}) for _ in range(3)]
+    paths = [keep(CLEAN, tmp_path / "new", began_ms=7, seconds=0.1234, question={"once": True}) for _ in range(3)]
     assert [path.name for path in paths] == [
         "audit-1970-01-01T000000.007Z.json",
         "audit-1970-01-01T000000.007Z-2.json",
@@ -30,4 +30,4 @@ def test_each_verdict_has_a_file_of_its_own_even_at_the_same_time(tmp_path: Path
 def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(AuditFailed, match="cannot be kept"):
-        keep(CLEAN, tmp_path / "file", began_ms=7, seconds=1, asked={})
+        keep(CLEAN, tmp_path / "file", began_ms=7, seconds=1, question={})

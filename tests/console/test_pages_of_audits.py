@@ -27,7 +27,7 @@ def kept(directory: Path, at_ms: int, sent: int, lost: int = 0, doubled: int = 0
     windows = (WindowCount(None, sent, sent - lost),) if lost else ()
     verdict = SinkVerdict(sink, findings(lost), findings(doubled), Findings(), Findings(), 1, 1, windows)
     whole = Verdict(Counted("semel://h:1/t", sent, 0, None), (verdict,), "00")
-    return keep(whole, directory, began_ms=at_ms, seconds=1.5, asked={}).name
+    return keep(whole, directory, began_ms=at_ms, seconds=1.5, question={}).name
 
 
 def test_the_history_is_in_the_order_of_time_and_counts_what_was_wrong(tmp_path: Path) -> None:

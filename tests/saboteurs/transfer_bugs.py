@@ -11,7 +11,7 @@ _AUDIT: Final = "tests/transfer/test_comparison.py"
 TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a move that goes on after a kill begins each partition at its beginning",
-        "semel.transfer.moving:Move._behind",
+        "semel.transfer.move:Move._behind",
         "max(reached.next, begins[where])",
         "begins[where]",
         (f"{_MOVE}::test_what_is_written_meanwhile_comes_along",),
@@ -26,7 +26,7 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a move ends while a transaction is open",
-        "semel.transfer.moving:Move._in_use",
+        "semel.transfer.move:Move._in_use",
         "stable[where] < ends[where]",
         "False",
         (f"{_MOVE}::test_an_open_transaction_is_waited_for",),
@@ -34,7 +34,7 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "what was written during the audit stays behind",
-        "semel.transfer.moving:Move._copy_and_audit",
+        "semel.transfer.move:Move._copy_and_audit",
         "not self._behind(progress)",
         "True",
         (f"{_MOVE}::test_what_is_written_meanwhile_comes_along",),
@@ -104,7 +104,7 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a move that has ended moves the groups back when it is run again",
-        "semel.transfer.moving:Move.run",
+        "semel.transfer.move:Move.run",
         "progress.stage is Stage.MOVED",
         "False",
         (f"{_MOVE}::test_a_second_move_changes_nothing",),

@@ -11,7 +11,7 @@ from semel.client import LATEST, Isolation, LogClient, Slice, from_options
 from semel.client.aborted import batches
 from semel.client.places import TopicPartition
 from semel.testing.broker import FaultyBroker
-from semel.transfer.moving import Move, Moved
+from semel.transfer.move import Move, Moved
 from semel.wire.records import Record
 from semel.wire.versions import OFFSET_COMMIT, OFFSET_FETCH
 from transacting import TransactionalProducer

@@ -22,7 +22,7 @@ from eventually import eventually
 from semel.client import LogClient, LogError, TopicPartition, admin
 from semel.client.patience import Patience
 from semel.testing.broker import FaultyBroker
-from semel.transfer.moving import Move, Moved
+from semel.transfer.move import Move, Moved
 from semel.transfer.progress import MoveRefused
 from semel.wire.records import Record
 from semel.wire.versions import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS

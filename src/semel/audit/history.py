@@ -16,19 +16,19 @@ from semel.audit.verdict import Verdict
 FORMAT: Final = 1
 
 
-def keep(verdict: Verdict, directory: Path, *, began_ms: int, seconds: float, asked: dict[str, Any]) -> Path:
+def keep(verdict: Verdict, directory: Path, *, began_ms: int, seconds: float, question: dict[str, Any]) -> Path:
     """Add a verdict to the directory, which is made if it is not there; `asked` is what the audit was limited to.
     Raises `AuditFailed` if it cannot be written.
     """
-    told = {
+    record = {
         "format": FORMAT,
         "began_ms": began_ms,
         "seconds": round(seconds, 3),
-        "asked": asked,
+        "asked": question,
         "verdict": verdict.as_json(),
     }
     day = datetime.fromtimestamp(began_ms / 1000, UTC).strftime("%Y-%m-%dT%H%M%S.%f")[:-3]
-    content = json.dumps(told, indent=1)
+    content = json.dumps(record, indent=1)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         unfinished = directory / f".audit-{day}-{os.getpid()}"

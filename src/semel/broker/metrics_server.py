@@ -57,8 +57,8 @@ class Login(NamedTuple):
         """Whether a request has them."""
         expected = base64.b64encode(f"{self.name}:{self.password}".encode()).decode()
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        given = credentials.strip().encode(errors="replace")
-        return scheme.lower() == "basic" and hmac.compare_digest(given, expected.encode())
+        sent_credentials = credentials.strip().encode(errors="replace")
+        return scheme.lower() == "basic" and hmac.compare_digest(sent_credentials, expected.encode())
 
 
 class _Request(NamedTuple):
@@ -197,10 +197,10 @@ def _windows(broker: Broker, query: dict[str, str]) -> bytes:
     if not broker.role.is_active:
         raise _HttpRefused("503 Service Unavailable", "this broker stands by: ask the active one\n")
     try:
-        told = windows(broker, query.get("topic", ""), int(first))
+        body = windows(broker, query.get("topic", ""), int(first))
     except Refused as refused:
         raise _HttpRefused("404 Not Found", f"{refused.message}\n") from None
-    return _response("200 OK", told.decode(), content_type="application/json")
+    return _response("200 OK", body.decode(), content_type="application/json")
 
 
 def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:

@@ -21,7 +21,7 @@ def windows(broker: Broker, topic_name: str, first_partition: int) -> bytes:
     """The windows in up to 50 partitions from one on, as JSON. Raises `Refused` if there is no such topic."""
     topic = broker.log.state.catalog.existing(topic_name)
     left = PRODUCERS_MAX
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for index in range(first_partition, min(first_partition + PARTITIONS_MAX, topic.partition_count)):
         try:
             _, partition = partition_of(broker, topic_name, index)
@@ -31,8 +31,8 @@ def windows(broker: Broker, topic_name: str, first_partition: int) -> bytes:
             if not left:
                 break
             left -= 1
-            told.append(_told(index, producer_id, state))
-    return json.dumps({"topic": topic_name, "windows": told}).encode()
+            rows.append(_told(index, producer_id, state))
+    return json.dumps({"topic": topic_name, "windows": rows}).encode()
 
 
 def _told(partition: int, producer_id: int, state: bytes) -> dict[str, Any]:

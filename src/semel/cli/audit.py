@@ -156,8 +156,13 @@ def _audit(options: argparse.Namespace) -> int:
 def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, seconds: float) -> None:
     from semel.audit.history import keep
 
-    asked = {"window_ms": options.window, "since_ms": options.since, "before_ms": options.before, "once": options.once}
-    path = keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, asked=asked)
+    question = {
+        "window_ms": options.window,
+        "since_ms": options.since,
+        "before_ms": options.before,
+        "once": options.once,
+    }
+    path = keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, question=question)
     if not options.json:
         print(f"kept as {path}")
 

@@ -65,7 +65,7 @@ def _move_between(source: str, target: str, source_config: str | None, target_co
     from semel.cli.cluster import settings_for
     from semel.cli.progress import Progress
     from semel.client import LogClient, LogError
-    from semel.transfer.moving import Move
+    from semel.transfer.move import Move
 
     settings = settings_for(source, source_config), settings_for(target, target_config)
     progress = Progress("copied", unit="M records")

@@ -65,10 +65,10 @@ def compare(source: Iterable[Piece], target: Iterable[Piece], wanted: Iterable[i
             superseded[key] = other
             right.take()
         else:
-            return Compared(records, places.found, (one.offset if one else -1, other.offset if other else -1))
+            return Compared(records, places.targets, (one.offset if one else -1, other.offset if other else -1))
     # Compaction removes a tombstone without a successor.
     kept = [body for body in superseded.values() if key_and_value(body.content)[1] is not None]
-    return Compared(records, places.found, (-1, kept[0].offset) if kept else None)
+    return Compared(records, places.targets, (-1, kept[0].offset) if kept else None)
 
 
 def count_records(log: Iterable[Piece]) -> int:
@@ -144,10 +144,10 @@ class _Places:
 
     def __init__(self, wanted: Iterable[int]) -> None:
         self._wanted = deque(sorted(set(wanted)))
-        self.found: dict[int, int] = {}
+        self.targets: dict[int, int] = {}
 
     def note(self, source: int, target: int, records: int) -> None:
         """`records` records lie at these offsets. An offset without a record stands for the next one."""
         while self._wanted and self._wanted[0] < source + records:
             wanted = self._wanted.popleft()
-            self.found[wanted] = target + max(wanted - source, 0)
+            self.targets[wanted] = target + max(wanted - source, 0)

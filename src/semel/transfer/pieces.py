@@ -66,7 +66,7 @@ def fetches(client: LogClient, wanted: Slice, *, may_lack_its_end: bool) -> Iter
     """The committed records of a slice, answer by answer. The slice ends between two batches."""
     for fetched in client.fetches(wanted, Isolation.READ_COMMITTED, may_lack_its_end=may_lack_its_end):
         try:
-            found = [
+            batches = [
                 Piece(header, fetched.records[at : at + header.batch_bytes], wanted.start)
                 for at, header in committed_batches(fetched)
                 if header.record_count and wanted.start < header.next_offset and header.base_offset < wanted.end
@@ -74,7 +74,7 @@ def fetches(client: LogClient, wanted: Slice, *, may_lack_its_end: bool) -> Iter
         except ProtocolError as error:
             where = f"partition {wanted.topic_partition} before offset {fetched.next_offset}"
             raise CorruptRecords(f"{where}: {error}") from None
-        yield Fetch(found, min(fetched.next_offset, wanted.end))
+        yield Fetch(batches, min(fetched.next_offset, wanted.end))
 
 
 def pieces(client: LogClient, wanted: Slice, *, may_lack_its_end: bool) -> Iterator[Piece]:

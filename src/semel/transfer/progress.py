@@ -79,13 +79,13 @@ class Progress:
         offsets: Mapping[str, GroupOffsets] | None = None,
     ) -> None:
         """Commit this with all that the transaction has written. Raises MoveRefused if another move came between."""
-        told = {
+        content = {
             **{_partition_key(where): one._asdict() for where, one in (reached or {}).items()},
             **{json.dumps([_GROUP, group]): _offsets_told(own) for group, own in (offsets or {}).items()},
             **({} if stage is None else {json.dumps([_STAGE]): stage.value}),
         }
         now_ms = round(time.time() * 1000)
-        bodies = [RecordBody(0, now_ms, content_of(k.encode(), _json(v).encode())) for k, v in told.items()]
+        bodies = [RecordBody(0, now_ms, content_of(k.encode(), _json(v).encode())) for k, v in content.items()]
         transaction.join([self.where])
         for at in range(0, len(bodies), _RECORDS_PER_BATCH):
             batch = bodies[at : at + _RECORDS_PER_BATCH]

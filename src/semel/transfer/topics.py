@@ -56,12 +56,12 @@ class Original(NamedTuple):
 
 def originals(source: LogClient) -> dict[str, Original]:
     """The topics that are to be moved."""
-    found = {}
+    by_name = {}
     for name, topic in source.patiently(source.cluster.every_topic).items():
         if not name.startswith(PREFIX):
             configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
-            found[name] = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
-    return found
+            by_name[name] = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
+    return by_name
 
 
 def _set_in(configs: Iterable[Any]) -> dict[str, str]:
@@ -78,11 +78,11 @@ def progress_topic(target: LogClient, name: str) -> Topic:
     return topic
 
 
-def prepare(target: LogClient, found: Mapping[str, Original], progress: Progress) -> None:
+def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
     """Make the topics that the target does not have, and have all of them keep what they get."""
-    there = target.topics(found)
+    there = target.topics(sources)
     known = {where.topic for where in progress.reached}
-    for name, original in found.items():
+    for name, original in sources.items():
         count = original.topic.partitions
         if name not in there:
             if name in known:
@@ -101,11 +101,12 @@ def prepare(target: LogClient, found: Mapping[str, Original], progress: Progress
     known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
     meanwhile = {name: value for name, value in _MEANWHILE.items() if name in known_to_target}
     _alter(
-        target, {name: {**meanwhile, _SIZE: _roomy(original.effective.get(_SIZE))} for name, original in found.items()}
+        target,
+        {name: {**meanwhile, _SIZE: _roomy(original.effective.get(_SIZE))} for name, original in sources.items()},
     )
 
 
-def settle(target: LogClient, found: Mapping[str, Original], progress: Progress) -> None:
+def settle(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
     """Give the topics of the target the configurations of the source."""
     known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
     altered = [name for name in (*_MEANWHILE, _SIZE) if name in known_to_target]
@@ -113,7 +114,7 @@ def settle(target: LogClient, found: Mapping[str, Original], progress: Progress)
         target,
         {
             topic: {**{name: original.configs.get(name) for name in altered}, **original.configs}
-            for topic, original in found.items()
+            for topic, original in sources.items()
         },
     )
 

@@ -64,7 +64,7 @@ class Move:
         self._show = show
         self._quiet_seconds = quiet_seconds
         self._copied = 0
-        self._said = ""
+        self._last_line = ""
         self._transactional_id = ""
         self._originals: dict[str, Original] = {}
 
@@ -143,7 +143,7 @@ class Move:
 
     def _behind(self, progress: Progress) -> list[Slice]:
         """What is committed in the source and not in the target."""
-        found = []
+        slices = []
         for original in self._originals.values():
             topic = original.topic
             ends = self._source.offsets(partitions_of(topic), LATEST, Isolation.READ_COMMITTED)
@@ -157,8 +157,8 @@ class Move:
                     )
                 start = begins[where] if reached is None else max(reached.next, begins[where])
                 if start < end or reached is None:
-                    found.append(Slice(topic, where.partition, start, end))
-        return found
+                    slices.append(Slice(topic, where.partition, start, end))
+        return slices
 
     def _copy(self, progress: Progress, slices: list[Slice]) -> None:
         arrivals = self._fetches(slices)
@@ -186,9 +186,9 @@ class Move:
             # Compaction may have taken what was at the end.
             yield wanted, Fetch([], wanted.end)
 
-    def _write(self, transaction: Transaction, where: TopicPartition, found: list[Piece]) -> int:
+    def _write(self, transaction: Transaction, where: TopicPartition, batches: list[Piece]) -> int:
         size = 0
-        for piece in found:
+        for piece in batches:
             records = piece.records()
             if records is not None:
                 transaction.join([where])
@@ -215,9 +215,9 @@ class Move:
         return "" if group is None else f"until group {group!r} has no members"
 
     def _say_once(self, line: str) -> None:
-        if line != self._said:
+        if line != self._last_line:
             self._say(line)
-        self._said = line
+        self._last_line = line
 
     # -- the audit
 
@@ -233,9 +233,9 @@ class Move:
         for name, original in self._originals.items():
             theirs = self._target.topics([name])[name]
             for where in partitions_of(original.topic):
-                count, found = self._compare(progress, original, theirs, where, wanted.get(where, set()))
+                count, place_of = self._compare(progress, original, theirs, where, wanted.get(where, set()))
                 records += count
-                places[where] = found
+                places[where] = place_of
         return records, places
 
     def _compare(
@@ -252,9 +252,9 @@ class Move:
             return pieces(self._source, ours, may_lack_its_end=is_compacted) if begin < reached.next else iter(())
 
         def target() -> Iterator[Piece]:
-            found = pieces(self._target, slice_of_target, may_lack_its_end=False)
+            copies = pieces(self._target, slice_of_target, may_lack_its_end=False)
             # What retention has removed from the source since is in the target.
-            return behind(found, more) if more > 0 else found
+            return behind(copies, more) if more > 0 else copies
 
         more = 0
         if begin > reached.first and not is_compacted:
@@ -280,7 +280,7 @@ class Move:
     def _committed(self) -> dict[str, GroupOffsets]:
         """The committed offsets of all groups in what is moved."""
         cluster = self._source.cluster
-        found = {}
+        by_group = {}
         for name in self._source.patiently(lambda: groups.listed(cluster)):
             coordinator = self._source.patiently(partial(cluster.coordinator, name, GROUP))
             own = self._source.patiently(partial(groups.committed, cluster, coordinator, name))
@@ -290,8 +290,8 @@ class Move:
                 if where.topic in self._originals and where.partition < self._originals[where.topic].topic.partitions
             }
             if moved:
-                found[name] = moved
-        return found
+                by_group[name] = moved
+        return by_group
 
 
 def _translated(
