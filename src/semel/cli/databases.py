@@ -45,9 +45,9 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
         from semel.database.errors import one_line
     except ImportError as missing:
         raise Failure("this command needs SQLAlchemy, which is missing: pip install 'semel[app]'") from missing
-    warn_of_password(url)
     try:
         engine = blocking_engine_of(url)
+        warn_of_password(url)
         if not may_be_new and (file := missing_file(engine)) is not None:
             raise Failure(f"{file}: there is no such file")
         try:

@@ -83,6 +83,9 @@ class Recording(Guard):
     def operations(self, exchange: Exchange, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         return NOT_ASKED
 
+    def note_administration(self, exchange: Exchange, change: str, name: str, **fields: object) -> None:
+        pass
+
     def _note(self, exchange: Exchange, right: Right, name: str) -> None:
         pass
 
