@@ -109,13 +109,6 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/audit/test_history.py", "-k", "file_of_its_own"),
     ),
     Bug(
-        "anybody is told the windows of producers",
-        "semel.broker.metrics_server:_check_asker",
-        '"origin" in headers or headers.get("sec-fetch-site", "none") != "none"',
-        "False",
-        ("tests/broker/test_windows.py",),
-    ),
-    Bug(
         "the token of any session will do for a change",
         "semel.console.door:Door.check_change",
         "hmac.compare_digest(token.encode(), session.change_token.encode())",

@@ -39,6 +39,13 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_DECISIONS}::test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out",),
     ),
     Bug(
+        "a page of another site is told decisions and the windows of producers",
+        "semel.broker.metrics_server:_check_asker",
+        '"origin" in headers or headers.get("sec-fetch-site", "none") != "none"',
+        "False",
+        (f"{_DECISIONS}::test_no_page_of_a_browser_is_told_a_decision",),
+    ),
+    Bug(
         "a page under a name that resolves to this machine is told decisions",
         "semel.broker.metrics_server:_check_asker",
         "not is_own_host(headers.get('host', ''), names)",
