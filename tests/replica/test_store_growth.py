@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from takeover_pair import SETTINGS, Pair, fresh_bucket, values_of
 
 from asking import Asker
 from eventually import eventually
@@ -22,6 +21,7 @@ from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
 from semel.store import StoreError, open_store
 from semel.testing.postgres import PostgresMissing, PostgresServer
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
+from takeover_pair import SETTINGS, Pair, fresh_bucket, values_of
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from takeover_pair import SETTINGS, Pair, fresh_bucket, values_of
 
 from asking import Asker, at
 from eventually import eventually
@@ -22,6 +21,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import CREATE_TOPICS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, OFFSET_FETCH, PRODUCE
 from semel_command import semel_failure
+from takeover_pair import SETTINGS, Pair, fresh_bucket, values_of
 
 pytestmark = pytest.mark.slow
 
