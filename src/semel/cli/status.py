@@ -13,7 +13,8 @@ from semel.cli.display import counted, printable
 from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
 from semel.replica.lease import Addresses
-from semel.replica.status import Standby, StoreStatus, addresses_by_name, facts_of, status_of
+from semel.replica.status import Standby, StoreStatus, status_of
+from semel.security.hosts import shown_address
 from semel.store import Store, StoreError, open_store
 
 EXAMPLE: Final = """  semel status s3://bucket/prefix
@@ -78,10 +79,9 @@ def _standby_shown(standby: Standby) -> str:
 
 def _shown(addresses: Addresses) -> str:
     """The address; of several addresses, each with the name of its listener."""
-    shown = addresses_by_name(addresses)
-    if len(shown) == 1:
-        return next(iter(shown.values()))
-    return ", ".join(f"{name}={address}" for name, address in shown.items())
+    if len(addresses) == 1:
+        return shown_address(*next(iter(addresses.values())))
+    return ", ".join(f"{name}={shown_address(*address)}" for name, address in addresses.items())
 
 
 def _time_shown(seconds: float) -> str:
@@ -93,12 +93,28 @@ def _time_shown(seconds: float) -> str:
 def as_json(where: str, status: StoreStatus) -> dict[str, object]:
     """The status for a program."""
     lease = status.lease
-    last = None if lease is None else {"epoch": lease.epoch, "addresses": addresses_by_name(lease.addresses)}
+    last = None if lease is None else {"epoch": lease.epoch, "addresses": _by_name(lease.addresses)}
     return {
         "store": where,
+        "cluster_id": status.cluster_id,
         "active": last if status.is_active else None,
         "last_active": last,
-        **facts_of(status),
+        "standbys": [
+            {
+                "addresses": _by_name(standby.addresses),
+                "behind_bytes": standby.behind_bytes,
+                "seconds_ago": round(standby.seconds_ago, 3),
+                "is_silent": standby.is_silent,
+            }
+            for standby in status.standbys
+        ],
+        "contents": {
+            name: {"objects": part.objects, "bytes": part.size_bytes} for name, part in status.contents.items()
+        },
         "idle_puts_per_day": status.idle_puts_per_day,
         "idle_gets_per_day": status.idle_gets_per_day,
     }
+
+
+def _by_name(addresses: Addresses) -> dict[str, str]:
+    return {name: shown_address(*address) for name, address in addresses.items()}

@@ -13,7 +13,9 @@ from typing import Any, Final
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.core.slots import BrokenHistory
-from semel.replica.status import StoreStatus, addresses_by_name, facts_of, status_of
+from semel.replica.lease import Addresses
+from semel.replica.status import StoreStatus, status_of
+from semel.security.hosts import shown_address
 from semel.store import StoreError, open_store
 
 TAKEOVERS_MAX: Final = 50
@@ -45,13 +47,25 @@ class Stores:
             takeovers = list(reversed(self._takeovers))
         return {
             "store": self._name,
+            "cluster_id": status.cluster_id,
             "is_active": status.is_active,
             "epoch": None if lease is None else lease.epoch,
-            "addresses": {} if lease is None else addresses_by_name(lease.addresses),
+            "addresses": {} if lease is None else _shown(lease.addresses),
             "is_released": lease is not None and lease.is_released,
             "lease_seconds": None if lease is None else lease.seconds,
             "journal_bytes": None if lease is None else lease.position,
-            **facts_of(status),
+            "standbys": [
+                {
+                    "addresses": _shown(one.addresses),
+                    "behind_bytes": one.behind_bytes,
+                    "seconds_ago": round(one.seconds_ago, 1),
+                    "is_silent": one.is_silent,
+                }
+                for one in status.standbys
+            ],
+            "contents": {
+                name: {"objects": one.objects, "bytes": one.size_bytes} for name, one in status.contents.items()
+            },
             "takeovers": takeovers,
         }
 
@@ -68,6 +82,10 @@ class Stores:
             return
         if self._epoch is not None:
             now_ms = time.time_ns() // 1_000_000
-            addresses = addresses_by_name(status.lease.addresses)
+            addresses = _shown(status.lease.addresses)
             self._takeovers.append({"seen_ms": now_ms, "epoch": status.lease.epoch, "addresses": addresses})
         self._epoch = status.lease.epoch
+
+
+def _shown(addresses: Addresses) -> dict[str, str]:
+    return {name: shown_address(*address) for name, address in addresses.items()}

@@ -7,12 +7,11 @@ once put. So this waits until the lease is replaced, or until it has been silent
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.replica.lease import LOOKS, PUTS, Addresses, Lease, LeaseWatch, boot_seconds
 from semel.replica.membership import FORMAT_KEY, read_cluster_id
 from semel.replica.note import FOLDER, NOTE_SECONDS, decode_note
-from semel.security.hosts import shown_address
 from semel.store import Missing, Store
 from semel.store.contents import Contents, contents_of
 
@@ -63,30 +62,6 @@ class StoreStatus(NamedTuple):
             return 0
         watching = sum(not standby.is_silent for standby in self.standbys)
         return round(_DAY_SECONDS * watching * 2 * LOOKS / self.lease.seconds)
-
-
-def facts_of(status: StoreStatus) -> dict[str, Any]:
-    """What a program is told of the store and of those that stand by."""
-    return {
-        "cluster_id": status.cluster_id,
-        "standbys": [
-            {
-                "addresses": addresses_by_name(standby.addresses),
-                "behind_bytes": standby.behind_bytes,
-                "seconds_ago": round(standby.seconds_ago, 3),
-                "is_silent": standby.is_silent,
-            }
-            for standby in status.standbys
-        ],
-        "contents": {
-            name: {"objects": part.objects, "bytes": part.size_bytes} for name, part in status.contents.items()
-        },
-    }
-
-
-def addresses_by_name(addresses: Addresses) -> dict[str, str]:
-    """Each listener's address, as it is shown."""
-    return {name: shown_address(*address) for name, address in addresses.items()}
 
 
 async def status_of(
