@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "RELIABILITY.md"
 CRASH_MATRIX = ("tests/crash/test_matrix.py",)
 COMPACTION = ("tests/crash/test_compaction_crashes.py",)
 KILLS = ("tests/crash/test_kill.py",)
-ANY_BYTES = ("tests/wire/test_any_bytes.py", "tests/wire/test_reader.py", "tests/broker/test_bad_input.py")
+ANY_BYTES = ("tests/wire/test_any_bytes.py", "tests/wire/test_codec.py", "tests/broker/test_bad_input.py")
 MACHINES = ("tests/core", "tests/storage/test_log_machine.py", "tests/storage/test_journal.py")
 
 # In the statistics that Hypothesis prints for each of its tests.
