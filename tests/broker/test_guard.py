@@ -1,5 +1,7 @@
 """What the guard keeps: answers, so that asking is cheap, and no more of them than a client may fill memory with."""
 
+import sys
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,3 +45,32 @@ def test_an_answer_counts_for_the_client_that_asked_and_until_a_rule_changes() -
         removed = access.decide_remove(added.rules)
         assert removed is not None
         access.apply(removed)
+
+
+def test_an_answer_takes_as_many_calls_with_ten_thousand_rules_as_with_one() -> None:
+    calls = []
+    for others in (0, 5_000):
+        access = AccessRules()
+        own = rule(TOPIC, "orders", Operation.WRITE, principal="User:app", host="*")
+        of_others = [own._replace(principal=f"User:app-{number}") for number in range(others)]
+        of_other_topics = [own._replace(name=f"orders-{number}") for number in range(others)]
+        added = access.decide_add([*of_others, own, *of_other_topics])
+        assert added is not None
+        access.apply(added)
+        guard = guard_of(access)
+        calls.append([calls_of(guard), calls_of(guard)])
+    assert calls[0] == calls[1]
+    (first, second), _ = calls
+    assert second < first
+
+
+def calls_of(guard: Guard) -> int:
+    """How many functions are called until the guard has answered."""
+    events: Counter[str] = Counter()
+    sys.setprofile(lambda frame, event, about: events.update([event]))
+    try:
+        is_allowed = guard.sees(REQUEST, WRITE_TOPIC, "orders")
+    finally:
+        sys.setprofile(None)
+    assert is_allowed
+    return events["call"] + events["c_call"]

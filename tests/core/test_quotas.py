@@ -1,5 +1,6 @@
 """Quotas: which one counts for a client, what may be set, and all of it held against a naive model."""
 
+import json
 import math
 from typing import Any
 
@@ -191,7 +192,7 @@ class QuotasMachine(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        snapshot = self.quotas.snapshot()
+        snapshot = json.loads(self.quotas.snapshot().text(json.dumps))
         self.quotas = Quotas(entities_max=4)
         self.quotas.restore(snapshot)
 

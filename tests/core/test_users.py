@@ -1,5 +1,6 @@
 """Users hold what proves a password, against a naive model; what cannot be kept is refused in Kafka's words."""
 
+import json
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ class UsersMachine(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        snapshot = self.users.snapshot()
+        snapshot = json.loads(self.users.snapshot().text(json.dumps))
         self.users = Users(users_max=2)
         self.users.restore(snapshot)
 

@@ -10,6 +10,7 @@ _LISTS: Final = ("tests/broker/apis/test_filtered_lists.py",)
 _APIS: Final = ("tests/broker/apis/test_api_rights.py",)
 _ACLS: Final = ("tests/broker/apis/test_acl_apis.py",)
 _KEPT: Final = ("tests/storage/test_access_rules.py",)
+_CACHED: Final = ("tests/storage/test_cached_parts.py",)
 
 ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     # -- the verdict ------------------------------------------------------------------------------------------------
@@ -125,6 +126,20 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "self._add if isinstance(entry, AccessRulesAdded) else self._remove",
         "self._add",
         _KEPT,
+    ),
+    Bug(
+        "a checkpoint has the rules of the one before it",
+        "semel.core.access:AccessRules.apply",
+        "self._part = None",
+        "pass",
+        _CACHED,
+    ),
+    Bug(
+        "every checkpoint encodes all rules, users and quotas again",
+        "semel.core.cached_part:CachedPart.text",
+        "content = self._content = encode(content())",
+        "content = encode(content())",
+        _CACHED,
     ),
     # -- the guard --------------------------------------------------------------------------------------------------
     Bug(

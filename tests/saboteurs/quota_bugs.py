@@ -32,6 +32,13 @@ QUOTA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_QUOTAS}::test_each_key_is_looked_for_by_itself",),
     ),
     Bug(
+        "a checkpoint has the quotas of the one before it",
+        "semel.core.quotas:Quotas.apply",
+        "self._part = None",
+        "pass",
+        ("tests/storage/test_cached_parts.py",),
+    ),
+    Bug(
         "an address counts as it is written",
         "semel.core.quotas:Quotas.connections_per_second",
         "canonical_host(address)",

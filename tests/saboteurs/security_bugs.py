@@ -73,6 +73,20 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "credentials.get(mechanism)",
         (_USERS,),
     ),
+    Bug(
+        "a checkpoint has the users of the one before it",
+        "semel.core.users:Users.apply",
+        "self._part = None",
+        "pass",
+        ("tests/storage/test_cached_parts.py",),
+    ),
+    Bug(
+        "a password that changes while a checkpoint is written gets into it",
+        "semel.core.users:Users.apply",
+        "dict(self.credentials(entry.user))",
+        "self._credentials.setdefault(entry.user, {})",
+        ("tests/storage/test_cached_parts.py",),
+    ),
     # -- the login of a connection ------------------------------------------------------------------------------------
     Bug(
         "requests are served before a login",

@@ -24,6 +24,7 @@ from enum import IntEnum
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
+from semel.core.cached_part import CachedPart
 from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
 from semel.core.refusals import INVALID_REQUEST, POLICY_VIOLATION, Refused
 from semel.core.steps import Steps
@@ -221,6 +222,7 @@ class AccessRules:
         self._alike: dict[tuple[int, str, str, int], _Rules] = {}
         # Rises when a rule is added or removed, so that a caller knows how long it may cache a verdict.
         self.changes = 0
+        self._part: CachedPart | None = None
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -275,6 +277,7 @@ class AccessRules:
         for rule in entry.rules:
             change(AccessRule(*rule))
         self.changes += 1
+        self._part = None
 
     def _add(self, rule: AccessRule) -> None:
         if rule not in self._rules:
@@ -344,9 +347,12 @@ class AccessRules:
 
     # Checkpoints
 
-    def snapshot(self) -> list[AccessRule]:
-        """All rules, as values that JSON can hold."""
-        return list(self._rules)
+    def snapshot(self) -> CachedPart:
+        """All rules."""
+        if self._part is None:
+            rules = list(self._rules)
+            self._part = CachedPart(lambda: rules)
+        return self._part
 
     def restore(self, snapshot: Iterable[Iterable[int | str]]) -> None:
         """Take the state in `snapshot`. The receiver must be new."""

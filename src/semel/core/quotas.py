@@ -19,6 +19,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from semel.core.access import canonical_host
+from semel.core.cached_part import CachedPart
 from semel.core.entries import QuotasChanged
 from semel.core.refusals import INVALID_REQUEST, POLICY_VIOLATION, UNSUPPORTED_VERSION, Refused
 
@@ -80,6 +81,7 @@ class Quotas:
         self._quotas: dict[Entity, dict[str, float]] = {}
         # The keys that are set, and for how many entities: where nothing is set there is nothing to look up.
         self.keys: Counter[str] = Counter()
+        self._part: CachedPart | None = None
 
     def __len__(self) -> int:
         return len(self._quotas)
@@ -164,9 +166,13 @@ class Quotas:
             del self.keys[key]
         if entry.quotas:
             self._quotas[entry.entity] = entry.quotas
+        self._part = None
 
-    def snapshot(self) -> list[Any]:
-        return [[entity, values] for entity, values in self._quotas.items()]
+    def snapshot(self) -> CachedPart:
+        if self._part is None:
+            quotas = list(self._quotas.items())
+            self._part = CachedPart(lambda: quotas)
+        return self._part
 
     def restore(self, snapshot: Iterable[Any]) -> None:
         """Become what `snapshot` says; what a version before this one wrote has no quotas."""

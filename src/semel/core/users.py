@@ -9,10 +9,11 @@ random number.
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from semel.core.cached_part import CachedPart
 from semel.core.entries import LoginSecretMade, UserCredentialRemoved, UserCredentialSet
 from semel.core.refusals import (
     POLICY_VIOLATION,
@@ -84,11 +85,13 @@ class Users:
 
     def __init__(self, users_max: int = USERS_MAX) -> None:
         self._users_max = users_max
+        # The credentials of a user are replaced and never changed, so that a snapshot can contain them.
         self._credentials: dict[str, dict[Mechanism, Credential]] = {}
         # How many credentials have each mechanism and number of iterations. An unknown user gets the most frequent
         # ones.
         self._kinds: Counter[tuple[Mechanism, int]] = Counter()
         self.secret = b""
+        self._part: CachedPart | None = None
 
     def __len__(self) -> int:
         return len(self._credentials)
@@ -156,27 +159,28 @@ class Users:
             raise ValueError(f"user {entry.user!r} has no credential for {mechanism.sasl_name}")
 
     def apply(self, entry: UserCredentialSet | UserCredentialRemoved | LoginSecretMade) -> None:
+        self._part = None
         if isinstance(entry, LoginSecretMade):
             self.secret = entry.secret
             return
         mechanism = Mechanism(entry.mechanism)
-        credentials = self._credentials.setdefault(entry.user, {})
+        credentials = dict(self.credentials(entry.user))
         former = credentials.pop(mechanism, None)
         if former is not None:
             self._kinds -= Counter([(mechanism, former.iterations)])
         if isinstance(entry, UserCredentialSet):
             self._kinds[mechanism, entry.iterations] += 1
             credentials[mechanism] = Credential(entry.salt, entry.stored_key, entry.server_key, entry.iterations)
-        elif not credentials:
+        if credentials:
+            self._credentials[entry.user] = credentials
+        else:
             del self._credentials[entry.user]
 
-    def snapshot(self) -> dict[str, Any]:
-        rows = [
-            [user, mechanism.value, *(key.hex() for key in credential[:3]), credential.iterations]
-            for user, credentials in self._credentials.items()
-            for mechanism, credential in credentials.items()
-        ]
-        return {"secret": self.secret.hex(), "credentials": rows}
+    def snapshot(self) -> CachedPart:
+        if self._part is None:
+            secret, users = self.secret, list(self._credentials.items())
+            self._part = CachedPart(lambda: {"secret": secret.hex(), "credentials": _rows(users)})
+        return self._part
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Take the state in `snapshot`. Snapshots of earlier versions have no users."""
@@ -185,6 +189,15 @@ class Users:
         for user, mechanism, salt, stored_key, server_key, iterations in rows:
             salt, stored_key, server_key = map(bytes.fromhex, (salt, stored_key, server_key))
             self.apply(UserCredentialSet(user, mechanism, salt, stored_key, server_key, iterations))
+
+
+def _rows(users: Iterable[tuple[str, Mapping[Mechanism, Credential]]]) -> list[Any]:
+    """All credentials, as values that JSON can hold."""
+    return [
+        [user, mechanism.value, *(key.hex() for key in credential[:3]), credential.iterations]
+        for user, credentials in users
+        for mechanism, credential in credentials.items()
+    ]
 
 
 def check_mechanism(user: str, mechanism: int) -> Mechanism:

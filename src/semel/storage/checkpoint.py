@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from semel.core.aborted import AbortedTransactions
+from semel.core.cached_part import CachedPart
 from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
@@ -124,7 +125,7 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
 
 def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
     """The content of the file."""
-    text = "".join(_pieces({"format": FORMAT, **state})).encode()
+    text = _joined({"format": FORMAT, **state}).encode()
     size = sum(len(part) for part in packed)
     checksum = crc32c(text)
     for part in packed:
@@ -132,11 +133,17 @@ def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
     return [_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed]
 
 
+def _joined(value: Any) -> str:
+    return "".join(_pieces(value))
+
+
 def _pieces(value: Any) -> Iterator[str]:
     """A value as JSON, piece by piece. No other thread can run while a piece is encoded, so no piece may be large. It
     takes the first item of a list to be as large as the others.
     """
-    if isinstance(value, dict) and _may_be_large(value):
+    if isinstance(value, CachedPart):
+        yield value.text(_joined)
+    elif isinstance(value, dict) and _may_be_large(value):
         mark = "{"
         for key, inner in value.items():
             yield f"{mark}{_text(str(key))}:"
@@ -164,6 +171,8 @@ def _may_be_large(value: Any) -> bool:
     """Whether a value has many items, or items that have items."""
     if isinstance(value, dict):
         return len(value) > _PIECE_ITEMS or any(isinstance(i, dict) or _may_be_large(i) for i in value.values())
+    if isinstance(value, CachedPart):
+        return True
     return isinstance(value, list) and (len(value) > _PIECE_ITEMS or (bool(value) and _may_be_large(value[0])))
 
 

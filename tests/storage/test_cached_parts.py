@@ -1,0 +1,121 @@
+"""What administrators set is in every checkpoint, is encoded once, and is never older than its last change."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from semel.core.entries import (
+    AccessRule,
+    AccessRulesAdded,
+    AccessRulesRemoved,
+    LoginSecretMade,
+    QuotasChanged,
+    UserCredentialRemoved,
+    UserCredentialSet,
+)
+from semel.core.users import Mechanism
+from semel.storage import checkpoint
+from semel.storage.log import Log, LogSettings
+from semel.testing.faulty import FaultyFiles, keep_all
+
+MANY = 10_000
+RULES = [AccessRule(2, f"topic-{number}", 3, "User:app", "*", 4, 3) for number in range(MANY)]
+USER = UserCredentialSet("app", Mechanism.SCRAM_SHA_256, b"salt", b"s" * 32, b"v" * 32, 4_096)
+QUOTA = QuotasChanged((("user", "app"),), {"producer_byte_rate": 1000.0})
+
+Change = (
+    AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | LoginSecretMade | QuotasChanged
+)
+CHANGES: list[Change] = [
+    AccessRulesAdded(tuple(RULES[:2])),
+    AccessRulesRemoved(tuple(RULES[:1])),
+    LoginSecretMade(b"s" * 32),
+    USER,
+    replace(USER, iterations=8_192),
+    replace(USER, mechanism=Mechanism.SCRAM_SHA_512, stored_key=b"s" * 64, server_key=b"v" * 64),
+    UserCredentialRemoved("app", Mechanism.SCRAM_SHA_256),
+    UserCredentialRemoved("app", Mechanism.SCRAM_SHA_512),
+    QUOTA,
+    replace(QUOTA, quotas={"consumer_byte_rate": 5.0}),
+    replace(QUOTA, quotas={}),
+]
+
+
+def start(files: FaultyFiles) -> Log:
+    return Log.open(files, new_cluster_id="cluster", settings=LogSettings(journal_file_bytes=16384))
+
+
+def told(log: Log) -> tuple[object, ...]:
+    """What administrators have set, as others see it."""
+    users, quotas = log.state.users, log.state.quotas
+    return (
+        list(log.state.access),
+        users.secret,
+        [(user, dict(users.credentials(user))) for user in users],
+        [(entity, dict(quotas.of(entity))) for entity in quotas],
+    )
+
+
+def test_a_checkpoint_has_each_change_that_was_made_before_it() -> None:
+    files = FaultyFiles()
+    log = start(files)
+    for change in CHANGES:
+        log.checkpoint_now()
+        log.commit(change)
+        log.checkpoint_now()
+        files_now = files.survivors(keep_all)
+        assert told(start(files_now)) == told(log), change
+
+
+def test_a_change_after_a_checkpoint_has_begun_is_in_the_next_one() -> None:
+    """The thread that writes it encodes users, rules and quotas while the event loop changes them."""
+    log, twin = start(FaultyFiles()), start(FaultyFiles())
+    for change in CHANGES:
+        snapshot, before = log.state.begin_snapshot(), texts(twin.state.begin_snapshot())
+        log.commit(change)
+        twin.commit(change)
+        assert texts(snapshot) == before
+        assert texts(twin.state.begin_snapshot()) != before
+
+
+def texts(snapshot: dict[str, object]) -> bytes:
+    return b"".join(checkpoint.encode({name: snapshot[name] for name in ("access", "users", "quotas")}, []))
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many characters JSON's encoder has made since the last call."""
+    sizes: list[int] = []
+
+    def note(value: object, **options: object) -> str:
+        text = dumps(value, **options)
+        sizes.append(len(text))
+        return text
+
+    def count() -> int:
+        made = sum(sizes)
+        sizes.clear()
+        return made
+
+    dumps: Callable[..., str] = json.dumps
+    monkeypatch.setattr(json, "dumps", note)
+    return count
+
+
+def test_ten_thousand_rules_are_encoded_once_and_again_when_one_changes(encoded: Callable[[], int]) -> None:
+    log = start(FaultyFiles())
+    log.checkpoint_now()
+    encoded()
+    log.checkpoint_now()
+    without = encoded()
+    log.commit(AccessRulesAdded(tuple(RULES)))
+    log.checkpoint_now()
+    assert encoded() > MANY * 30
+    for _ in range(3):
+        log.checkpoint_now()
+        assert encoded() < 1.03 * without
+    log.commit(AccessRulesRemoved(tuple(RULES[:1])))
+    log.checkpoint_now()
+    assert encoded() > MANY * 30
