@@ -95,7 +95,7 @@ def test_a_commit_without_an_answer_that_a_former_leader_hides_is_not_made_again
         outcome_in_the_end(publisher, 0, numbered(topic, 0))
         cluster.answers_to_lose[END_TXN] = 1_000_000
         cluster.shown_from_the_next_claim_on = 2 * OFFSETS_OF_A_COMMIT
-        assert publisher.publish(1, numbered(topic, 1)) is Receipt.ACCEPTED
-        assert publisher.publish(2, numbered(topic, 2)) is Receipt.ACCEPTED
+        for number in (1, 2):
+            outcome_in_the_end(publisher, number, numbered(topic, number))
         publisher.close()
     assert committed_values(bootstrap, topic) == [b"0", b"1", b"2"]

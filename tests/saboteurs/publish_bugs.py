@@ -32,6 +32,13 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         (_FORMER_LEADER, "-k", "still_hides"),
     ),
     Bug(
+        "a login that was refused once is refused to new clients as well",
+        "semel.publish.publisher:Publisher._claimed",
+        "self._settings.events.forget()",
+        "pass",
+        ("tests/security/test_kit_logs_in.py", "-k", "takes_its_time"),
+    ),
+    Bug(
         "aborted cursors count",
         "semel.publish.cursor_topic:CursorTopic._reader",
         '"read_committed"',

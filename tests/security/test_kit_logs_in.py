@@ -123,6 +123,21 @@ def test_a_publisher_tells_a_refused_login_from_brokers_that_are_away(login: Set
         publisher.open()
 
 
+def test_a_login_that_takes_its_time_is_waited_for_after_one_was_refused(
+    semel_broker: FaultyBroker, login: Settings
+) -> None:
+    """What former clients met says nothing of new ones."""
+    client = {name: value for name, value in login.items() if name != "bootstrap.servers"}
+    publisher = Publisher(login["bootstrap.servers"], "orders", client={**client, "sasl.password": WRONG})
+    with pytest.raises(LoginRefused):
+        publisher.open()
+    semel_broker.add_user(str(semel_broker.login.user), WRONG)
+    # Many times as long as the publisher waits before it looks whether it was refused.
+    semel_broker.hang(0.5, api="SaslHandshake")
+    with publisher:
+        assert publisher.last() == -1
+
+
 def test_a_relay_that_runs_goes_on_when_the_password_is_right_again(
     semel_broker: FaultyBroker, login: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,12 +69,12 @@ class ClientEvents:
         return listen
 
     def forget(self) -> None:
-        """Somebody answered: what was met is over."""
+        """Somebody answered, or others ask now: what was met is over."""
         self._error = None
 
     @property
     def is_login_refused(self) -> bool:
-        """Whether a broker has refused the user or the password, and none has answered since."""
+        """Whether a broker has refused the user or the password, and none has answered these clients since."""
         return self._error is not None and self._error.code() == KafkaError._AUTHENTICATION
 
     def failure(self, message: str) -> PublishFailed:

@@ -201,6 +201,8 @@ class Publisher:
             raise self._ended
         if self._producer is not None:
             return self._producer
+        # Its clients are new ones, and what the former ones met says nothing of them.
+        self._settings.events.forget()
         try:
             return self._claim(deadline)
         except PublishFailed as reason:
