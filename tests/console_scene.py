@@ -87,7 +87,7 @@ def scene(directory: Path, *, has_store: bool = False) -> Iterator[Stage]:
                 stack.enter_context(ServedBroker(directory / f"local-{number}", f"--store={store}"))
         url = f"sqlite:///{directory}/shop.db"
         _application(url)
-        _audits(directory / "audits")
+        kept_audits(directory / "audits")
         produced(broker)
         open_producer = _transactions(broker)
         _groups(broker)
@@ -212,11 +212,13 @@ def _application(url: str) -> None:
     engine.dispose()
 
 
-def _audits(directory: Path) -> None:
+def kept_audits(directory: Path) -> None:
     for number in range(14):
         sent = 40_000 + 137 * number
         lost, doubled = {5: (0, 31), 6: (12, 4), 11: (3, 0)}.get(number, (0, 0))
-        keep(_verdict(sent, lost, doubled), directory, began_ms=_ago(14 - number), seconds=1.7 + number / 10, asked={})
+        keep(
+            _verdict(sent, lost, doubled), directory, began_ms=_ago(14 - number), seconds=1.7 + number / 10, question={}
+        )
 
 
 def _verdict(sent: int, lost: int, doubled: int) -> Verdict:

@@ -6,6 +6,7 @@ rules of axe are fetched from npm.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from sqlalchemy import insert
 
 from asking import Asker, at
 from console_scene import STUCK, Stage, scene
-from eventually import SECONDS_MAX
+from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
 from semel import outbox, schema
 from semel.console import people
@@ -141,10 +142,10 @@ def filled(broker: FaultyBroker, ask: Asker) -> TransactionalProducer:
 
 
 def cells(page: Page, row: str) -> list[str]:
-    """The texts of the first row with this text."""
-    return [
-        text.strip() for text in page.get_by_role("row").filter(has_text=row).first.locator("th, td").all_inner_texts()
-    ]
+    """The texts of the first row with this text, as soon as there is one."""
+    found = page.get_by_role("row").filter(has_text=row).first
+    found.wait_for()
+    return [text.strip() for text in found.locator("th, td").all_inner_texts()]
 
 
 def visit(page: Page, path: str) -> None:
@@ -202,7 +203,7 @@ def test_a_group_is_set_elsewhere_after_a_preview(
     assert cells(page, "are skipped") == ["payments-0", "0", "1", "1 are skipped"]
     page.get_by_role("button", name="Do it").click()
     page.get_by_text("is set to these offsets").wait_for()
-    assert cells(page, "payments-0")[2] == "1"
+    assert eventually(lambda: cells(page, "payments-0")[2] == "1"), "the page is asked for again after what it says"
 
 
 def test_what_was_put_aside_is_dropped_after_a_question(opened: Callable[..., Page]) -> None:
@@ -394,9 +395,8 @@ def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: 
         page.get_by_text("The next acknowledgement of a batch is lost.").wait_for()
         producer = idempotent_producer(Reached(clients))
         deliver(producer, "payments", [b"one"])
-        page.get_by_text("1 duplicate was not stored").or_(
-            page.get_by_text("duplicate was not stored")
-        ).first.wait_for()
+        # On a busy machine the producer may have sent it more than twice.
+        page.locator(".tile").filter(has_text="not stored").filter(has_text=re.compile("^[1-9]")).wait_for()
         page.get_by_role("button", name="Kill the broker ...").click()
         page.get_by_role("button", name="Kill it").click()
         page.get_by_text("The broker was killed (kill -9)").wait_for()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from browsing import Browser, browse
+from console_scene import kept_audits
 from semel.audit.history import keep
 from semel.audit.verdict import Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
 from semel.console.audits import AUDITS_MAX, Audits
@@ -44,6 +45,14 @@ def test_the_history_is_in_the_order_of_time_and_counts_what_was_wrong(tmp_path:
     assert (history["count"], history["wrong"], history["sent_max"], history["doubled_max"]) == (3, 1, 120, 3)
     assert (history["first_ms"], history["last_ms"]) == (1_000, 3_000)
     assert history["chart"]["title"] == "parquet:out: 3 audits, 1 of them not clean"
+
+
+def test_the_scene_of_the_pictures_has_audits_that_are_clean_and_some_that_are_not(tmp_path: Path) -> None:
+    """A browser is needed for the rest of it, so that most runs would not find out that it breaks."""
+    kept_audits(tmp_path)
+    answer = Audits(tmp_path).every(Query({}))
+    assert [one["trouble"] for one in answer["audits"]] == [None] * 14
+    assert sum(not one["clean"] for one in answer["audits"]) == 3
 
 
 def test_an_audit_is_a_picture_with_the_ids(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ FORMAT: Final = 1
 
 
 def keep(verdict: Verdict, directory: Path, *, began_ms: int, seconds: float, question: dict[str, Any]) -> Path:
-    """Add a verdict to the directory, which is made if it is not there; `asked` is what the audit was limited to.
+    """Add a verdict to the directory, which is made if it is not there; `question` is what the audit was limited to.
     Raises `AuditFailed` if it cannot be written.
     """
     record = {
