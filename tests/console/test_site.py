@@ -58,6 +58,13 @@ def test_each_asset_is_served_and_loads_nothing_from_elsewhere(name: str) -> Non
     browse(NOWHERE, story)
 
 
+def test_the_shell_names_all_that_its_script_imports_so_that_a_browser_asks_for_it_at_once() -> None:
+    assets = files("semel.console") / "assets"
+    modules = {one.name for one in assets.iterdir() if one.name.endswith(".js")}
+    shell = (assets / "index.html").read_text()
+    assert {name for name in modules if f'href="/static/{name}"' in shell} == modules - {"console.js"}
+
+
 @pytest.mark.parametrize(
     "path", ["/static/", "/static/../site.py", "/static/%2e%2e/site.py", "/static/a%00.js", "/static/nowhere.js"]
 )
