@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-kafka test-browser pictures verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ test-browser: $(STAMP) $(BROWSER) ## Walk through the console in a Chromium: eac
 
 pictures: $(STAMP) $(BROWSER) ## Take the pictures of the console in docs/pictures anew; needs a Chromium
 	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_pictures.py
+
+console-cost: $(STAMP) $(BROWSER) ## Measure what a console costs the broker and holds, and how soon it tells; some 40 minutes
+	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_cost.py $(ARGS)
 
 $(BROWSER): $(STAMP)
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --target $(BROWSER) $(PLAYWRIGHT)
