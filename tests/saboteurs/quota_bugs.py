@@ -32,6 +32,20 @@ QUOTA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_QUOTAS}::test_each_key_is_looked_for_by_itself",),
     ),
     Bug(
+        "a checkpoint leaves the quotas out",
+        "semel.core.state:State.begin_snapshot",
+        "self.quotas.snapshot()",
+        "[]",
+        ("tests/crash/test_administration.py",),
+    ),
+    Bug(
+        "a quota that was taken away is back after a kill",
+        "semel.core.quotas:Quotas.apply",
+        "self._quotas.pop(entry.entity, {})",
+        "self._quotas.get(entry.entity, {})",
+        ("tests/crash/test_administration.py",),
+    ),
+    Bug(
         "a checkpoint has the quotas of the one before it",
         "semel.core.quotas:Quotas.apply",
         "self._part = None",

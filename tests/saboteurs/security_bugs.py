@@ -74,6 +74,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (_USERS,),
     ),
     Bug(
+        "a checkpoint leaves the users out",
+        "semel.core.state:State.begin_snapshot",
+        "self.users.snapshot()",
+        "{}",
+        ("tests/crash/test_administration.py",),
+    ),
+    Bug(
         "a checkpoint has the users of the one before it",
         "semel.core.users:Users.apply",
         "self._part = None",

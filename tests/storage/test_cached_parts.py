@@ -2,60 +2,21 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from semel.core.entries import (
-    AccessRule,
-    AccessRulesAdded,
-    AccessRulesRemoved,
-    LoginSecretMade,
-    QuotasChanged,
-    UserCredentialRemoved,
-    UserCredentialSet,
-)
-from semel.core.users import Mechanism
+from administration import CHANGES, told
+from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
 from semel.storage import checkpoint
 from semel.storage.log import Log, LogSettings
 from semel.testing.faulty import FaultyFiles, keep_all
 
 MANY = 10_000
 RULES = [AccessRule(2, f"topic-{number}", 3, "User:app", "*", 4, 3) for number in range(MANY)]
-USER = UserCredentialSet("app", Mechanism.SCRAM_SHA_256, b"salt", b"s" * 32, b"v" * 32, 4_096)
-QUOTA = QuotasChanged((("user", "app"),), {"producer_byte_rate": 1000.0})
-
-Change = (
-    AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | LoginSecretMade | QuotasChanged
-)
-CHANGES: list[Change] = [
-    AccessRulesAdded(tuple(RULES[:2])),
-    AccessRulesRemoved(tuple(RULES[:1])),
-    LoginSecretMade(b"s" * 32),
-    USER,
-    replace(USER, iterations=8_192),
-    replace(USER, mechanism=Mechanism.SCRAM_SHA_512, stored_key=b"s" * 64, server_key=b"v" * 64),
-    UserCredentialRemoved("app", Mechanism.SCRAM_SHA_256),
-    UserCredentialRemoved("app", Mechanism.SCRAM_SHA_512),
-    QUOTA,
-    replace(QUOTA, quotas={"consumer_byte_rate": 5.0}),
-    replace(QUOTA, quotas={}),
-]
 
 
 def start(files: FaultyFiles) -> Log:
     return Log.open(files, new_cluster_id="cluster", settings=LogSettings(journal_file_bytes=16384))
-
-
-def told(log: Log) -> tuple[object, ...]:
-    """What administrators have set, as others see it."""
-    users, quotas = log.state.users, log.state.quotas
-    return (
-        list(log.state.access),
-        users.secret,
-        [(user, dict(users.credentials(user))) for user in users],
-        [(entity, dict(quotas.of(entity))) for entity in quotas],
-    )
 
 
 def test_a_checkpoint_has_each_change_that_was_made_before_it() -> None:
