@@ -1,6 +1,8 @@
 """A broker that dies between any two steps of administration comes back with all that was acknowledged, and no change
 to users, access rules or quotas is half made."""
 
+from itertools import pairwise
+
 import pytest
 
 from administration import CHANGES, told
@@ -35,7 +37,7 @@ def administrate(files: FaultyFiles, acknowledged: States) -> None:
 def test_whenever_the_broker_dies_each_change_is_whole_and_none_that_was_acknowledged_is_lost(kind: FaultKind) -> None:
     rehearsal, states = FaultyFiles(), States()
     administrate(rehearsal, states)
-    assert all(one != other for one, other in zip(states, states[1:], strict=False))
+    assert all(one != other for one, other in pairwise(states))
     kinds = ("write", "sync", "rename", "sync_directory") if kind == "crash after" else ("write",)
     calls = [call for call in rehearsal.calls if call.kind in kinds]
     assert len(calls) > len(CHANGES)

@@ -17,6 +17,7 @@ from semel.broker.exchange import Exchange
 from semel.broker.metrics import Metrics
 from semel.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, Principal, ResourceType
 from semel.core.entries import (
+    AccessChange,
     AccessRulesAdded,
     AccessRulesRemoved,
     QuotasChanged,
@@ -26,9 +27,6 @@ from semel.core.entries import (
 from semel.core.refusals import Refused
 from semel.core.users import Mechanism
 from semel.wire.errors import ErrorCode
-
-# What an administrator has changed about who may do what, and how much of it.
-AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | QuotasChanged
 
 
 class Right(NamedTuple):

@@ -369,8 +369,9 @@ class QuotasChanged:
     quotas: dict[str, float]
 
 
-# A user who was removed must not come back after a power failure, so both are durable before the acknowledgement.
-UserChange = UserCredentialSet | UserCredentialRemoved
+# What an administrator has changed about who may do what, and how much of it. After a power failure a user who was
+# removed must not come back, nor a right that was taken away, so all are durable before the acknowledgement.
+AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | QuotasChanged
 
 Entry = (
     TopicCreated

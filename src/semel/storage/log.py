@@ -22,13 +22,13 @@ from semel.core.access import RULES_MAX
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
 from semel.core.entries import (
+    AccessChange,
     Entry,
     LogStartMoved,
     PartitionName,
     ProducerIdsReserved,
     TransactionalIdClaimed,
     TransactionEnded,
-    UserChange,
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
@@ -112,8 +112,8 @@ class Log:
         # readable and stable ends from then on.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # The position after the last entry that gave a client a producer id or an epoch, or changed a user. It must be
-        # durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
+        # The position after the last entry that gave a client a producer id or an epoch, or changed who may do what. It
+        # must be durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
         # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
@@ -292,8 +292,8 @@ class Log:
             self.state.apply(entry)
             for partition in ended:
                 self._expect(end, partition)
-            is_of_user = isinstance(entry, UserChange)
-            if is_of_user or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
+            is_of_access = isinstance(entry, AccessChange)
+            if is_of_access or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)
