@@ -36,14 +36,14 @@ QUOTA_BUGS: Final[tuple[Bug, ...]] = (
         "semel.core.state:State.begin_snapshot",
         "self.quotas.snapshot()",
         "[]",
-        ("tests/crash/test_administration.py",),
+        ("tests/crash/test_administration_crashes.py",),
     ),
     Bug(
         "a quota that was taken away is back after a kill",
         "semel.core.quotas:Quotas.apply",
         "self._quotas.pop(entry.entity, {})",
         "self._quotas.get(entry.entity, {})",
-        ("tests/crash/test_administration.py",),
+        ("tests/crash/test_administration_crashes.py",),
     ),
     Bug(
         "a checkpoint has the quotas of the one before it",

@@ -78,7 +78,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "semel.core.state:State.begin_snapshot",
         "self.users.snapshot()",
         "{}",
-        ("tests/crash/test_administration.py",),
+        ("tests/crash/test_administration_crashes.py",),
     ),
     Bug(
         "a checkpoint has the users of the one before it",
