@@ -346,6 +346,20 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "proposal.kept",
         ("tests/broker/apis/test_classic_groups.py",),
     ),
+    Bug(
+        "a static member that starts again in a rebalance is told an id that is not stored",
+        "semel.core.groups.classic:_join_static",
+        "entry is None",
+        "True",
+        ("tests/core/groups/test_static_members.py",),
+    ),
+    Bug(
+        "a static member's new id ends the rebalance under way",
+        "semel.core.groups.classic_group:ClassicGroup.apply",
+        "entry.generation == before.generation",
+        "False",
+        ("tests/core/groups/test_static_members.py",),
+    ),
     # -- groups of the new protocol: each partition has one owner at a time -----------------------------------------
     Bug(
         "a partition is given away before its owner has let go of it",

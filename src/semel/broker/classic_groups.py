@@ -16,6 +16,7 @@ from semel.broker.limits import Limits
 from semel.broker.members import MemberName, Members
 from semel.broker.runtime import Runtime
 from semel.core.groups import classic
+from semel.core.groups.classic_admission import growth_bytes
 from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import (
     ClassicRules,
@@ -247,7 +248,7 @@ class ClassicGroupCoordinator:
 
     def _check_size(self, name: str, request: JoinRequest) -> None:
         machine = self._machine(name)
-        self._members.check_growth(request.brought_bytes if machine is None else classic.growth_bytes(machine, request))
+        self._members.check_growth(request.brought_bytes if machine is None else growth_bytes(machine, request))
 
     def _machine(self, name: str) -> ClassicGroup | None:
         group = self._state.groups.named(name)

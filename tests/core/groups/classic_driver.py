@@ -166,3 +166,12 @@ class Driver:
             assignments = {member.member_id: member.member_id.encode() for member in answer.members}
             self.ask_to_sync(answer.member_id, answer.generation, assignments)
         return joined[0].generation
+
+    def stable_static(self, *instances: str) -> int:
+        """Static members form a generation, each with an id of its name and "-1"; the generation."""
+        requests = [self.ask_to_join(instance_id=name, new_id=f"{name}-1") for name in instances]
+        self.pass_time()
+        first = self.sync_all(requests[:1])
+        if len(requests) > 1:
+            return self.sync_all([self.ask_to_join(f"{name}-1", name) for name in instances])
+        return first

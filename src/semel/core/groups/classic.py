@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from semel.core import refusals
+from semel.core.groups.classic_admission import check_join
 from semel.core.groups.classic_group import ClassicGroup, State
 from semel.core.groups.classic_members import Member, Members, Waiter
 from semel.core.groups.classic_steps import (
@@ -45,50 +46,11 @@ def join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, now_ms: int,
     """A member joins. The answer comes when all members have joined, or when the deadline for the others has passed."""
     step = Step(now_ms)
     try:
-        _check_join(group, request, rules)
+        check_join(group, request, rules)
         _join(group, request, waiter, step, rules)
     except Refused as refused:
         step.answer(waiter, JoinAnswer(refused.error, request.member_id))
     return step
-
-
-def _check_join(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) -> None:
-    if group.state is State.DEAD:
-        raise Refused(refusals.COORDINATOR_NOT_AVAILABLE, "the group is gone")
-    _check_size(group, request, rules)
-    if group.state is State.EMPTY:
-        is_consistent = bool(request.protocol_type and request.protocols)
-    else:
-        is_consistent = request.protocol_type == group.protocol_type and group.members.all_know_one_of(
-            request.protocols
-        )
-    if not is_consistent:
-        raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, "the group has no protocol that this member knows")
-
-
-def _check_size(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) -> None:
-    if _said_to_be(group, request) is None:
-        count = len(group.members) + len(group.expected) - (request.member_id in group.expected)
-        if count >= rules.members_max:
-            raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed")
-    more_bytes = growth_bytes(group, request)
-    if more_bytes > 0 and group.size_bytes + more_bytes > rules.group_bytes_max:
-        raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the members of the group take {group.size_bytes} bytes")
-
-
-def growth_bytes(group: ClassicGroup, request: JoinRequest) -> int:
-    """By how much the memory of the group's members would grow with this request."""
-    member = _said_to_be(group, request)
-    known_bytes = group.expected_bytes(request.member_id) if member is None else member.brought_bytes
-    return request.brought_bytes - known_bytes
-
-
-def _said_to_be(group: ClassicGroup, request: JoinRequest) -> Member | None:
-    """The member that sends the request, or the static member that it replaces; None for a new member."""
-    member = group.members.get(request.member_id)
-    if member is None and request.instance_id is not None:
-        member = group.members.of_instance(request.instance_id)
-    return member
 
 
 def _join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step: Step, rules: ClassicRules) -> None:
@@ -110,26 +72,51 @@ def _join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step: Step,
 def _join_static(
     group: ClassicGroup, request: JoinRequest, instance_id: str, waiter: Waiter, step: Step, rules: ClassicRules
 ) -> None:
-    """A static member has started. It is new, or it takes its old place without a rebalance."""
+    """A static member has started. It is new, or it takes its old place, if possible without a rebalance. Its new id is
+    stored before it is told: after a restart its old one would make it a stranger to its own place, who is fenced.
+    """
     old = group.members.of_instance(instance_id)
-    if old is None:
-        _add(group, request, request.new_member_id, waiter, step, rules)
-        return
-    leader_before = group.members.leader or NO_MEMBER_ID
+    if old is not None and group.state is State.STABLE:
+        leader_before = group.members.leader or NO_MEMBER_ID
+        member = _succeed(group, old, request, step.now_ms)
+        if group.members.select_protocol() == group.protocol:
+            _dismiss_predecessor(old, old.member_id, step)
+            _propose_replacement(group, old, member, request, leader_before, waiter, step)
+            return
+        _replace(group, member, old)
+    old_id = NO_MEMBER_ID if old is None else old.member_id
+
+    def kept() -> None:
+        # The entry may have replaced the `Member`.
+        predecessor = group.members.of_instance(instance_id)
+        if predecessor is None:
+            _add(group, request, request.new_member_id, waiter, step, rules)
+            return
+        member = _succeed(group, predecessor, request, step.now_ms)
+        _dismiss_predecessor(predecessor, old_id, step)
+        member.join_waiter = waiter
+        _rebalance(group, step)
+
+    entry = group.to_store_instead(instance_id, request.new_member_id, step.now_ms)
+    if entry is None:
+        kept()
+    else:
+        refusal = JoinAnswer(refusals.COORDINATOR_NOT_AVAILABLE)
+        step.proposal = Proposal(entry, kept, lambda: step.answer(waiter, refusal))
+
+
+def _succeed(group: ClassicGroup, old: Member, request: JoinRequest, now_ms: int) -> Member:
+    """Put the static member that has started in the place of the one before."""
     member = request.as_member(request.new_member_id)
     member.assignment = old.assignment
-    group.hear(member, step.now_ms)
+    group.hear(member, now_ms)
     _replace(group, old, member)
-    step.gone.append(old.member_id)
+    return member
+
+
+def _dismiss_predecessor(old: Member, old_id: str, step: Step) -> None:
+    step.gone.append(old_id)
     step.dismiss(old, refusals.FENCED_INSTANCE_ID)
-    if group.state is State.STABLE and group.members.select_protocol() == group.protocol:
-        _propose_replacement(group, old, member, request, leader_before, waiter, step)
-        return
-    member.join_waiter = waiter
-    if group.state is State.PREPARING_REBALANCE:
-        _complete_join_if_all_have(group, step)
-    else:
-        _prepare_rebalance(group, step)
 
 
 def _propose_replacement(

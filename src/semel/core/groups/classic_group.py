@@ -5,7 +5,7 @@ group; this file must never change a group except by an entry.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -77,7 +77,14 @@ class ClassicGroup:
             raise ValueError(f"'{entry.leader}' leads the group and is no member")
 
     def apply(self, entry: ClassicGroupChanged) -> None:
-        """Replace the group's members by those of an entry. A member that is known and unchanged keeps its `Member`."""
+        """Replace the group's members by those of an entry. A member that is known and unchanged keeps its `Member`.
+
+        During a rebalance, an entry of the stored generation changes only what is stored (`to_store_instead`).
+        """
+        before, self._stored = self._stored, entry
+        is_rebalancing = self.state is not State.STABLE and before is not None and bool(before.members)
+        if is_rebalancing and before is not None and entry.generation == before.generation:
+            return
         known = self.members
         self.members = Members()
         for values in entry.members:
@@ -92,7 +99,6 @@ class ClassicGroup:
         self.protocol_type = entry.protocol_type
         self.protocol = entry.protocol
         self.state = State.STABLE if entry.members else State.EMPTY
-        self._stored = entry
 
     def begin(self, now_ms: int) -> None:
         """The broker has started: begin the session of every member."""
@@ -141,6 +147,20 @@ class ClassicGroup:
             self.members.leader,
             tuple(member.to_store(protocol, assignments.get(member.member_id, b"")) for member in self.members),
             now_ms,
+        )
+
+    def to_store_instead(self, instance_id: str, member_id: str, now_ms: int) -> ClassicGroupChanged | None:
+        """The entry that gives a static member of the stored generation another id; None if it is not in it."""
+        entry = self._stored
+        members = () if entry is None else tuple(StoredMember(*values) for values in entry.members)
+        old_id = next((one.member_id for one in members if one.instance_id == instance_id), None)
+        if entry is None or old_id is None:
+            return None
+        return replace(
+            entry,
+            leader=member_id if entry.leader == old_id else entry.leader,
+            members=tuple(one._replace(member_id=member_id) if one.member_id == old_id else one for one in members),
+            at_ms=now_ms,
         )
 
     # -- asking -------------------------------------------------------------------------------------------------
