@@ -11,6 +11,7 @@ import argparse
 import os
 import random
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -296,6 +297,8 @@ def flat_memory(browser: Browser, broker: ServedBroker, minutes: float) -> list[
         ends = time.monotonic() + minutes * 60
         while time.monotonic() < ends:
             page.wait_for_timeout(SAMPLE_SECONDS * 1000)
+            # A page that goes on makes more meanwhile than a leak would.
+            page.locator("#pause").click()
             tools.send("HeapProfiler.collectGarbage")
             dom = tools.send("Memory.getDOMCounters")
             samples.append(
@@ -306,6 +309,7 @@ def flat_memory(browser: Browser, broker: ServedBroker, minutes: float) -> list[
                     "console": memory_bytes(shown.process_id, "VmRSS"),
                 }
             )
+            page.locator("#pause").click()
             progress(", ".join(f"{name} {value:,.0f}" for name, value in samples[-1].items()))
     figures = []
     names = {
@@ -390,6 +394,8 @@ def main() -> int:
     wanted = arguments.only or list(parts)
     progress(f"load before: {', '.join(f'{one:.2f}' for one in os.getloadavg())}")
     figures: list[Figure] = []
+    # An end in order, so that nothing that was started is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("console_cost: interrupted"))
     try:
         with chromium_browser() as browser:
             for name in wanted:

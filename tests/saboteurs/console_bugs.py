@@ -165,6 +165,13 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/console/test_pages_of_pipelines.py",),
     ),
     Bug(
+        "replays of one label hide those of another",
+        "semel.console.applications:counted",
+        "outcomes.get(match[1], 0) + round(_figure(match[2]))",
+        "round(_figure(match[2]))",
+        ("tests/console/test_replays.py", "-k", "added_up"),
+    ),
+    Bug(
         "the console makes a database that is not there",
         "semel.console.claims:_refuse_missing_file",
         "(file := missing_file(engine)) is not None",

@@ -56,6 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show what waits in an application's tables, any number of times: sqlite:///FILE or postgresql://HOST/NAME",
     )
     parser.add_argument(
+        "--application",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="show the replays of HTTP keys of an application, any number of times: where it serves its counters for "
+        "Prometheus, http://HOST:PORT/metrics",
+    )
+    parser.add_argument(
         "--decisions",
         metavar="HOST:PORT",
         help="show each verdict on a batch as it falls: the address at which the broker serves its metrics",
@@ -143,7 +151,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
 
     try:
         given = Given(
-            databases=_databases(options.database),
+            databases=_databases(options.database, options.application),
             decisions=broker_address(options.decisions) if options.decisions else None,
             registry=Registry(options.registry) if options.registry else None,
             audits=Audits(options.audits) if options.audits else None,
@@ -196,15 +204,15 @@ def _asked_password() -> str:
     return password
 
 
-def _databases(urls: list[str]) -> "Databases | None":
-    if not urls:
+def _databases(urls: list[str], applications: list[str]) -> "Databases | None":
+    if not urls and not applications:
         return None
     try:
         from semel.console.claims import Databases
 
-        return Databases(urls)
+        return Databases(urls, applications)
     except ImportError as missing:
-        needs = "--database needs what an application needs: pip install 'semel[app,postgres]'"
+        needs = "--database and --application need what an application needs: pip install 'semel[app,postgres]'"
         raise Failure(f"{needs} ({missing})") from missing
     except ValueError as error:
         raise Failure(str(error)) from error

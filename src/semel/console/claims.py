@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
+from semel.console.applications import Applications
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.records import field
@@ -48,13 +49,19 @@ Answer = dict[str, Any]
 class Databases:
     """The databases that the console was given, by the order in which it was given them."""
 
-    def __init__(self, urls: Sequence[str]) -> None:
-        """ValueError for what is no URL of a database, ImportError where its driver is missing."""
+    def __init__(self, urls: Sequence[str], applications: Sequence[str] = ()) -> None:
+        """`applications` are the addresses of their counters. ValueError for what is no URL of a database or of
+        counters, ImportError where a driver is missing.
+        """
         self._engines = [_engine(url) for url in urls]
+        self._applications = Applications(applications)
 
     def every(self, query: Query) -> Answer:
-        """What waits in each of them."""
-        return {"databases": [self._one(number) for number in range(len(self._engines))]}
+        """What waits in each of them, and what the applications have counted."""
+        return {
+            "databases": [self._one(number) for number in range(len(self._engines))],
+            "applications": self._applications.every(),
+        }
 
     def _one(self, number: int) -> Answer:
         engine = self._engines[number]

@@ -15,14 +15,33 @@ export const words = [
   ["retry, drop", "Retry lets it be tried again, before what waits behind it. Drop ends it: a message never gets into the log, and an event counts as handled."],
   ["floor", "The time before which claims of a consumer were deleted. An event from before the floor is put aside, because nobody can tell whether it was handled."],
   ["last batch of a sink", "The micro-batch that a Spark sink has written last, claimed in the transaction of its rows. The same batch again is a duplicate and is not written."],
+  ["replay", "A request with an Idempotency-Key that was executed before: the client gets the stored answer, and nothing is executed again. A process of the application counts its own since it was started."],
   ["HTTP keys in flight", "Requests with steps that hold their Idempotency-Key now."],
 ];
 
 export function view(answer, query, tools) {
   if (answer === null) {
-    return h("p", { class: "empty" }, "The console was given no database. Start it with ", h("code", {}, "semel console --database postgresql://HOST/NAME"), " to see outbox, inbox and HTTP keys.");
+    return h("p", { class: "empty" }, "The console was given no database. Start it with ", h("code", {}, "semel console --database postgresql://HOST/NAME"), " to see outbox, inbox and HTTP keys, and with ", h("code", {}, "--application URL"), " to see replays.");
   }
-  return answer.databases.map((one) => h("article", {}, h("h2", {}, one.name), database(one, tools)));
+  return [
+    answer.databases.map((one) => h("article", {}, h("h2", {}, one.name), database(one, tools))),
+    answer.applications.map((one) => h("article", {}, h("h2", {}, one.name), application(one))),
+  ];
+}
+
+function application(one) {
+  if (one.error !== null) return h("p", { class: "bad" }, `The application: ${one.error}`);
+  const { accepted = 0, replayed = 0, conflict = 0, mismatch = 0, forgotten = 0, fenced = 0 } = one.outcomes;
+  const others = [[conflict, "while the first one ran"], [mismatch, "as another request"], [fenced, "too late"], [forgotten, "executed, and the answer not kept"]];
+  const told = others.filter(([count]) => count).map(([count, what]) => `${count} ${what}`);
+  return [
+    tiles(
+      tile(number(replayed), replayed === 1 ? "replay" : "replays", "answered from the store, and not executed again", "good"),
+      tile(one.replays_per_hour === null ? "?" : number(one.replays_per_hour), "replays per hour", one.replays_per_hour === null ? "the process is too young, or does not tell its start" : "on average since the process was started"),
+      tile(number(accepted), "requests executed", told.length ? told.join(", ") : "with a key, and their answers kept"),
+    ),
+    one.began_ms === null ? null : h("p", { class: "quiet" }, "Counted since ", time(one.began_ms)),
+  ];
 }
 
 function database(one, tools) {
