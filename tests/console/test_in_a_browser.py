@@ -360,6 +360,17 @@ def test_the_overview_says_what_each_part_of_the_system_says(full: tuple[Stage, 
     assert STUCK in page.locator(".tiles").inner_text()
 
 
+def test_a_page_of_another_version_of_the_console_says_so_and_is_not_blank(full: tuple[Stage, Page]) -> None:
+    _, page = full
+    page.route(re.compile("/(api|events)/claims"), lambda route: route.fulfill(json={"unknown": 1}))
+    try:
+        page.goto("/".join(page.url.split("/")[:3]) + "/claims")
+        page.get_by_text("was started again in another version: load this page again").first.wait_for()
+        assert page.get_by_role("heading", name="Claims of the application").count() == 1
+    finally:
+        page.unroute_all()
+
+
 def test_a_window_is_what_the_broker_would_know_again(full: tuple[Stage, Page]) -> None:
     _, page = full
     visit(page, "/producers?topic=payments")

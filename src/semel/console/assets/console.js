@@ -105,7 +105,16 @@ class Shown {
   draw() {
     if (this.hasEnded) return;
     const tools = { go, tell, about, change: this.change, at_once: this.atOnce, allowsChanges: about.allows_changes, now: Date.now() };
-    const content = this.page.view(this.answer, this.query, tools);
+    let content;
+    try {
+      content = this.page.view(this.answer, this.query, tools);
+    } catch (error) {
+      // The page was loaded from a console of another version. Rather a sentence than a page that stays empty.
+      this.answer = null;
+      this.fail("The console was started again in another version: load this page again.");
+      reportError(error);
+      return;
+    }
     morph(main, h("main", {}, heading(this.page.title(this.query)), content, words(this.page.words)));
   }
 
