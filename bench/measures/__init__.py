@@ -12,6 +12,7 @@ from bench.measures.compaction import Compaction
 from bench.measures.consume import Consume
 from bench.measures.copy import Copy
 from bench.measures.durable import DurableAcks
+from bench.measures.floods import Floods
 from bench.measures.footprint import Footprint
 from bench.measures.groups import Groups
 from bench.measures.hostile import Hostile
@@ -49,5 +50,5 @@ PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
     "BENCHMARKS-APP.md": (Inbox(), Http(), Outbox()),
 }
 # What no page has yet: measured by name, with `--only`. A page is one of a whole run on a quiet machine.
-WITHOUT_PAGE: Final[tuple[Measure, ...]] = (Tls(), Logins(), AccessChecks())
+WITHOUT_PAGE: Final[tuple[Measure, ...]] = (Tls(), Logins(), AccessChecks(), Floods())
 MEASURES: Final[tuple[Measure, ...]] = (*chain.from_iterable(PAGES.values()), *WITHOUT_PAGE)

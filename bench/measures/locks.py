@@ -106,7 +106,7 @@ class Logins(Measure):
 
     def run(self, broker: Broker, scale: Scale) -> Figures:
         broker.start()
-        with Cluster(_settings(broker.bootstrap)) as cluster:
+        with Cluster(settings_of(broker.bootstrap)) as cluster:
             users.set_password(cluster, USER, PASSWORD, ITERATIONS, Mechanism.SCRAM_SHA_256)
         arguments = (USER, PASSWORD, LOGINS)
         load = clients.run(broker, clients.log_in, [arguments], with_logins(broker))
@@ -151,7 +151,7 @@ class AccessChecks(Measure):
             few.stop()
 
 
-def _settings(bootstrap: str, **login: str) -> ClientSettings:
+def settings_of(bootstrap: str, **login: str) -> ClientSettings:
     options = {"bootstrap.servers": bootstrap, **{name.replace("_", "."): value for name, value in login.items()}}
     return from_options({f"kafka.{name}": value for name, value in options.items()})
 
@@ -181,7 +181,7 @@ OTHER_RULES = [
 
 def _add(broker: Broker, rules: Sequence[dict[str, object]]) -> None:
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
-    settings = _settings(with_logins(broker), **login, sasl_username=USER, sasl_password=PASSWORD)
+    settings = settings_of(with_logins(broker), **login, sasl_username=USER, sasl_password=PASSWORD)
     with Cluster(settings) as cluster:
         for first in range(0, len(rules), RULES_PER_REQUEST):
             creations = rules[first : first + RULES_PER_REQUEST]

@@ -1,0 +1,129 @@
+"""Clients that never log in, in a process of their own: so many connections in each second, from several addresses of
+the loopback, for as long as somebody else is measured. Their pace is bounded, because what they take from the machine
+themselves must not be counted against the broker."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection as Pipe
+
+from bench.clients import LoadFailed
+from semel.client.connection import Connection
+from semel.client.errors import AuthenticationFailed
+from semel.client.settings import from_options
+
+CONNECTIONS_PER_SECOND = 300
+# The oldest are closed.
+CONNECTIONS_KEPT = 2_000
+ADDRESSES = [f"127.0.0.{number}" for number in range(2, 12)]
+CONNECT_SECONDS_MAX = 10.0
+# Each waits 100 ms for its refusal.
+GUESSERS = 8
+# The beginning of a ClientHello that says it has 512 bytes.
+HELLO = bytes((0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3))
+# The size of a request, and the beginning of one.
+HALF_A_REQUEST = bytes((0, 0, 0x70, 0, 0, 17, 0, 1))
+
+
+def silent(connected: socket.socket) -> None:
+    """Nothing is sent."""
+
+
+def byte_by_byte(connected: socket.socket) -> None:
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in HELLO:
+        connected.send(bytes([byte]))
+
+
+def no_tls(connected: socket.socket) -> None:
+    connected.send(b"GET / HTTP/1.1\r\n" * 10)
+
+
+def half_a_login(connected: socket.socket) -> None:
+    connected.send(HALF_A_REQUEST)
+
+
+@contextmanager
+def connecting(act: Callable[[socket.socket], None], port: int) -> Iterator[None]:
+    """While this lasts strangers connect to a port, do so, and stay."""
+    with _process(_connect, act, port):
+        yield
+
+
+@contextmanager
+def guessing(user: str, port: int) -> Iterator[None]:
+    """While this lasts strangers try one wrong password after another."""
+    with _process(_guess, user, port):
+        yield
+
+
+@contextmanager
+def _process(target: Callable[..., None], *arguments: object) -> Iterator[None]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        _count(ours)
+        yield
+        if not _count(ours):
+            raise LoadFailed("the strangers have done nothing meanwhile")
+    finally:
+        process.kill()
+        process.join()
+
+
+def _count(pipe: Pipe) -> int:
+    """How many times they have tried since they were asked last."""
+    try:
+        pipe.send("how many?")
+        return int(pipe.recv())
+    except (EOFError, OSError):
+        raise LoadFailed("the strangers died") from None
+
+
+def _connect(pipe: Pipe, act: Callable[[socket.socket], None], port: int) -> None:
+    kept: deque[socket.socket] = deque(maxlen=CONNECTIONS_KEPT)
+    tries, began = 0, time.monotonic()
+    for number, address in enumerate(itertools.cycle(ADDRESSES), 1):
+        # It may have been sent away already.
+        with suppress(OSError):
+            connected = socket.create_connection(("127.0.0.1", port), CONNECT_SECONDS_MAX, source_address=(address, 0))
+            kept.append(connected)
+            act(connected)
+        tries += 1
+        if pipe.poll(max(0.0, began + number / CONNECTIONS_PER_SECOND - time.monotonic())):
+            pipe.recv()
+            pipe.send(tries)
+            tries = 0
+
+
+def _guess(pipe: Pipe, user: str, port: int) -> None:
+    tries = itertools.count()
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    options = {"bootstrap.servers": f"127.0.0.1:{port}", **login, "sasl.username": user, "sasl.password": "a guess"}
+    settings = from_options({f"kafka.{name}": value for name, value in options.items()})
+    (address,) = settings.bootstrap
+
+    def guess() -> None:
+        while True:
+            with suppress(AuthenticationFailed):
+                Connection(address, settings).close()
+            next(tries)
+
+    for _ in range(GUESSERS):
+        threading.Thread(target=guess, daemon=True).start()
+    before = 0
+    while True:
+        pipe.recv()
+        now = next(tries)
+        pipe.send(now - before)
+        before = now + 1
