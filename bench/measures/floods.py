@@ -92,7 +92,7 @@ class Floods(Measure):
 
 
 def _beside(broker: SecuredSemel, what: str) -> AbstractContextManager[None]:
-    """Whoever else is at the broker meanwhile."""
+    """While this lasts, strangers or the greedy client use the broker."""
     if what == "alone":
         return nullcontext()
     if what == GREED:

@@ -201,7 +201,7 @@ class Publisher:
             raise self._ended
         if self._producer is not None:
             return self._producer
-        # Its clients are new ones, and what the former ones met says nothing of them.
+        # Its clients are new ones, so a refused login of the former ones does not count for them.
         self._settings.events.forget()
         try:
             return self._claim(deadline)
