@@ -6,7 +6,8 @@ broker = Broker(disk_threads=syncs)
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from semel.broker.disk_thread import DiskThread, JobError
 
@@ -14,7 +15,7 @@ _SECONDS_MAX = 30
 
 
 class HeldSyncs:
-    """From `hold` on a sync waits for `let_go`; `began` is set as soon as one waits."""
+    """A sync waits as long as they are `held`; `began` is set as soon as one waits."""
 
     def __init__(self) -> None:
         self.began = threading.Event()
@@ -24,12 +25,15 @@ class HeldSyncs:
     def __call__(self, name: str, loop: asyncio.AbstractEventLoop) -> DiskThread:
         return _SyncThread(self._wait, name, loop) if name == "semel-sync" else DiskThread(name, loop)
 
-    def hold(self) -> None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Until the end, or until an assertion fails: no broker that ends then waits for them in vain."""
         self._may_run.clear()
         self.began.clear()
-
-    def let_go(self) -> None:
-        self._may_run.set()
+        try:
+            yield
+        finally:
+            self._may_run.set()
 
     def _wait(self) -> None:
         self.began.set()

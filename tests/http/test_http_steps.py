@@ -317,10 +317,12 @@ def test_leases_go_by_the_clock_of_the_database(url: str, engine: Engine, monkey
         first = threads.submit(service.post)
         assert inside.wait(30)
         ahead_ns = time.time_ns() + 2 * 60 * 60 * 1_000_000_000
-        with monkeypatch.context() as patch:
-            patch.setattr("time.time_ns", lambda: ahead_ns)
-            assert service.post().status_code == 409
-        go_on.set()
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr("time.time_ns", lambda: ahead_ns)
+                assert service.post().status_code == 409
+        finally:
+            go_on.set()
         assert first.result(30).content == b"mine"
 
 

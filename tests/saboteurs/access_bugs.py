@@ -232,13 +232,13 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.apis.init_producer_id:_begin",
         "broker.guard.check_some(exchange, WRITE_TOPIC)",
         "None",
-        _DENIED,
+        ("tests/broker/apis/test_denied_clients.py::test_a_producer_id_needs_idempotent_write_or_write_on_any_topic",),
     ),
     Bug(
         "a transaction takes the partitions that it may and leaves the others",
         "semel.broker.apis.add_partitions_to_txn:_outcome",
         "broker.guard.error(exchange, WRITE_TOPIC, topic_name) if is_clients else ErrorCode.NONE",
         "ErrorCode.NONE",
-        _DENIED,
+        ("tests/broker/apis/test_denied_clients.py::test_a_transaction_takes_all_partitions_or_none",),
     ),
 )

@@ -85,14 +85,14 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.connection:Connection._break_off",
         "self.send_answers()",
         "None",
-        ("tests/broker/test_writes.py",),
+        ("tests/broker/test_writes.py::test_requests_before_an_invalid_one_keep_their_answers",),
     ),
     Bug(
         "requests wait for ever behind answers that are held for one write",
         "semel.broker.connection:Connection._may_serve_after_sending",
         "return self._may_serve()",
         "return False",
-        ("tests/broker/test_writes.py",),
+        ("tests/broker/test_writes.py::test_more_requests_than_may_be_under_way_are_all_answered",),
     ),
     # -- the disk: what was acknowledged is there, once -------------------------------------------------------------
     Bug(
@@ -140,7 +140,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.storage.journal:_entry_at",
         "kind_and_life >> _KIND_BITS != life % _LIVES",
         "kind_and_life < 0",
-        ("tests/storage/test_journal.py", "tests/storage/test_starting_again.py", "tests/crash/test_matrix.py"),
+        ("tests/storage/test_journal.py::test_what_an_earlier_life_left_is_not_read_in_a_later_one",),
     ),
     Bug(
         "a checkpoint replaces the old one before it is durable",
@@ -178,7 +178,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.storage.partition_log:PartitionLog.cut_after_end",
         "file.size() > last.size",
         "file.size() < 0",
-        ("tests/storage/test_partition_log.py", "tests/storage/test_log.py", "tests/crash/test_matrix.py"),
+        ("tests/storage/test_log.py::test_what_was_written_behind_the_end_is_cut_off_at_the_start",),
     ),
     # -- reading ----------------------------------------------------------------------------------------------------
     Bug(
@@ -452,7 +452,9 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.apis.offset_fetch:_committed",
         "view.is_pending(name)",
         "view.is_pending(name) and view.committed.get(name.number, {}).get(name.partition) is None",
-        ("tests/broker/apis/test_offset_apis.py",),
+        (
+            "tests/broker/apis/test_offset_apis.py::test_who_wants_stable_offsets_is_told_to_wait_while_a_transaction_may_move_them",
+        ),
     ),
     Bug(
         "forgotten offsets come back with the end of a transaction",
@@ -473,7 +475,9 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.apis.txn_offset_commit:_commit",
         'broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")',
         "",
-        ("tests/broker/apis/test_offset_apis.py",),
+        (
+            "tests/broker/apis/test_offset_apis.py::test_offsets_on_a_connection_that_was_given_up_do_not_get_into_a_later_transaction",
+        ),
     ),
     Bug(
         "an offset is shown before it is durable",

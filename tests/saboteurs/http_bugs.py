@@ -280,28 +280,30 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         except ZeroDivisionError:
             pass
         """,
-        (_STEPS,),
+        ("tests/http/test_http_steps.py::test_a_beat_that_finds_no_connection_is_followed_by_the_next",),
     ),
     Bug(
         "leases go by the clock of the application",
         "semel.http.idempotency:Idempotency.lease_times",
         "database_now_ms(connection) if self.clock is now_ms else self.clock()",
         "self.clock()",
-        (_STEPS,),
+        ("tests/http/test_http_steps.py::test_leases_go_by_the_clock_of_the_database",),
     ),
     Bug(
         "an answer that was cut short under WSGI is kept",
         "semel.http.wsgi:_whole",
         "answer.promised_bytes is not None and answer.promised_bytes > len(answer.body)",
         "False",
-        ("tests/http/test_half_answers.py",),
+        (
+            "tests/http/test_half_answers.py::test_an_answer_of_wsgi_shorter_than_its_length_leaves_nothing_and_can_be_repeated",
+        ),
     ),
     Bug(
         "an error of the interface passes by itself",
         "semel.database.errors:_verdict",
         "isinstance(error, OperationalError) and error.statement is None if verdict is None else verdict",
         "True if verdict is None else verdict",
-        ("tests/inbox/test_contention.py",),
+        ("tests/inbox/test_contention.py::test_what_never_passes_is_put_aside",),
     ),
     Bug(
         "a group of errors passes where its first one does",

@@ -72,14 +72,13 @@ def _all(ending: Ending, kind: str) -> list[str]:
 
 
 def trials_without_bugs(verdicts: Iterable[Verdict]) -> list[Trial]:
-    """Trials of exactly the tests that caught a bug, one for all that are in the same directory."""
+    """Trials of exactly the tests that caught a bug, one for all that are in the same directory; the longest first."""
     tests: defaultdict[PurePath, set[str]] = defaultdict(set)
     for verdict in verdicts:
         if verdict.outcome is Outcome.CAUGHT:
             tests[_file_of(verdict.by).parent].add(verdict.by)
-    return [
-        Trial(sorted({str(_file_of(test)) for test in chosen}), None, frozenset(chosen)) for chosen in tests.values()
-    ]
+    trials = [Trial(_files_of(chosen), None, frozenset(chosen)) for chosen in tests.values()]
+    return sorted(trials, key=lambda trial: (not trial.starts_spark, -len(trial.chosen)))
 
 
 def judge_again(verdicts: Iterable[Verdict], endings: Sequence[Ending]) -> list[Verdict]:

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 from saboteurs.pieces import NotPlanted, plant
 
 SECONDS_MAX: Final = 60.0
-"""How long a test may take before it counts as failed: it may wait for what the bug keeps from happening."""
+"""How long a test may take before it counts as failed: it may wait for what the bug keeps from happening. One that
+starts Spark has longer."""
 
 
 class Bug(NamedTuple):

@@ -25,6 +25,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from hypothesis.internal.conjecture import providers
+
 from saboteurs.all_bugs import ALL_BUGS
 from saboteurs.judging import Outcome, Verdict, judge, judge_again, trials_without_bugs
 from saboteurs.planting import Bug
@@ -33,10 +35,15 @@ from shares import WORKERS_PER_CORE
 
 # What the tests import most, and what takes longest. Nothing that starts a thread of Python.
 _LIBRARIES: Final = (
-    *("_hypothesis_pytestplugin", "hypothesis.strategies", "xdist.plugin"),
-    *("kio.serial", "confluent_kafka.admin", "uvloop", "crc32c"),
-    *("numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "sqlalchemy.orm", "sqlalchemy.ext.asyncio", "psycopg"),
-    *("aiosqlite", "asyncpg", "django.http", "fastapi", "flask", "httpx", "litestar"),
+    *("_hypothesis_pytestplugin", "hypothesis.strategies", "xdist.plugin", "xdist.newhooks", "tomllib"),
+    # What pytest loads when it begins.
+    *(f"_pytest.{name}" for name in ("helpconfig", "pastebin", "setuponly", "setupplan", "skipping", "unittest")),
+    *(f"_pytest.{name}" for name in ("faulthandler", "threadexception", "tracemalloc", "unraisableexception")),
+    *("_pytest._argcomplete", "_pytest.warnings"),
+    *("kio.serial", "kafka", "confluent_kafka.admin", "uvloop", "crc32c", "cramjam", "lz4.frame", "snappy"),
+    *("numpy.typing", "pandas", "pyarrow.compute", "pyarrow.parquet", "cryptography.x509"),
+    *("sqlalchemy.orm", "sqlalchemy.ext.asyncio", "sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.sqlite"),
+    *("psycopg", "aiosqlite", "asyncpg", "django.http", "fastapi", "flask", "httpx", "litestar"),
 )
 
 
@@ -65,6 +72,7 @@ def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="semel-saboteurs-", ignore_cleanup_errors=True) as scratch:
         _keep_compiled(Path(scratch))
+        _keep_what_hypothesis_reads(Path(scratch))
         verdicts = list(_verdicts(bugs, jobs, Path(scratch)))
         verdicts = judge_again(verdicts, list(_endings_without_bugs(verdicts, jobs, Path(scratch))))
     _tell_slowest(verdicts, slowest)
@@ -95,7 +103,10 @@ def endings(trials: Iterable[Trial], jobs: int, scratch: Path) -> Iterator[Endin
 
 
 def _verdicts(bugs: Sequence[Bug], jobs: int, scratch: Path) -> Iterator[Verdict]:
-    trials = (Trial(bug.caught_by, bug) for bug in bugs)
+    trials = [Trial(bug.caught_by, bug) for bug in bugs]
+    # What takes longest begins first, so that no process is left with it at the end: Spark, and then what is caught by
+    # waiting for it, for which less time is set than for the others.
+    trials.sort(key=lambda trial: (not trial.starts_spark, trial.seconds_max))
     for number, ending in enumerate(endings(trials, jobs, scratch), start=1):
         assert ending.trial.bug is not None
         verdict = judge(ending.trial.bug, ending)
@@ -172,6 +183,13 @@ def _keep_compiled(scratch: Path) -> None:
     if sys.dont_write_bytecode:
         sys.dont_write_bytecode = False
         sys.pycache_prefix = str(scratch / "compiled")
+
+
+def _keep_what_hypothesis_reads(scratch: Path) -> None:
+    """The kinds of all characters, and the constants of each module: whichever process looks them up first keeps them
+    for the others. All know from this one which modules are libraries, where Hypothesis looks for none."""
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(scratch / "hypothesis")
+    providers._get_local_constants()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 this a second."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -38,3 +39,14 @@ def test_the_files_of_the_tests_that_must_catch_them_are_there() -> None:
     named = {word for bug in ALL_BUGS for word in bug.caught_by if word.startswith("tests/")}
     assert [name for name in sorted(named) if not (ROOT / name.partition("::")[0]).is_file()] == []
     assert [bug.name for bug in ALL_BUGS if not bug.caught_by or not bug.caught_by[0].startswith("tests/")] == []
+
+
+def test_each_test_that_is_named_alone_is_there() -> None:
+    """Else a new name would only be noticed when the bug is planted."""
+    words = {word.partition("[")[0] for bug in ALL_BUGS for word in bug.caught_by if "::" in word}
+    alone = {(file, tests.partition("::")[0]) for file, _, tests in (word.partition("::") for word in words)}
+    assert [
+        f"{file}::{test}"
+        for file, test in sorted(alone)
+        if not re.search(rf"^(?:def |class |){re.escape(test)}\b", (ROOT / file).read_text(), re.MULTILINE)
+    ] == []

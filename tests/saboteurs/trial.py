@@ -1,9 +1,9 @@
 """One run of some tests in a forked process: with a bug planted, or without one, to see that they pass then.
 
 The process tells its parent through a pipe which test begins and which has failed, and ends at the first failure. It
-has a process group, a scratch directory and examples of Hypothesis of its own, and its parent ends the group as soon as
-it knows enough. This must never fork a process that has threads of Python, nor one that has imported semel: whoever
-copied a name from a module would go on without the bug.
+has a process group and a scratch directory of its own, and its parent ends the group as soon as it knows enough. This
+must never fork a process that has threads of Python, nor one that has imported semel: whoever copied a name from a
+module would go on without the bug.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _OPTIONS: Final = (
     *("-W", "ignore::pytest.PytestUnknownMarkWarning", "-W", "ignore::pytest.PytestConfigWarning"),
 )
 _OUTPUT_CHARACTERS_MAX: Final = 6000
-# For what has no bug to hang over, and shares a busy machine: as long as any test may take.
-_SECONDS_WITHOUT_A_BUG: Final = 300.0
+# For what has no bug to hang over, or no small part of it: as long as any test may take on a busy machine.
+_SECONDS_MAX: Final = 300.0
 _PR_SET_PDEATHSIG: Final = 1
 NOT_PLANTED: Final = "not planted"
 
@@ -51,8 +51,13 @@ class Trial(NamedTuple):
     """Of the tests that the arguments name these alone; all of them if there are none here."""
 
     @property
+    def starts_spark(self) -> bool:
+        return any(word.startswith("tests/spark/") for word in self.arguments)
+
+    @property
     def seconds_max(self) -> float:
-        return _SECONDS_WITHOUT_A_BUG if self.bug is None else self.bug.seconds_max
+        """How long a test may take before it counts as failed. A Spark that starts slowly has caught nothing."""
+        return _SECONDS_MAX if self.bug is None or self.starts_spark else self.bug.seconds_max
 
 
 class Ending(NamedTuple):
@@ -88,7 +93,7 @@ class Process:
     @property
     def seconds_left(self) -> float:
         """How long the test at hand may still take, or the start before the first one."""
-        seconds_max = self.trial.seconds_max if self._told else _SECONDS_WITHOUT_A_BUG
+        seconds_max = self.trial.seconds_max if self._told else _SECONDS_MAX
         return self._heard + seconds_max - time.monotonic()
 
     def hear(self) -> bool:
@@ -157,12 +162,13 @@ def _live_apart(folder: Path, pipe: int) -> None:
     temporary = folder / "temporary"
     temporary.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
 
 
 def _run_tests(trial: Trial, folder: Path, tell: Callable[[dict[str, Any]], None]) -> int:
     plugins = [word for name in _PLUGINS for word in ("-p", name)]
-    options = [*_OPTIONS, *plugins, f"--basetemp={folder / 'tests'}"]
+    # What a test says of a bug is shown to nobody: to look up its source would take as long as most tests.
+    brevity = [] if trial.bug is None else ["--tb=no"]
+    options = [*_OPTIONS, *plugins, *brevity, f"--basetemp={folder / 'tests'}"]
     code = pytest.main([*options, *trial.arguments], plugins=[_Teller(trial, folder, tell)])
     # The process ends without the usual ceremony.
     sys.stdout.flush()
@@ -184,8 +190,9 @@ class _Teller:
         self._tell = tell
 
     def pytest_sessionstart(self) -> None:
-        # Any example that fails will do, and nobody reads the smallest one. The tests' own profile is loaded by now.
-        settings.register_profile("trial", settings(), phases=[Phase.explicit, Phase.generate])
+        # Any example that fails will do, and nobody reads the smallest one, nor is it there for the trial after this
+        # one. The tests' own profile is loaded by now.
+        settings.register_profile("trial", settings(), phases=[Phase.explicit, Phase.generate], database=None)
         settings.load_profile("trial")
 
     def pytest_collectstart(self, collector: pytest.Collector) -> None:

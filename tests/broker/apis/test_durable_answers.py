@@ -44,16 +44,15 @@ def test_an_answer_waits_until_the_change_is_durable() -> None:
     syncs = HeldSyncs()
 
     def client(broker: Broker) -> None:
-        syncs.hold()
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
-        made = ask.ask_later(CREATE_TOPICS, 5, **CREATION)
-        assert syncs.began.wait(30)
-        assert broker.log.state.catalog.named("new") is not None
-        assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
-        shown = other.ask_later(METADATA, 1, topics=None)
-        assert not ask.has_answer()
-        assert not other.has_answer(), "nobody is shown what is not durable"
-        syncs.let_go()
+        with syncs.held():
+            made = ask.ask_later(CREATE_TOPICS, 5, **CREATION)
+            assert syncs.began.wait(30)
+            assert broker.log.state.catalog.named("new") is not None
+            assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
+            shown = other.ask_later(METADATA, 1, topics=None)
+            assert not ask.has_answer()
+            assert not other.has_answer(), "nobody is shown what is not durable"
         assert made().topics[0].error_code == 0
         assert [topic.name for topic in shown().topics] == ["new"]
 

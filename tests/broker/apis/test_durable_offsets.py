@@ -32,14 +32,13 @@ def test_an_offset_is_neither_acknowledged_nor_shown_before_it_is_durable() -> N
     def client(broker: Broker) -> None:
         ask, other = Asker(broker.bootstrap), Asker(broker.bootstrap)
         ask.create("orders")
-        syncs.hold()
-        acknowledged = ask.ask_later(OFFSET_COMMIT, 2, **COMMIT)
-        assert syncs.began.wait(30)
-        assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
-        shown = other.ask_later(OFFSET_FETCH, 2, **FETCH)
-        assert not ask.has_answer()
-        assert not other.has_answer()
-        syncs.let_go()
+        with syncs.held():
+            acknowledged = ask.ask_later(OFFSET_COMMIT, 2, **COMMIT)
+            assert syncs.began.wait(30)
+            assert other(API_VERSIONS, 0).error_code == 0, "others are served meanwhile"
+            shown = other.ask_later(OFFSET_FETCH, 2, **FETCH)
+            assert not ask.has_answer()
+            assert not other.has_answer()
         assert acknowledged().topics[0].partitions[0].error_code == 0
         assert shown().topics[0].partitions[0].committed_offset == 5
 
