@@ -115,6 +115,16 @@ def test_the_cookie_is_kept_from_scripts_and_from_other_sites() -> None:
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
 
 
+def test_two_consoles_on_one_machine_leave_each_other_their_sessions() -> None:
+    """A browser keeps the cookies of a machine, whatever the port, and sends all of them to each console."""
+    doors = [Door("127.0.0.1", port, allow_changes=True) for port in (8080, 8081)]
+    cookies = [door.set_cookie(door.enter(door.token)).partition(";")[0] for door in doors]
+    kept = dict(cookie.split("=", 1) for cookie in cookies)
+    sent = "; ".join(f"{name}={value}" for name, value in kept.items())
+    for door, cookie in zip(doors, cookies, strict=True):
+        assert door.session_of(request(cookie=sent)).cookie == cookie.partition("=")[2]
+
+
 def test_a_change_goes_through_with_all_that_it_needs() -> None:
     door = door_of()
     assert refused(door, change(door, content_type="application/json; charset=utf-8")) == 0
