@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,27 @@ from semel_command import SECONDS_MAX, semel_failure, started
 
 def test_other_machines_are_served_only_where_that_was_asked_for() -> None:
     assert "--insecure" in semel_failure("console", "--listen", "0.0.0.0:0")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--decisions-login-file", "{file}"], "are for --decisions HOST:PORT"),
+        (["--decisions", "127.0.0.1:1", "--decisions-authority", "{file}"], "write --decisions https://127.0.0.1:1"),
+        (["--decisions", "broker:1", "--decisions-login-file", "{file}"], "can be read on the way"),
+        (["--decisions", "https://broker:1", "--decisions-authority", "{file}"], "{file}: "),
+        (["--decisions", "https://broker:1", "--decisions-authority", "/missing"], "/missing: No such file"),
+    ],
+)
+def test_a_login_for_decisions_that_cannot_be_used_is_refused_in_one_line(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "login"
+    file.write_text("console:planted-secret\n")
+    file.chmod(0o600)
+    failure = semel_failure("console", *(option.format(file=file) for option in options))
+    assert message.format(file=file) in failure
+    assert "planted-secret" not in failure
 
 
 @pytest.mark.slow

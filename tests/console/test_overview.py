@@ -7,6 +7,7 @@ from pathlib import Path
 from asking import Asker
 from browsing import Browser, browse
 from semel.console.audits import Audits
+from semel.console.broker_door import BrokerDoor
 from semel.testing.broker import FaultyBroker
 from transacting import TransactionalProducer
 
@@ -35,4 +36,4 @@ def test_each_part_says_what_it_knows_or_why_not(broker: FaultyBroker, ask: Aske
         await answers.aclose()
         broker.restart()
 
-    browse(broker.bootstrap, story, audits=Audits(tmp_path / "nowhere"), decisions=("127.0.0.1", 1))
+    browse(broker.bootstrap, story, audits=Audits(tmp_path / "nowhere"), decisions=BrokerDoor("127.0.0.1", 1))

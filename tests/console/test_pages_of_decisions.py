@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,21 +16,24 @@ from asking import Asker, at
 from browsing import Browser, browse
 from eventually import eventually
 from semel.broker.broker import Broker
-from semel.broker.metrics_server import serve_metrics
+from semel.broker.certificates import TlsSettings
+from semel.broker.metrics_server import Login, serve_metrics
+from semel.console.broker_door import BrokerDoor, NotTold
 from semel.console.decisions import NEWEST_MAX, DecisionFeed
-from semel.console.query import Query
+from semel.console.query import PageRefused, Query
+from semel.security.listeners import Listener, SecurityProtocol
+from semel.testing.certificates import Authority
 
 NOWHERE = "127.0.0.1:1"
-Address = tuple[str, int]
 EVERYTHING = Query({})
 
 
 @asynccontextmanager
-async def told() -> AsyncIterator[tuple[Broker, Address]]:
+async def told() -> AsyncIterator[tuple[Broker, BrokerDoor]]:
     """A broker that tells its decisions."""
     async with Broker() as broker:
         server = await serve_metrics(broker, "127.0.0.1", 0)
-        yield broker, server.sockets[0].getsockname()[:2]
+        yield broker, BrokerDoor(*server.sockets[0].getsockname()[:2])
         server.close()
 
 
@@ -130,7 +135,7 @@ def test_whatever_is_said_in_the_place_of_decisions_is_one_line(spoken: bytes, r
             assert "127.0.0.1" in (await anext(events))["error"]
             await events.aclose()
 
-        await asyncio.to_thread(browse, NOWHERE, look, decisions=address)
+        await asyncio.to_thread(browse, NOWHERE, look, decisions=BrokerDoor(*address))
         server.close()
 
     run(story)
@@ -152,7 +157,7 @@ def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place()
             writer.close()
 
         server = await asyncio.start_server(speak, "127.0.0.1", 0)
-        feed = DecisionFeed(server.sockets[0].getsockname(), pause=lambda _: asyncio.sleep(0))
+        feed = DecisionFeed(BrokerDoor(*server.sockets[0].getsockname()[:2]), pause=lambda _: asyncio.sleep(0))
         assert (await feed.now(EVERYTHING))["counts"] == {"duplicate": 900}
         answers = feed.watch(EVERYTHING)
         ends.set()
@@ -176,7 +181,7 @@ def test_a_broker_that_is_away_or_unknown_is_one_line() -> None:
         assert (await browser.get("/api/decisions?outcome=nonsense")).status == 400
         assert (await browser.get("/api/session")).told["has_decisions"] is True
 
-    browse(NOWHERE, away, decisions=("127.0.0.1", 1))
+    browse(NOWHERE, away, decisions=BrokerDoor("127.0.0.1", 1))
 
     async def unknown(browser: Browser) -> None:
         await browser.enter()
@@ -193,5 +198,38 @@ def test_the_broker_is_listened_to_only_while_somebody_looks() -> None:
             feed = DecisionFeed(address, linger_seconds=0.0)
             await feed.now(EVERYTHING)
             assert await asyncio.to_thread(eventually, lambda: not broker.decisions.is_watched)
+
+    run(story)
+
+
+def test_a_feed_gets_in_over_tls_with_its_login_and_says_so_where_it_does_not(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    trusting = ssl.create_default_context(cafile=authority.file)
+
+    async def story() -> None:
+        tls = TlsSettings(*authority.issue("broker", "localhost"))
+        async with Broker(listeners=[Listener("SEALED", SecurityProtocol.SSL)], tls=tls) as broker:
+            login = Login("console", "planted-secret")
+            server = await serve_metrics(broker, "127.0.0.1", 0, login=login, tls=broker.doors.tls_context)
+            port = server.sockets[0].getsockname()[1]
+            right = BrokerDoor("localhost", port, "console:planted-secret", trusting)
+            feed = DecisionFeed(right)
+            assert (await feed.now(EVERYTHING))["counts"]
+            feed.stop()
+            with pytest.raises(NotTold, match="there is no topic"):
+                await asyncio.to_thread(right.windows, "payments", 0)
+            for wrong, why in (
+                (right._replace(login=""), "401 Unauthorized"),
+                (right._replace(login="console:wrong"), "401 Unauthorized"),
+                (right._replace(tls=ssl.create_default_context()), "certificate"),
+            ):
+                feed = DecisionFeed(wrong)
+                with pytest.raises(PageRefused, match=why):
+                    await feed.now(EVERYTHING)
+                feed.stop()
+                with pytest.raises(NotTold, match=why[:3]):
+                    await asyncio.to_thread(wrong.windows, "payments", 0)
+            assert "planted-secret" not in f"{right} {right!r} {[right]}"
+            server.close()
 
     run(story)

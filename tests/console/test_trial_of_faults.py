@@ -10,6 +10,7 @@ import pytest
 from browsing import Browser, browse
 from committed_records import committed_values
 from producing import deliver, idempotent_producer
+from semel.console.broker_door import BrokerDoor
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.trial import Trial
@@ -48,7 +49,7 @@ def test_what_a_switch_does_is_counted_and_a_lost_ack_is_a_duplicate_that_is_not
         assert (await browser.get("/api/chaos")).told["trial"]["kills"] == 1
         assert len(deliver(producer, "payments", [b"three"])) == 1
 
-    browse(trial.bootstrap, story, trial=trial, decisions=trial.metrics_address, allow_changes=True)
+    browse(trial.bootstrap, story, trial=trial, decisions=BrokerDoor(*trial.metrics_address), allow_changes=True)
     assert sorted(committed_values(trial.bootstrap, "payments")) == [b"one", b"three", b"two"]
 
 
@@ -59,7 +60,7 @@ def test_the_switches_are_changes_and_refused_where_nothing_may_be_changed(trial
             assert (await browser.post(f"/do/{change}", {})).status == 403
         assert (await browser.get("/api/chaos")).told["trial"]["kills"] == 0
 
-    browse(trial.bootstrap, story, trial=trial, decisions=trial.metrics_address)
+    browse(trial.bootstrap, story, trial=trial, decisions=BrokerDoor(*trial.metrics_address))
     for query in ({"fault": "dribble"}, {"fault": "x"}, {"fault": "cut", "times": "0"}):
         with pytest.raises(PageRefused):
             trial.strike(Query(query))

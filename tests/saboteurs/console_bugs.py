@@ -178,4 +178,11 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         "(file := None) is not None",
         ("tests/console/test_pages_of_claims.py", "-k", "not_made"),
     ),
+    Bug(
+        "the console shows the password of the metrics where its settings are printed",
+        "semel.console.broker_door:BrokerDoor.__repr__",
+        "f'BrokerDoor({self.place})'",
+        "repr(tuple(self))",
+        ("tests/console/test_pages_of_decisions.py", "-k", "login"),
+    ),
 )

@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,11 +24,13 @@ from semel.cli.databases import warn_of_password
 from semel.cli.display import printable
 from semel.cli.errors import Failure
 from semel.cli.input_files import password_in
+from semel.cli.metrics import OVER_TLS, login_in
 from semel.cli.subcommands import add_subcommand
 from semel.security.hosts import is_loopback
 
 if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
+    from semel.console.broker_door import BrokerDoor
     from semel.console.claims import Databases
     from semel.console.server import Given
 
@@ -65,8 +68,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--decisions",
-        metavar="HOST:PORT",
+        metavar="[https://]HOST:PORT",
         help="show each verdict on a batch as it falls: the address at which the broker serves its metrics",
+    )
+    parser.add_argument(
+        "--decisions-login-file",
+        metavar="FILE",
+        help="log in there with the name and the password in this file's first line, NAME:PASSWORD",
+    )
+    parser.add_argument(
+        "--decisions-authority",
+        metavar="FILE",
+        help="the certificates to trust there, as PEM; the system's without this",
     )
     parser.add_argument(
         "--registry",
@@ -139,10 +152,35 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
+    """Where the broker tells its decisions; None if the console was not told."""
+    from semel.console.broker_door import BrokerDoor
+
+    address: str | None = options.decisions
+    if not address:
+        if options.decisions_login_file or options.decisions_authority:
+            raise Failure("--decisions-login-file and --decisions-authority are for --decisions HOST:PORT")
+        return None
+    if options.decisions_authority and not address.startswith(OVER_TLS):
+        raise Failure(f"--decisions-authority is for TLS: write --decisions {OVER_TLS}{address}")
+    host, port = broker_address(address.removeprefix(OVER_TLS))
+    login = login_in(options.decisions_login_file)
+    tls = None
+    if address.startswith(OVER_TLS):
+        try:
+            tls = ssl.create_default_context(cafile=options.decisions_authority)
+        except OSError as error:
+            raise Failure(f"{options.decisions_authority}: {error.strerror or error}") from None
+    elif login is not None and not is_loopback(host):
+        raise Failure(f"the password can be read on the way to {address}: write {OVER_TLS}{address}")
+    return BrokerDoor(host, port, "" if login is None else f"{login.name}:{login.password}", tls)
+
+
 @contextlib.contextmanager
 def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings]]":
     """What the console is to show, and how it reaches the cluster; a trial lasts as long as the context."""
     from semel.console.audits import Audits
+    from semel.console.broker_door import BrokerDoor
     from semel.console.people import NoPeople, People
     from semel.console.registry import Registry
     from semel.console.server import Given
@@ -152,7 +190,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
     try:
         given = Given(
             databases=_databases(options.database, options.application),
-            decisions=broker_address(options.decisions) if options.decisions else None,
+            decisions=_door_of(options),
             registry=Registry(options.registry) if options.registry else None,
             audits=Audits(options.audits) if options.audits else None,
             stores=Stores(options.store) if options.store else None,
@@ -173,7 +211,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
     try:
         options.bootstrap = trial.bootstrap
         print(f"clients connect to {trial.clients_bootstrap}, through the faulty network", flush=True)
-        yield replace(given, trial=trial, decisions=trial.metrics_address), client_settings(options)
+        yield replace(given, trial=trial, decisions=BrokerDoor(*trial.metrics_address)), client_settings(options)
     finally:
         trial.stop()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.metrics_server import Login
 
-_OVER_TLS: Final = "https://"
+OVER_TLS: Final = "https://"
 
 
 class MetricsDoor(NamedTuple):
@@ -40,7 +40,7 @@ class MetricsDoor(NamedTuple):
 
     def shown(self, port: int) -> str:
         """The address with the port that it got."""
-        return (_OVER_TLS if self.over_tls else "") + shown_address(self.host, port)
+        return (OVER_TLS if self.over_tls else "") + shown_address(self.host, port)
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
@@ -63,20 +63,21 @@ def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
         if options.metrics_login_file is not None:
             raise Failure("--metrics-login-file is given without --metrics")
         return None
-    over_tls = options.metrics.startswith(_OVER_TLS)
+    over_tls = options.metrics.startswith(OVER_TLS)
     if over_tls and options.tls_certificate is None:
         raise Failure(f"--metrics {options.metrics} needs --tls-certificate")
-    host, port = listening_address(options.metrics.removeprefix(_OVER_TLS))
-    login = _login_in(options.metrics_login_file)
+    host, port = listening_address(options.metrics.removeprefix(OVER_TLS))
+    login = login_in(options.metrics_login_file)
     if login is not None and not (over_tls or is_loopback(host) or options.insecure):
         raise Failure(
             f"--metrics {options.metrics} is not encrypted, and the password can be read on the way: write "
-            f"{_OVER_TLS}{options.metrics}, or say --insecure if the network is trusted"
+            f"{OVER_TLS}{options.metrics}, or say --insecure if the network is trusted"
         )
     return MetricsDoor(host, port, over_tls, login)
 
 
-def _login_in(file: str | None) -> "Login | None":
+def login_in(file: str | None) -> "Login | None":
+    """The login in a file's first line; None without a file."""
     from semel.broker.metrics_server import Login
 
     if file is None:

@@ -3,8 +3,10 @@
 It is the same address at which the broker tells its decisions. A broker that does not answer is a sentence on the page.
 """
 
+import base64
 import http.client
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -23,10 +25,30 @@ class NotTold(Exception):
 
 
 class BrokerDoor(NamedTuple):
-    """Where one broker serves its metrics."""
+    """Where one broker serves its metrics, and how the console gets in."""
 
     host: str
     port: int
+    # NAME:PASSWORD; empty if the broker asks for none.
+    login: str = ""
+    # None without TLS.
+    tls: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"BrokerDoor({self.place})"
+
+    @property
+    def place(self) -> str:
+        return shown_address(self.host, self.port)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request has."""
+        host = {"Host": self.place}
+        if not self.login:
+            return host
+        return {**host, "Authorization": f"Basic {base64.b64encode(self.login.encode()).decode()}"}
 
     def windows(self, topic: str, first_partition: int) -> Windows:
         """The batches that the partitions from one on would know again, oldest first. Raises NotTold."""
@@ -37,10 +59,12 @@ class BrokerDoor(NamedTuple):
             raise NotTold("the broker tells windows in words that this console does not know") from None
 
     def _get(self, target: str) -> Any:
-        place = shown_address(self.host, self.port)
+        place = self.place
         connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS_MAX)
+        if self.tls is not None:
+            connection = http.client.HTTPSConnection(self.host, self.port, timeout=ANSWER_SECONDS_MAX, context=self.tls)
         try:
-            connection.request("GET", target, headers={"Host": place})
+            connection.request("GET", target, headers=self.headers)
             answer = connection.getresponse()
             body = answer.read(ANSWER_BYTES_MAX)
             if answer.status != 200:

@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
+from semel.console.broker_door import BrokerDoor
 from semel.console.history import History
 from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
-from semel.security.hosts import shown_address
 
 OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
 # For each verdict apart, so that a duplicate stays in sight among ten thousand batches that were accepted.
@@ -35,7 +35,6 @@ QUIET_SECONDS_MAX: Final = 40.0
 # An event carries 500 decisions at most.
 EVENT_BYTES_MAX: Final = 1024 * 1024
 
-Address = tuple[str, int]
 Beside = Callable[[], dict[str, Any]]
 
 
@@ -44,11 +43,11 @@ class DecisionFeed:
 
     def __init__(
         self,
-        address: Address,
+        door: BrokerDoor,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         linger_seconds: float = LINGER_SECONDS,
     ) -> None:
-        self._address = address
+        self._door = door
         self._pause = pause
         self._linger_seconds = linger_seconds
         self._watchers = 0
@@ -137,19 +136,21 @@ class DecisionFeed:
     async def _keep_listening(self) -> None:
         while True:
             try:
-                await self._listen(*self._address)
+                await self._listen()
                 self._error = "The broker has ended its stream of decisions."
             except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                self._error = f"{shown_address(*self._address)} does not tell its decisions: {reason}"
+                self._error = f"{self._door.place} does not tell its decisions: {reason}"
             self._note_change()
             await self._pause(AGAIN_SECONDS)
 
-    async def _listen(self, host: str, port: int) -> None:
+    async def _listen(self) -> None:
         """Take in what the broker tells until it ends, or tells what is no decision."""
-        reader, writer = await asyncio.open_connection(host, port, limit=EVENT_BYTES_MAX)
+        host, port, _, tls = door = self._door
+        reader, writer = await asyncio.open_connection(host, port, limit=EVENT_BYTES_MAX, ssl=tls)
         try:
-            writer.write(f"GET /decisions HTTP/1.1\r\nHost: {shown_address(host, port)}\r\n\r\n".encode())
+            headers = "".join(f"{name}: {value}\r\n" for name, value in door.headers.items())
+            writer.write(f"GET /decisions HTTP/1.1\r\n{headers}\r\n".encode())
             status = await _line(reader)
             while await _line(reader):
                 pass

@@ -15,7 +15,7 @@ from semel.client.settings import ClientSettings
 from semel.console import sources
 from semel.console.askers import askers_of, cluster_askers
 from semel.console.broker_door import BrokerDoor
-from semel.console.decisions import Address, DecisionFeed
+from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
 from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
 from semel.console.live import Live
@@ -43,7 +43,7 @@ class Given:
     """What a console shows beside the cluster; None for what it was not given."""
 
     databases: "Databases | None" = None
-    decisions: Address | None = None
+    decisions: BrokerDoor | None = None
     registry: "Registry | None" = None
     audits: "Audits | None" = None
     stores: "Stores | None" = None
@@ -103,7 +103,6 @@ class Console:
 
     def _sources(self) -> sources.Sources:
         given = self._given
-        door = None if given.decisions is None else BrokerDoor(*given.decisions)
         others: dict[str, Any] = {
             sources.DATABASES: given.databases,
             sources.AUDITS: given.audits,
@@ -112,7 +111,7 @@ class Console:
         }
         return sources.Sources(
             {
-                sources.CLUSTER: cluster_askers(self._settings, door, given.registry),
+                sources.CLUSTER: cluster_askers(self._settings, given.decisions, given.registry),
                 **{name: askers_of(one) for name, one in others.items() if one is not None},
             }
         )
