@@ -53,7 +53,7 @@ class Asked:
         body = frame[parse_request_header(frame).body :]
         self._steps = served_by_its_handler(broker, cast("Exchange", self), body)
 
-    def reply(self, answer: Any, after: int = 0) -> None:
+    def reply(self, answer: Any, after: int = 0, *, is_to_be_proved: bool = False) -> None:
         self._answer, self.after = b"".join(answer), after
 
     def reply_by_hanging_up(self, after: int = 0) -> None:

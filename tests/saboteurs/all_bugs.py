@@ -15,6 +15,7 @@ from saboteurs.lane_bugs import LANE_BUGS
 from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
 from saboteurs.planting import Bug
+from saboteurs.proof_bugs import PROOF_BUGS
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.quota_bugs import QUOTA_BUGS
 from saboteurs.replica_bugs import REPLICA_BUGS
@@ -36,6 +37,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *STEP_BUGS,
     *STORE_BUGS,
     *REPLICA_BUGS,
+    *PROOF_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,
     *LANE_BUGS,

@@ -374,8 +374,11 @@ class Connection(asyncio.BufferedProtocol):
     def note_answer(self, exchange: Exchange) -> None:
         """One of the requests has its answer."""
         self._held_bytes += exchange.answer_bytes
-        if exchange.after > self.host.pump.settled:
-            self.host.pump.follow()
+        pump = self.host.pump
+        if exchange.is_to_be_proved:
+            exchange.proof = pump.prove(exchange.after)
+        if exchange.after > pump.settled:
+            pump.follow()
         if self._processing:
             # The answers to all requests that have arrived leave together.
             self._has_answers = True
@@ -403,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = exchange.answer
             if answer is None:
                 break
-            if exchange.after > pump.settled:
+            if exchange.after > pump.settled or exchange.proof > pump.proved:
                 pump.wait(self)
                 break
             if answer is HANGING_UP:

@@ -105,7 +105,9 @@ class Exchange:
         "connection",
         "correlation_id",
         "header_bytes",
+        "is_to_be_proved",
         "meter",
+        "proof",
         "received_at",
         "version",
     )
@@ -119,10 +121,16 @@ class Exchange:
         self.answer: Sequence[Buffer] | None = None
         self.answer_bytes = 0
         self.after = 0
+        self.is_to_be_proved = False
+        # The number of the proof that it waits for.
+        self.proof = 0
 
-    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
-        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`."""
+    def reply(self, answer: Sequence[Buffer], after: int = 0, *, is_to_be_proved: bool = False) -> None:
+        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`. If it
+        would mislead after another broker has taken over, it `is_to_be_proved` that none had before now.
+        """
         self.answer = answer
+        self.is_to_be_proved = is_to_be_proved
         self.answer_bytes = sum(map(len, answer))
         self.after = after
         self.connection.note_answer(self)

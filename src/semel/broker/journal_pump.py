@@ -48,6 +48,11 @@ class Sync(Protocol):
         is durable, or the error.
         """
 
+    def prove(self, done: Callable[[int, JobError], None]) -> int:
+        """Prove that no other broker had the log before now; the number of this proof. `done` gets a number when all
+        proofs up to it are given, or the error. 0 if there is nothing to prove.
+        """
+
     def stop(self) -> None:
         """Begin nothing more, and wait for the disk."""
 
@@ -84,6 +89,10 @@ class DiskSync:
 
         self._thread.run(job.run, end)
         return job.target
+
+    def prove(self, done: Callable[[int, JobError], None]) -> int:
+        """The log is locked: no other broker can have it."""
+        return 0
 
     def stop(self) -> None:
         """Wait for the disk."""
@@ -151,6 +160,8 @@ class JournalPump:
         """
         # The position up to which the journal is settled: answers that depend on entries before it may be sent.
         self.settled = log.end
+        # Up to this one it is proved that no other broker had the log when the proof was asked for.
+        self.proved = 0
         self._log = log
         self._durability = durability
         self._clock = clock
@@ -189,6 +200,19 @@ class JournalPump:
     def forget(self, waiter: Waiter) -> None:
         """Forget a waiter whose connection was lost."""
         self._waiting.pop(waiter, None)
+
+    def prove(self, after: int) -> int:
+        """The number of the proof that an answer has to wait for which waits for the journal up to `after` as well; 0
+        if that suffices, because the part up to there is still to be sent.
+        """
+        return 0 if after > self._begun else self._sync.prove(self._end_proof)
+
+    def _end_proof(self, number: int, error: JobError) -> None:
+        if error is not None:
+            self._fail(error)
+            return
+        self.proved = number
+        self._wake()
 
     @property
     def end_to_outlive_kills(self) -> int:
@@ -295,6 +319,10 @@ class JournalPump:
     def _settle(self, position: int) -> None:
         self.settled = position
         self._log.settle(position)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Send the answers that need not wait any longer."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for waiter in waiting:

@@ -4,10 +4,14 @@ A slot is sent when the one `DEPTH` before it is known to be created, and counts
 means that the same bytes go to the same key again. If the slot then holds exactly these bytes, it is ours; anything
 else there was written by a broker that took over, and this one is fenced: what it holds in memory may not be durable,
 so it must answer nobody any more.
+
+An answer that rests on what is in memory leaves after a proof that no other broker had taken over when its request had
+come in. A fence goes into the first slot that is missing, and is never deleted. So if all slots that this broker has
+sent turn out to be its own, and the next one was missing a moment ago, there was no fence then.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from semel.core.slots import DEPTH, History
@@ -84,6 +88,9 @@ class SlotWriter:
         # The history at the cut of the journal, once all slots before it were sent.
         self._at_cut: dict[str, Any] = {}
         self._progress: asyncio.Future[None] | None = None
+        # How many proofs were asked for, and how many of these were given.
+        self._proofs_asked = self._proofs_given = 0
+        self._is_proving = False
         self._failed = False
         self._is_open = False
 
@@ -116,22 +123,66 @@ class SlotWriter:
         self._history.take(head, digest_of([encoded]))
         target = self._journal.slot_end
         self._under_way[head.slot] = (target, None, False)
-        task = asyncio.get_running_loop().create_task(self._create(head.slot, b"".join((encoded, *body)), done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(self._create(head.slot, b"".join((encoded, *body)), done))
         return target
 
     async def history_at(self, cut: int) -> dict[str, Any]:
         """The history up to the place where the journal was marked last, when everything before it is durable."""
         while self._journal.synced < cut:
-            self._progress = asyncio.get_running_loop().create_future()
-            await self._progress
+            await self._next_progress()
         self._note_cut()
         return self._at_cut
 
     def _note_cut(self) -> None:
         if self._journal.slot_end == self._journal.cut:
             self._at_cut = self._history.to_record()
+
+    def prove(self, done: Done) -> int:
+        """Prove that no other broker had taken over before now; the number of this proof. `done` gets a number when
+        all proofs up to it are given, or why they cannot be.
+        """
+        self._proofs_asked += 1
+        if not self._is_proving:
+            self._is_proving = True
+            self._keep(self._prove(done))
+        return self._proofs_asked
+
+    async def _prove(self, done: Done) -> None:
+        while self._proofs_given < self._proofs_asked and not self._failed:
+            number, slot = self._proofs_asked, self._history.next_slot
+            try:
+                if not await self._is_missing(slot):
+                    if self._history.next_slot == slot:
+                        where = f"slot {slot} of {self._store.describe()}"
+                        raise Fenced(f"another broker has taken over: {where} is not ours")
+                    # This broker has sent it meanwhile; that it is its own proves as much.
+                    slot += 1
+            except Exception as error:
+                done(number, error)
+                return
+            while next(iter(self._under_way), slot) < slot:
+                await self._next_progress()
+            self._proofs_given = number
+            done(number, None)
+        self._is_proving = False
+
+    async def _is_missing(self, slot: int) -> bool:
+        try:
+            await answered(lambda: self._store.get_range(key_of(slot), 0, 1))
+        except Missing:
+            return True
+        return False
+
+    async def _next_progress(self) -> None:
+        """Return when more slots are certain."""
+        if self._progress is None or self._progress.done():
+            self._progress = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._progress)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
         """Send nothing any more. Whether what is under way becomes durable is not known here any more."""

@@ -202,7 +202,7 @@ class _LostAnswer(_Altered):
 
     __slots__ = ()
 
-    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
+    def reply(self, answer: Sequence[Buffer], after: int = 0, *, is_to_be_proved: bool = False) -> None:
         self._original.reply_by_hanging_up(after)
 
 
@@ -215,8 +215,9 @@ class _LateAnswer(_Altered):
         super().__init__(original)
         self._seconds = seconds
 
-    def reply(self, answer: Sequence[Buffer], after: int = 0) -> None:
-        asyncio.get_running_loop().call_later(self._seconds, self._original.reply, answer, after)
+    def reply(self, answer: Sequence[Buffer], after: int = 0, *, is_to_be_proved: bool = False) -> None:
+        late = partial(self._original.reply, answer, after, is_to_be_proved=is_to_be_proved)
+        asyncio.get_running_loop().call_later(self._seconds, late)
 
 
 class _Misbehaving(Broker):

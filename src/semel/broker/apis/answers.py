@@ -12,23 +12,28 @@ clients are served in between:
         return {"topics": (yield from each(request.topics, lambda topic: {...}))}
 
 `semel.wire.messages` defines the fields of requests and answers. An answer is sent when everything that is in the log
-at the time of the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. If
+at the time of the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. In
+a store it is proved as well that no other broker had taken over before. If
 a request names several things, each has its own result: `attempted` turns the refusal of one into its error code and
 message, so that the others are still carried out. Nothing here may know a particular API.
 """
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 from semel.broker.exchange import Exchange
 from semel.broker.serving import Handler, Serving
+from semel.broker.standby import ANSWERED
 from semel.core.refusals import Refused
 from semel.core.steps import Steps, finish
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
+from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT
 
 Fields = Mapping[str, object]
+
+HEARTBEATS: Final = (HEARTBEAT, CONSUMER_GROUP_HEARTBEAT)
 
 P = ParamSpec("P")
 
@@ -70,7 +75,9 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
     if throttle_ms:
         fields = {**fields, "throttle_time": throttle_ms}
     encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
-    exchange.reply((encoded,), after)
+    # A heartbeat that is taken promises nothing, and there are many.
+    says_nothing = api_key in ANSWERED or (api_key in HEARTBEATS and not fields.get("error_code"))
+    exchange.reply((encoded,), after, is_to_be_proved=not says_nothing)
 
 
 def answer(exchange: Exchange, fields: Fields, *, after: int = 0) -> None:

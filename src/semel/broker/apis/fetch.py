@@ -387,5 +387,6 @@ def _answer(exchange: Exchange, context: FetchContext, harvest: _Harvest) -> Ste
             yield from encode_response_in_steps(
                 exchange.version, exchange.correlation_id, ErrorCode.NONE, session_id, answers, throttle_ms
             )
-        )
+        ),
+        is_to_be_proved=harvest.has_error,
     )

@@ -79,8 +79,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         return
     # The end of a transaction waits for all before it: it must not be the first that a takeover finds.
     waits = acks == ACKS_ALL or request.transactional_id is not None
+    is_refused = any(answer.error_code for _, _, partitions in answers for answer in partitions)
     answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers, throttle_ms)
-    exchange.reply((answer,), after=broker.log.end if waits else 0)
+    exchange.reply((answer,), after=broker.log.end if waits else 0, is_to_be_proved=is_refused)
 
 
 def _produce_to(
