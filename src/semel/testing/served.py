@@ -147,8 +147,10 @@ class ServedBroker:
             self._hear(self._process)
 
     def pause(self) -> None:
-        """Send SIGSTOP: the process stands still without noticing until `resume`."""
-        self._send(signal.SIGSTOP)
+        """Send SIGSTOP: when this returns, all of the process stands still without noticing until `resume`."""
+        process = self._send(signal.SIGSTOP)
+        # Until then a thread of it may still take a lock.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Send SIGCONT."""
@@ -158,9 +160,10 @@ class ServedBroker:
         """Send SIGTERM and do not wait for the end; `wait` does."""
         self._send(signal.SIGTERM)
 
-    def _send(self, number: signal.Signals) -> None:
+    def _send(self, number: signal.Signals) -> subprocess.Popen[str]:
         assert self._process is not None, "the broker is not running"
         self._process.send_signal(number)
+        return self._process
 
     def wait(self) -> int:
         """Wait for a process that ends by itself; answer its exit code."""
