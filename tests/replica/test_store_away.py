@@ -1,0 +1,98 @@
+"""A store that is away for ten minutes, or answers 503 all the time: nothing is lost, and serving goes on by itself."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from test_slot_writer import Active
+
+from semel.replica.membership import Membership, cluster_of
+from semel.store import Unsure
+from semel.testing.stores import CallName, MemoryStore
+from semel.testing.virtual_loop import VirtualLoop
+
+Result = TypeVar("Result")
+AWAY_SECONDS = 600.0
+
+
+class AwayStore(MemoryStore):
+    """No call of it happens while it is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+
+    async def _send(self, call: CallName, key: str, land: Callable[[], Result]) -> Result:
+        if self.is_away:
+            await asyncio.sleep(0.1)
+            raise Unsure(f"{call} of {key}: 503")
+        return await super()._send(call, key, land)
+
+
+async def active_on(store: MemoryStore) -> tuple[Active, Membership, "asyncio.Task[None]"]:
+    """A broker that has taken over, and keeps its lease."""
+    await cluster_of(store, "a new one")
+    active = Active(store)
+    clock = asyncio.get_running_loop().time
+    membership = Membership(store, active.reader, {"clients": ("127.0.0.1", 9092)}, 3.0, clock)
+    await membership.stand_by(lambda _: None)
+    epoch = await membership.take_over()
+    active.writer.open()
+    keeping = asyncio.get_running_loop().create_task(membership.keep_lease(epoch))
+    return active, membership, keeping
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    VirtualLoop().run(scenario)
+
+
+def test_the_active_broker_goes_on_where_it_was_and_has_lost_nothing() -> None:
+    async def scenario() -> None:
+        store = AwayStore()
+        active, membership, keeping = await active_on(store)
+        active.send(b"before")
+        await active.until_told(1)
+        assert membership.may_serve
+        store.is_away = True
+        sent = []
+        while not active.writer.is_busy:
+            sent.append(active.send(b"meanwhile %d" % len(sent)))
+        await asyncio.sleep(AWAY_SECONDS)
+        assert len(active.told) == 1, "nobody is told what no slot has"
+        assert not membership.may_serve
+        store.is_away = False
+        told = await active.until_told(1 + len(sent))
+        assert told[1:] == [(position, None) for position in sent]
+        await asyncio.sleep(3)
+        assert membership.may_serve, "by itself"
+        active.send(b"after")
+        assert (await active.until_told(2 + len(sent)))[-1][1] is None
+        keeping.cancel()
+        successor = await Active(store).take_over()
+        meanwhile = [b"meanwhile %d" % number for number in range(len(sent))]
+        assert successor.log.entries == [b"before", *meanwhile, b"after"]
+
+    run(scenario())
+
+
+def test_a_standby_does_not_take_a_store_that_is_away_for_a_broker_that_is_gone() -> None:
+    """Both look at the same store, and the active broker could not renew its lease either."""
+
+    async def scenario() -> None:
+        store = AwayStore()
+        _, membership, keeping = await active_on(store)
+        clock = asyncio.get_running_loop().time
+        standby = Active(store)
+        other = Membership(store, standby.reader, {"clients": ("127.0.0.1", 9093)}, 3.0, clock)
+        standing_by = asyncio.get_running_loop().create_task(other.stand_by(lambda _: None))
+        await asyncio.sleep(10)
+        store.is_away = True
+        await asyncio.sleep(AWAY_SECONDS)
+        store.is_away = False
+        await asyncio.sleep(30)
+        assert not standing_by.done()
+        assert membership.may_serve
+        for task in (standing_by, keeping):
+            task.cancel()
+
+    run(scenario())
