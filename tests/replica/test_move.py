@@ -13,8 +13,10 @@ from semel.broker.broker import Broker
 from semel.cli import move
 from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
-from semel.replica.membership import FORMAT_KEY
+from semel.replica.lease import LEASE_KEY, decode_lease
+from semel.replica.membership import FORMAT_KEY, cluster_of
 from semel.replica.move import move_from_store, move_to_store
+from semel.replica.status import status_of
 from semel.storage import checkpoint, journal
 from semel.storage.files import DiskFiles, MemoryFiles
 from semel.storage.journal import Damaged
@@ -35,6 +37,13 @@ async def kept(files: MemoryFiles | DiskFiles) -> Content:
     async with Broker(files=files) as broker:
         await asyncio.to_thread(pay, broker.bootstrap)
     return held(files)
+
+
+async def kept_files() -> MemoryFiles:
+    """A directory with a log."""
+    files = MemoryFiles()
+    await kept(files)
+    return files
 
 
 def pay(bootstrap: str) -> None:
@@ -80,6 +89,32 @@ def test_a_log_goes_into_a_store_and_back_and_brokers_go_on_in_both() -> None:
         assert held(back) == before
         async with Broker(files=back) as broker:
             assert await asyncio.to_thread(is_a_duplicate, broker.bootstrap)
+
+    asyncio.run(scenario())
+
+
+def test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind() -> None:
+    """Whoever comes to the store later need not wait for it."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await move_to_store(await kept_files(), store)
+        await move_from_store(store, MemoryFiles(), nobody)
+        assert decode_lease(store.objects.get(LEASE_KEY).body).is_released
+        status = await status_of(store)
+        assert (status.is_active, status.standbys) == (False, [])
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_on_a_store_whose_move_was_interrupted_says_so() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await move_to_store(await kept_files(), store)
+        # It was killed just before.
+        store.objects.delete(FORMAT_KEY)
+        with pytest.raises(BrokenHistory, match="a move into it has not ended: start it again"):
+            await cluster_of(store, "another")
 
     asyncio.run(scenario())
 

@@ -18,6 +18,7 @@ from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
 from semel.replica.note import NOTE_SECONDS, NoteKeeper, StandbyNote
 from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
+from semel.replica.slot import key_of
 from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
 
@@ -55,8 +56,18 @@ async def _cluster_of(store: Store, new_cluster_id: str) -> str:
         try:
             stored = await answered(lambda: store.get(FORMAT_KEY))
         except Missing:
-            raise BrokenHistory(f"{store.describe()}: the object {FORMAT_KEY!r} was there and is gone") from None
+            raise BrokenHistory(f"{store.describe()}: {await _why_without_format(store)}") from None
     return read_cluster_id(stored.body, store.describe())
+
+
+async def _why_without_format(store: Store) -> str:
+    """Why there is a floor, and not even its maker has put a format there."""
+    try:
+        # The first that a broker creates once there is a format.
+        await answered(lambda: store.get(key_of(0)))
+    except Missing:
+        return "a move into it has not ended: start it again, or name a store that is empty"
+    return f"the object {FORMAT_KEY!r} was there and is gone"
 
 
 def read_cluster_id(content: bytes, where: str) -> str:
@@ -184,6 +195,12 @@ class Membership:
             await asyncio.sleep(self._holder.pause_seconds)
 
     async def leave(self, *, is_active: bool) -> None:
-        """Let another broker take over at once. If the store does not take that, it waits for the end of the lease."""
+        """Let another broker take over at once, and be missed by nobody. If the store does not take that, others wait
+        for the end of the lease.
+        """
+        if is_active:
+            with contextlib.suppress(StoreError):
+                await self._holder.release()
+        # An active broker has one, too, from when it stood by.
         with contextlib.suppress(StoreError):
-            await (self._holder.release() if is_active else self._note.remove())
+            await self._note.remove()

@@ -2,7 +2,7 @@
 
 It is for people alone: no broker reads one. A standby replaces its note every ten seconds, so it costs little where
 each call costs money; who reads it sees by the time in it whether that standby is still there. A broker that has become
-active leaves its note behind, and the lease says by the same nonce that it is this one.
+active has one still, and the lease says by the same nonce that it is this one. It goes when the broker is stopped.
 """
 
 import json
