@@ -213,6 +213,7 @@ class JournalPump:
             return
         self.proved = number
         self._wake()
+        self._note_progress()
 
     @property
     def end_to_outlive_kills(self) -> int:
@@ -319,15 +320,15 @@ class JournalPump:
     def _settle(self, position: int) -> None:
         self.settled = position
         self._log.settle(position)
-        self._wake()
+        if self._waiting:
+            self._wake()
+        self._note_progress()
 
     def _wake(self) -> None:
         """Send the answers that need not wait any longer."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            for waiter in waiting:
-                waiter.send_answers()
-        self._note_progress()
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting:
+            waiter.send_answers()
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -63,23 +63,26 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     )
     sender = _sender(exchange.address, version, request.transactional_id is not None)
     answers: list[ProduceTopicAnswer] = []
+    is_refused = False
     for topic in request.topics:
         of_topic = yield from _produce_to(
             broker, exchange, topic, acks, sender, request.transactional_id, is_transactional=is_transactional
         )
         answers.append(of_topic)
+        for answer_of_partition in of_topic[2]:
+            if answer_of_partition.error_code:
+                is_refused = True
     # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
     broker.pump.follow()
     throttle_ms = exchange.throttle(PRODUCED, exchange.header_bytes + len(body))
     if acks == ACKS_NONE:
-        if any(answer.error_code for _, _, partitions in answers for answer in partitions):
+        if is_refused:
             exchange.reply_by_hanging_up()
         else:
             exchange.reply_nothing()
         return
     # The end of a transaction waits for all before it: it must not be the first that a takeover finds.
     waits = acks == ACKS_ALL or request.transactional_id is not None
-    is_refused = any(answer.error_code for _, _, partitions in answers for answer in partitions)
     answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers, throttle_ms)
     exchange.reply((answer,), after=broker.log.end if waits else 0, is_to_be_proved=is_refused)
 
