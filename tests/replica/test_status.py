@@ -129,6 +129,24 @@ def test_a_standby_has_one_note_however_often_it_starts_and_whatever_answers_are
     on_a_clock(scenario)
 
 
+def test_two_standbys_that_say_one_address_have_a_note_each() -> None:
+    """As two machines do that both say to be reached at 127.0.0.1."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        await held(store, position=5)
+        keepers = {nonce: NoteKeeper(store, note(nonce, port=9093).addresses) for nonce in ("one", "other")}
+        for _ in range(3):
+            for position, (nonce, keeper) in enumerate(keepers.items(), start=1):
+                await keeper.put(note(nonce, port=9093, position=position))
+        assert sorted(standby.behind_bytes for standby in (await look(loop, store)).standbys) == [3, 4]
+        for keeper in keepers.values():
+            await keeper.remove()
+        assert (await look(loop, store)).standbys == []
+
+    on_a_clock(scenario)
+
+
 def test_a_store_that_no_broker_was_ever_on_is_said_to_be_none() -> None:
     async def scenario(loop: VirtualLoop) -> None:
         store = MemoryStore()

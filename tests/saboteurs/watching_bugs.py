@@ -89,6 +89,20 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_STATUS}::test_a_standby_has_one_note_however_often_it_starts_and_whatever_answers_are_lost",),
     ),
     Bug(
+        "two standbys that say one address overwrite each other's note",
+        "semel.replica.note:NoteKeeper.put",
+        "found.nonce != note.nonce",
+        "False",
+        (f"{_STATUS}::test_two_standbys_that_say_one_address_have_a_note_each",),
+    ),
+    Bug(
+        "a move out of a store leaves a standby behind",
+        "semel.replica.membership:Membership.leave",
+        "await self._note.remove()",
+        "pass",
+        ("tests/replica/test_move.py::test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind",),
+    ),
+    Bug(
         "a standby that was stopped in order is missed",
         "semel.broker.role:Role.leave",
         "(is_durable or not self.epoch)",

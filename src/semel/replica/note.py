@@ -44,7 +44,7 @@ def decode_note(content: bytes) -> StandbyNote | None:
 
 class NoteKeeper:
     """The note of one standby. Its key is the address of its first listener, so that a standby has one note however
-    often it is started."""
+    often it is started. Of two that say the same address, one adds its nonce."""
 
     def __init__(self, store: Store, addresses: Addresses) -> None:
         self._store = store
@@ -64,8 +64,14 @@ class NoteKeeper:
                     self._version = await self._store.replace(self._key, content, self._version)
                 return
             except (Exists, Changed):
-                # It is from an earlier life of this standby, or was written by a call whose answer was lost.
-                self._version = (await self._store.get(self._key)).version
+                content_found, version = await self._store.get(self._key)
+                found = decode_note(content_found)
+                if self._version is not None and found is not None and found.nonce != note.nonce:
+                    # Another standby says the same address, and is there: from now on each has its own.
+                    self._key, self._version = f"{self._key}-{note.nonce}", None
+                else:
+                    # It is from an earlier life of this standby, or was written by a call whose answer was lost.
+                    self._version = version
             except Missing:
                 self._version = None
 
