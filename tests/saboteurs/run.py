@@ -31,8 +31,9 @@ from saboteurs.all_bugs import ALL_BUGS
 from saboteurs.judging import Outcome, Verdict, judge, judge_again, trials_without_bugs
 from saboteurs.planting import Bug
 from saboteurs.trial import Ending, Process, Trial
-from shares import WORKERS_PER_CORE
 
+# Fewer than there are workers in `make test`: each trial has a time in which its tests must end.
+_JOBS_PER_CORE: Final = 2
 # What the tests import most, and what takes longest. Nothing that starts a thread of Python.
 _LIBRARIES: Final = (
     *("_hypothesis_pytestplugin", "hypothesis.strategies", "xdist.plugin", "xdist.newhooks", "tomllib"),
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=WORKERS_PER_CORE * len(os.sched_getaffinity(0)),
+        default=_JOBS_PER_CORE * len(os.sched_getaffinity(0)),
         help="how many at once (two a core)",
     )
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="name those that took longest")
