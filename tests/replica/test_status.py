@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_slot_writer import Active
 
 from asking import Asker, at
 from eventually import SECONDS_MAX
 from semel.broker.broker import Broker
 from semel.cli.status import as_json, as_lines
 from semel.replica.lease import LeaseHolder
-from semel.replica.membership import cluster_of
+from semel.replica.membership import Membership, cluster_of
 from semel.replica.note import FOLDER, NoteKeeper, StandbyNote
 from semel.replica.status import StoreStatus, status_of
 from semel.store import Missing, Store, open_store
@@ -143,6 +144,24 @@ def test_two_standbys_that_say_one_address_have_a_note_each() -> None:
         for keeper in keepers.values():
             await keeper.remove()
         assert (await look(loop, store)).standbys == []
+
+    on_a_clock(scenario)
+
+
+def test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        before = await held(store)
+        standby = Active(store)
+        membership = Membership(store, standby.reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, loop.time)
+        standing_by = loop.create_task(membership.stand_by(lambda _: None))
+        await asyncio.sleep(1)
+        assert len(store.objects.list(FOLDER)) == 1
+        await before.release()
+        await standing_by
+        await membership.take_over()
+        await membership.leave(is_active=True)
+        assert store.objects.list(FOLDER) == []
 
     on_a_clock(scenario)
 

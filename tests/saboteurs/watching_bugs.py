@@ -84,7 +84,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby that was started again keeps the note of its earlier life",
         "semel.replica.note:NoteKeeper.put",
-        "self._version = (await self._store.get(self._key)).version",
+        "self._version = version",
         "return",
         (f"{_STATUS}::test_a_standby_has_one_note_however_often_it_starts_and_whatever_answers_are_lost",),
     ),
@@ -96,11 +96,18 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_STATUS}::test_two_standbys_that_say_one_address_have_a_note_each",),
     ),
     Bug(
-        "a move out of a store leaves a standby behind",
+        "a move out of a store leaves its lease behind",
         "semel.replica.membership:Membership.leave",
-        "await self._note.remove()",
+        "await self._holder.release()",
         "pass",
         ("tests/replica/test_move.py::test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind",),
+    ),
+    Bug(
+        "a broker that has taken over and is stopped is missed as a standby",
+        "semel.replica.membership:Membership.leave",
+        "await self._note.remove()",
+        "if not is_active: await self._note.remove()",
+        (f"{_STATUS}::test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby",),
     ),
     Bug(
         "a standby that was stopped in order is missed",
