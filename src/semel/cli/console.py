@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from semel.console.broker_door import BrokerDoor
     from semel.console.claims import Databases
     from semel.console.server import Given
+    from semel.console.standbys import Stores
 
 EXAMPLE: Final = """  semel console --bootstrap 127.0.0.1:9092
   semel console --command-config client.properties --allow-changes
@@ -176,6 +177,13 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
     return BrokerDoor(host, port, "" if login is None else f"{login.name}:{login.password}", tls)
 
 
+def _stores(url: str) -> "Stores":
+    # To load what reads a store takes half as long as to load all else, and few name one.
+    from semel.console.standbys import Stores
+
+    return Stores(url)
+
+
 @contextlib.contextmanager
 def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings]]":
     """What the console is to show, and how it reaches the cluster; a trial lasts as long as the context."""
@@ -184,7 +192,6 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
     from semel.console.people import NoPeople, People
     from semel.console.registry import Registry
     from semel.console.server import Given
-    from semel.console.standbys import Stores
     from semel.store import StoreError
 
     try:
@@ -193,7 +200,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
             decisions=_door_of(options),
             registry=Registry(options.registry) if options.registry else None,
             audits=Audits(options.audits) if options.audits else None,
-            stores=Stores(options.store) if options.store else None,
+            stores=_stores(options.store) if options.store else None,
             people=People(options.users) if options.users else None,
         )
     except (NoPeople, StoreError, ValueError) as error:
