@@ -178,7 +178,7 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
 
 
 def _stores(url: str) -> "Stores":
-    # To load what reads a store takes half as long as to load all else, and few name one.
+    # Loading what reads a store would make the start of every console longer by half.
     from semel.console.standbys import Stores
 
     return Stores(url)
