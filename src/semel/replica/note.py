@@ -44,7 +44,7 @@ def decode_note(content: bytes) -> StandbyNote | None:
 
 class NoteKeeper:
     """The note of one standby. Its key is the address of its first listener, so that a standby has one note however
-    often it is started. Of two that say the same address, one adds its nonce."""
+    often it is started. If two have the same address, one adds its nonce."""
 
     def __init__(self, store: Store, addresses: Addresses) -> None:
         self._store = store
