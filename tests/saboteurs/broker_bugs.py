@@ -330,7 +330,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "semel.core.groups.classic_group:ClassicGroup.member",
         "owner is not None and owner.member_id != member_id",
         "False",
-        ("tests/core/groups/test_classic.py",),
+        ("tests/core/groups/test_static_members.py",),
     ),
     Bug(
         "a restart leaves members no time to show that they are there",
