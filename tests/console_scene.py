@@ -14,15 +14,15 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import insert
 
+from http_served import Answer, http_served
 from semel import outbox, schema
 from semel.audit.history import keep
 from semel.audit.verdict import Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
@@ -243,28 +243,12 @@ def cluster_of(broker: ServedBroker) -> Cluster:
     return Cluster(ClientSettings(bootstrap=((host, int(port)),)))
 
 
-@contextmanager
-def served_registry() -> Iterator[str]:
+def served_registry() -> AbstractContextManager[str]:
     """A schema registry with one schema, over HTTP."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_known = self.path == "/schemas/ids/17"
-            body = json.dumps({"schema": json.dumps(_SCHEMA)} if is_known else {"error_code": 40403}).encode()
-            self.send_response(200 if is_known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(path: str) -> Answer:
+        is_known = path == "/schemas/ids/17"
+        body = json.dumps({"schema": json.dumps(_SCHEMA)} if is_known else {"error_code": 40403}).encode()
+        return 200 if is_known else 404, {"Content-Length": str(len(body))}, body
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return http_served(answer)

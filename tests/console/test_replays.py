@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from contextlib import AbstractContextManager
 from typing import Any
 
 import prometheus_client
 import pytest
 
+from http_served import http_served
 from semel.console.applications import Applications, counted
 from semel.console.claims import Databases
 from semel.console.http import as_json
@@ -21,28 +19,8 @@ NOWHERE = "127.0.0.1:1"
 HOURS_2 = 7_200
 
 
-@contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def answering(status: int, body: bytes, **headers: str) -> AbstractContextManager[str]:
+    return http_served(lambda path: (status, headers, body))
 
 
 def told(url: str) -> dict[str, Any]:
