@@ -4,7 +4,6 @@ left out; and that nobody pays for it who does not watch."""
 import asyncio
 import json
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from asking import Asker, at
 from eventually import eventually
+from profiled import profiled
 from semel.broker import decisions
 from semel.broker.broker import Broker
 from semel.broker.decisions import SUBSCRIPTIONS_MAX, Decisions, Subscription
@@ -174,20 +174,19 @@ def test_nothing_is_put_together_while_nobody_watches() -> None:
                     for sequence in (0, 0, 2, 9):
                         sender_of(sequence)
 
-            sys.setprofile(note)
-            await asyncio.to_thread(send)
-            assert calls == []
-            assert broker.metrics.judged_batches == 4
-            subscription = broker.decisions.subscribe()
-            assert subscription is not None
-            calls.clear()
+            with profiled(note):
+                await asyncio.to_thread(send)
+                assert calls == []
+                assert broker.metrics.judged_batches == 4
+                subscription = broker.decisions.subscribe()
+                assert subscription is not None
+                calls.clear()
 
-            def send_one() -> None:
-                with Asker(broker.bootstrap) as asker:
-                    sender(asker)(0)
+                def send_one() -> None:
+                    with Asker(broker.bootstrap) as asker:
+                        sender(asker)(0)
 
-            await asyncio.to_thread(send_one)
-            sys.setprofile(None)
+                await asyncio.to_thread(send_one)
             assert calls == ["tell", "hear"], "so the count above is one of something"
 
     asyncio.run(serve())

@@ -1,12 +1,11 @@
 """What the guard keeps: answers, so that asking is cheap, and no more of them than a client may fill memory with."""
 
-import gc
-import sys
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 from guarded import TOPIC, rule
+from profiled import profiled
 from semel.broker.events import Events
 from semel.broker.guard import ANSWERS_MAX, NAME_CHARACTERS_MAX, WRITE_TOPIC, Guard
 from semel.broker.metrics import Metrics
@@ -68,13 +67,7 @@ def test_an_answer_takes_as_many_calls_with_ten_thousand_rules_as_with_one() -> 
 def calls_of(guard: Guard) -> int:
     """How many functions are called until the guard has answered."""
     events: Counter[str] = Counter()
-    # A collection of garbage would call what earlier tests have left.
-    gc.disable()
-    sys.setprofile(lambda frame, event, about: events.update([event]))
-    try:
+    with profiled(lambda frame, event, about: events.update([event])):
         is_allowed = guard.sees(REQUEST, WRITE_TOPIC, "orders")
-    finally:
-        sys.setprofile(None)
-        gc.enable()
     assert is_allowed
     return events["call"] + events["c_call"]

@@ -7,7 +7,6 @@ than a millionth of a second.
 
 import asyncio
 import gc
-import sys
 from asyncio import events
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from typing import Any, get_args
 import pytest
 
 from asking import NEWEST, at, topic_wanted
+from profiled import profiled
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.chores import forget_old_offsets, forget_silent_producers
@@ -179,11 +179,8 @@ async def most_calls(frame: bytes, *before: bytes) -> int:
         for one in before:
             await ask(one)
         counter = Counter()
-        sys.setprofile(counter.note)
-        try:
+        with profiled(counter.note):
             await ask(frame)
-        finally:
-            sys.setprofile(None)
         return counter.most
 
 
@@ -363,16 +360,13 @@ def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> No
             # The other one is still there, and has its expression.
             group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.clock.steady_ms())
             counter = Counter()
-            sys.setprofile(counter.note)
-            try:
+            with profiled(counter.note):
                 broker.clock.skip(10**5)
                 asyncio.get_running_loop().call_soon(broker.runtime.alarm.catch_up)
                 for _ in range(10_000):
                     if "m" not in group.members:
                         break
                     await asyncio.sleep(0)
-            finally:
-                sys.setprofile(None)
             assert set(group.members) == {"n"}
             return counter.most
 
@@ -428,13 +422,10 @@ def test_what_a_broker_does_from_time_to_time_is_done_in_many_turns(chore: str) 
                 broker.log.state.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.clock.now_ms()))
             broker.log.state.silence.horizon_ms = 0
             counter = Counter()
-            sys.setprofile(counter.note)
-            try:
+            with profiled(counter.note):
                 asyncio.get_running_loop().call_soon(CHORES[chore], broker)
                 for _ in range(200):
                     await asyncio.sleep(0)
-            finally:
-                sys.setprofile(None)
             return counter.most
 
     assert asyncio.run(run()) < CALLS_MAX

@@ -4,14 +4,13 @@ A connection gets its bytes by hand, and its transport notes every write.
 """
 
 import asyncio
-import gc
-import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
 
 from asking import topic_wanted
+from profiled import profiled
 from semel.broker.broker import Broker
 from semel.broker.connection import Connection
 from semel.broker.exchange import Buffer
@@ -171,14 +170,8 @@ def test_a_lone_batch_takes_few_calls_of_functions() -> None:
             calls += event == "call"
 
         request = produce(2)
-        # A collection of garbage would call what earlier tests have left.
-        gc.disable()
-        sys.setprofile(count)
-        try:
+        with profiled(count):
             client.receive(request)
-        finally:
-            sys.setprofile(None)
-            gc.enable()
         assert client.transport.answered() == [1, 2]
         assert calls <= CALLS_MAX
 
