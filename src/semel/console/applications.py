@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from semel.console.http import reason_of
 from semel.security.hosts import shown_address
 
 ANSWER_SECONDS_MAX: Final = 3.0
@@ -67,8 +68,7 @@ def _text(host: str, port: int, path: str) -> str:
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise _NotTold(f"it does not answer: {reason}") from None
+        raise _NotTold(f"it does not answer: {reason_of(error)}") from None
     finally:
         connection.close()
     if answer.status != 200:

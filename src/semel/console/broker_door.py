@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from semel.console.http import reason_of
 from semel.security.hosts import shown_address
 
 ANSWER_SECONDS_MAX: Final = 3.0
@@ -71,8 +72,7 @@ class BrokerDoor(NamedTuple):
                 raise NotTold(f"{place} answers {answer.status}: {body[:200].decode(errors='replace').strip()}")
             return json.loads(body)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise NotTold(f"{place} does not tell the windows: {reason}") from None
+            raise NotTold(f"{place} does not tell the windows: {reason_of(error)}") from None
         finally:
             connection.close()
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from semel.console.broker_door import BrokerDoor
 from semel.console.history import History
-from semel.console.http import PageRefused, as_json
+from semel.console.http import PageRefused, as_json, reason_of
 from semel.console.query import Query
 
 OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
@@ -139,8 +139,7 @@ class DecisionFeed:
                 await self._listen()
                 self._error = "The broker has ended its stream of decisions."
             except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                self._error = f"{self._door.place} does not tell its decisions: {reason}"
+                self._error = f"{self._door.place} does not tell its decisions: {reason_of(error)}"
             self._note_change()
             await self._pause(AGAIN_SECONDS)
 

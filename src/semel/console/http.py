@@ -78,6 +78,11 @@ class PageRefused(Exception):
         self.status = status
 
 
+def reason_of(error: BaseException) -> str:
+    """Why somebody whom the console asks has not answered, in the words of the system if it has any."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 def head(status: int, *headers: Mapping[str, str]) -> bytes:
     """Everything in front of a body. Each answer is the last of its connection."""
     lines = {**_SAFETY, **{name: value for some in headers for name, value in some.items()}, "Connection": "close"}
