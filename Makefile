@@ -67,7 +67,7 @@ pictures: $(STAMP) $(BROWSER) ## Take the pictures of the console in docs/pictur
 	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_pictures.py
 
 console-cost: $(STAMP) $(BROWSER) ## Measure what a console costs the broker and holds, and how soon it tells; some 40 minutes
-	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_cost.py $(ARGS)
+	@PYTHONPATH=.:tests:$(BROWSER) .venv/bin/python tools/console_cost.py $(ARGS)
 
 $(BROWSER): $(STAMP)
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --target $(BROWSER) $(PLAYWRIGHT)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import signal
 import sys
 import tempfile
@@ -23,9 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from bench.peers.process import cpu_seconds
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chromium import NoChromium, chromium_browser
+from process_memory import memory_bytes
 from semel.client.connection import Connection
 from semel.client.settings import from_options
 from semel.core.batch import HEADER_BYTES
@@ -363,18 +364,6 @@ def consoled(context: BrowserContext, broker: ServedBroker) -> Iterator[Shown]:
         page.goto(address)
         yield Shown(console.pid, address.partition("/enter")[0], page)
         context.close()
-
-
-def cpu_seconds(process_id: int) -> float:
-    fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_bytes(process_id: int, what: str) -> int:
-    """VmRSS is what a process holds now, VmHWM the most that it ever held."""
-    found = re.search(rf"^{what}:\s+(\d+) kB$", Path(f"/proc/{process_id}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
 
 
 def progress(text: str) -> None:

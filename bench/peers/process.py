@@ -225,15 +225,19 @@ class Broker(ABC):
         self.stop()
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far, with all its threads, those that ended too.
-
-        This is the clock that clock_getcpuclockid(3) names. It counts what utime and stime of /proc/PID/stat count,
-        in nanoseconds where those come in ticks of 10 ms, too coarse for a difference of 2 %."""
-        return time.clock_gettime((~self.pid << 3) | _CPU_CLOCK_OF_PROCESS)
+        return cpu_seconds(self.pid)
 
     def rss_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(process_id: int) -> float:
+    """User and system time of a process so far, with all its threads, those that ended too.
+
+    This is the clock that clock_getcpuclockid(3) names. It counts what utime and stime of /proc/PID/stat count,
+    in nanoseconds where those come in ticks of 10 ms, too coarse for a difference of 2 %."""
+    return time.clock_gettime((~process_id << 3) | _CPU_CLOCK_OF_PROCESS)
 
 
 def run_in_foreground(broker: Broker) -> int:

@@ -13,6 +13,7 @@ from watched import serving
 
 from asking import Asker, ConnectionEnded, at
 from eventually import eventually
+from process_memory import memory_bytes
 from semel.broker.broker import Broker
 from semel.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
 from semel.testing.served import ServedBroker
@@ -357,13 +358,6 @@ def test_a_flood_of_nonsense_leaves_nothing_behind() -> None:
         assert broker.look(lambda b: (b.receive_memory.taken_bytes, b.unsent_bytes, b.waiting_partitions)) == (0, 0, 0)
 
 
-def resident_bytes(broker: ServedBroker) -> int:
-    for line in Path(f"/proc/{broker.process_id}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no such process")
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path) -> None:
     """Unread answers, answers behind one that waits, and half-sent requests, from sixty connections at once."""
@@ -373,7 +367,7 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
         honest = Asker(broker.bootstrap)
         fill(honest, "data", 8)
         honest.create("quiet")
-        before = resident_bytes(broker)
+        before = memory_bytes(broker.process_id)
         attackers = [Asker(broker.bootstrap) for _ in range(60)]
         half_sent = produce_frame("data", 90 * MEGABYTE)[: 2 * MEGABYTE]
         for number, attacker in enumerate(attackers):
@@ -385,7 +379,7 @@ def test_a_process_under_attack_stays_small_and_serves_the_honest(tmp_path: Path
                     waiting = fetch_frame("quiet", wait_ms=60_000) if number % 3 == 1 else b""
                     attacker._socket.send(waiting + fetch_frame("data") * 127)
         assert [honest.produce("quiet", at(1)) for _ in range(50)] == list(range(50))
-        grown = resident_bytes(broker) - before
+        grown = memory_bytes(broker.process_id) - before
         for attacker in attackers:
             attacker.close()
         assert len(honest.send(fetch_frame("data"))) > MEGABYTE
