@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from semel.core.entries import (
+    AccessChange,
     AccessRule,
     AccessRulesAdded,
     AccessRulesRemoved,
@@ -15,9 +16,7 @@ from semel.core.entries import (
 from semel.core.users import Mechanism
 from semel.storage.log import Log
 
-Change = (
-    AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | LoginSecretMade | QuotasChanged
-)
+Change = AccessChange | LoginSecretMade
 
 _RULES: Final = tuple(AccessRule(2, f"topic-{number}", 3, "User:app", "*", 4, 3) for number in range(2))
 _USER: Final = UserCredentialSet("app", Mechanism.SCRAM_SHA_256, b"salt", b"s" * 32, b"v" * 32, 4_096)
