@@ -82,7 +82,7 @@ def test_a_transaction_that_is_open_is_neither_begun_again_nor_left_out_of() -> 
         "ERROR: a transaction of p is open already",
         "OK committed",
     ]
-    assert told[5].startswith("ERROR: there is nothing to abort")
+    assert told[5].startswith("ERROR: the producer has no transaction to abort")
 
 
 def test_a_successor_aborts_what_its_predecessor_left_open() -> None:

@@ -14,10 +14,10 @@ from semel.storage.log import Log, LogSettings
 
 
 class Alone:
-    """What `semel.broker.role.Role` is to a broker on a store."""
+    """The role of a broker without a store; `semel.broker.role.Role` is that of a broker on a store."""
 
     epoch: Final = 0
-    # All is on the disk.
+    # Everything is on the disk.
     cache: Final = None
     is_active: Final = True
     may_serve: Final = True

@@ -125,7 +125,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(self.limits.fetch_sessions_max, self.limits.fetch_session_partitions_max)
         self.receive_memory = ReceiveMemory(self.limits.receive_bytes_max)
         self.waiting_partitions = self.unsent_bytes = 0
-        # Set by recovery; `_wire` makes what works on it.
+        # Set by recovery; then `_wire` makes the objects that work on it.
         self.log: Log
         self._data = data
         self._files = files

@@ -6,7 +6,7 @@ meanwhile. A handler answers through its `Exchange`, at once or later, and may n
 must be durable before the answer is sent. Answers are sent in the order of the requests, so one that waits holds back
 those after it.
 
-The connection stops reading from a client that does not take its answers, has too many requests under way, or has to
+The connection stops reading from a client that does not read its answers, has too many requests under way, or has to
 wait because of a quota. An invalid request ends the connection, because it is unknown where the next request begins.
 """
 
@@ -69,7 +69,7 @@ class Connections(Protocol):
 
 
 class Throttle(Protocol):
-    """What measures how much a client uses."""
+    """Measures how much a client uses."""
 
     @property
     def keys(self) -> Mapping[str, int]:
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muted = False
         self._finished = False
         self._parked: dict[Parked, None] = {}
-        # Some requests that were served in this turn of the event loop have their answers, which are not sent yet.
+        # Whether requests of this turn of the event loop have answers that are not sent yet.
         self._has_answers = False
         # The bytes of answers not yet written to the socket: earlier answers go first, or the journal must be durable.
         self._held_bytes = 0
@@ -386,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send_answers()
 
     def throttle(self, exchange: Exchange, key: str | None, amount: float) -> int:
-        """For how long the client has to wait for what it has used; it is not read from for that time."""
+        """How long the client has to wait because of this amount; the broker does not read from it for that time."""
         throttle = self.host.throttle
         return throttle.charge(exchange, key, amount) if throttle.keys else 0
 
@@ -466,7 +466,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finished = True
 
     def refuse(self, error: ProtocolError) -> None:
-        """The client has sent what is no request, and it is unknown where the next one begins."""
+        """The client has sent bytes that are not a request, so it is unknown where the next request begins."""
         self.stop_serving()
         self._break_off(error)
 

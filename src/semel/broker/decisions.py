@@ -19,7 +19,7 @@ from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, Outcome
 
 # A console has one subscription for all its pages. Under load each subscription takes some percent of the time.
 SUBSCRIPTIONS_MAX: Final = 4
-# As many as a broker under load makes in a tenth of a second; encoding them takes two milliseconds.
+# A broker under load makes this many in a tenth of a second; encoding them takes two milliseconds.
 HELD_MAX: Final = 500
 
 _WORDS: Final = {outcome: outcome.name.lower() for outcome in Outcome}

@@ -53,7 +53,7 @@ class Doors:
         """
         check_listeners(listeners, insecure=insecure)
         if tokens is not None and not any(listener.takes_tokens for listener in listeners):
-            raise ListenersRefused("tokens are taken over SASL_SSL alone, and no listener is SASL_SSL")
+            raise ListenersRefused("tokens are accepted over SASL_SSL only, and no listener is SASL_SSL")
         for listener in listeners:
             if listener.protocol.uses_tls and tls is None:
                 raise ListenersRefused(f"listener {listener.name} is {listener.protocol}, and no certificate is named")
@@ -168,7 +168,7 @@ class Doors:
         return self._certificates is not None
 
     def tls_context(self) -> ssl.SSLContext:
-        """For a connection that begins now and shows no certificate of its own. AssertionError without TLS."""
+        """The context for a new connection that shows no certificate of its own. AssertionError without TLS."""
         assert self._certificates is not None
         return self._certificates.plain_context
 

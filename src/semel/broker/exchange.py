@@ -1,7 +1,7 @@
 """One request and the answer it will get, as a handler sees it.
 
-A handler answers at once or later, and may say which position of the journal has to be durable before the answer may
-go. This file must never know how a connection reads, writes or ends.
+A handler answers at once or later, and may say which position of the journal has to be durable before the answer is
+sent. This file must never know how a connection reads, writes or ends.
 """
 
 import time
@@ -32,10 +32,10 @@ class Parked(Protocol):
 
 
 class Line(Protocol):
-    """What a request asks of the connection that it came over."""
+    """The connection, as far as a request needs it."""
 
     peer: str
-    # Without its port; and what others may come from, too.
+    # The client's address without its port, and the address to charge, which several clients may share.
     client_host: str
     address: str
     # Later connections have higher numbers.
@@ -80,7 +80,7 @@ class Meter:
         self._began: float | None = None
 
     def measured(self, steps: Steps[None]) -> Steps[None]:
-        """The same steps, while this runs; others that go in between do not count."""
+        """The same steps, measured; the steps of other requests that run in between do not count."""
         self._began = time.perf_counter()
         for pieces in steps:
             self._seconds, self._began = self.read(), None
@@ -114,7 +114,7 @@ class Exchange:
 
     def __init__(self, connection: Line, header: RequestHeader) -> None:
         self.api_key, self.version, self.correlation_id, self.client_id, self.header_bytes = header
-        # Runs where a quota is about time.
+        # Runs if a quota limits the broker's time.
         self.meter: Meter | None = None
         self.received_at = time.perf_counter()
         self.connection = connection
@@ -122,12 +122,13 @@ class Exchange:
         self.answer_bytes = 0
         self.after = 0
         self.is_to_be_proved = False
-        # The number of the proof that it waits for.
+        # The number of the proof for which the answer waits.
         self.proof = 0
 
     def reply(self, answer: Sequence[Buffer], after: int = 0, *, is_to_be_proved: bool = False) -> None:
-        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`. If it
-        would mislead after another broker has taken over, it `is_to_be_proved` that none had before now.
+        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`. If the
+        answer would be wrong after a takeover, it `is_to_be_proved` first that no other broker has taken over before
+        now.
         """
         self.answer = answer
         self.is_to_be_proved = is_to_be_proved
@@ -150,8 +151,9 @@ class Exchange:
         self.connection.finish()
 
     def throttle(self, key: str | None = None, amount: float = 0) -> int:
-        """This is about to be answered, for this much of what a quota is about; for how many milliseconds the client
-        has to wait then. It is not read from for that time."""
+        """Charge the client for this amount of the quota `key`, just before the answer. Return for how many
+        milliseconds the client has to wait; the broker does not read from it for that time.
+        """
         return self.connection.throttle(self, key, amount)
 
     def refuse(self, error: ProtocolError) -> None:
@@ -159,7 +161,7 @@ class Exchange:
         self.connection.refuse(error)
 
     def park(self, parked: Parked) -> None:
-        """Have `parked` told when the connection is lost or the client stops sending, until it is unparked."""
+        """Until it is unparked, tell `parked` when the connection is lost or the client stops sending."""
         self.connection.park(parked)
 
     def unpark(self, parked: Parked) -> None:

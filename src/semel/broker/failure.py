@@ -1,4 +1,4 @@
-"""How a broker fails: what its operator reads, and what its caller catches."""
+"""How a broker fails: the event that its operator reads, and the error that its caller catches."""
 
 import logging
 

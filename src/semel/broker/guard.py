@@ -106,7 +106,7 @@ class Guard:
         self._super_users = frozenset(super_users)
         self._metrics = metrics
         self._events = events
-        # The cached answers, and the number of changes of the rules for which they are right.
+        # The cached answers, and the state of the rules (`AccessRules.changes`) for which they are right.
         self._answers: dict[tuple[Principal, str, Right, str | None], bool] = {}
         self._as_of = -1
 
@@ -151,7 +151,7 @@ class Guard:
         return self.operations(exchange, ResourceType.CLUSTER) if self.sees(exchange, DESCRIBE_CLUSTER) else 0
 
     def _answer(self, exchange: Exchange, right: Right, name: str | None) -> bool:
-        """Whether the client has the right for the resource of this name, or for any: as answered before, until a rule
+        """Whether the client has the right for the resource of this name, or for any; from the cache until a rule
         changes.
         """
         if self._as_of != self._access.changes:
@@ -181,7 +181,7 @@ class Guard:
         self._tell(exchange, "access_denied", {"operation": operation, "resource": resource, "name": name})
 
     def note_change(self, exchange: Exchange, entry: AccessChange) -> None:
-        """The client has changed a rule, a user, or a quota. No secret of the entry is told."""
+        """The client has changed a rule, a user, or a quota. The event has no secret of the entry."""
         match entry:
             case AccessRulesAdded() | AccessRulesRemoved():
                 event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"

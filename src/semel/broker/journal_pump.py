@@ -91,7 +91,7 @@ class DiskSync:
         return job.target
 
     def prove(self, done: Callable[[int, JobError], None]) -> int:
-        """The log is locked: no other broker can have it."""
+        """The log is locked, so no other broker can have it."""
         return 0
 
     def stop(self) -> None:
@@ -160,7 +160,7 @@ class JournalPump:
         """
         # The position up to which the journal is settled: answers that depend on entries before it may be sent.
         self.settled = log.end
-        # Up to this one it is proved that no other broker had the log when the proof was asked for.
+        # The newest proof that no other broker had the log when the proof was requested.
         self.proved = 0
         self._log = log
         self._durability = durability
@@ -202,8 +202,8 @@ class JournalPump:
         self._waiting.pop(waiter, None)
 
     def prove(self, after: int) -> int:
-        """The number of the proof that an answer has to wait for which waits for the journal up to `after` as well; 0
-        if that suffices, because the part up to there is still to be sent.
+        """The number of the proof for which an answer has to wait, besides waiting for the journal up to `after`. 0 if
+        no proof is needed, because the part up to `after` is still to be sent.
         """
         return 0 if after > self._begun else self._sync.prove(self._end_proof)
 

@@ -1,4 +1,4 @@
-"""Every bound the broker has, with its default and the reason for it. Nothing a client sends may grow without one."""
+"""All limits of the broker, with their defaults and reasons. Nothing that a client sends may grow without a limit."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from semel.core.transaction_rules import TransactionBounds
 from semel.core.values import value
 from semel.storage.log import LogSettings
 
-# The number of a broker that is the only one. On a store it is the epoch: each takeover has another.
+# The node id of a broker without a store. On a store the epoch is the node id, so that each takeover changes it.
 NODE_ID: Final = 1
 
 
@@ -15,124 +15,134 @@ NODE_ID: Final = 1
 class Limits:
     """Named limits; `semel serve --limit NAME=VALUE` sets any of them."""
 
-    # Connections cost a socket and a receive buffer each; one process on one machine serves this many with ease.
+    # Connections cost a socket and a receive buffer each; one process on one machine easily serves this many.
     connections_max: int = 2_000
-    # Connections whose clients have yet to log in, in all and from one address: what strangers can take.
+    # Connections whose clients have not logged in yet, in all and from one address: the most that strangers can open.
     unknown_connections_max: int = 500
     unknown_connections_per_address_max: int = 100
-    # How long a client may take from its connection to the end of its login; looked at every five seconds.
+    # How long a client may take from its connection to the end of its login. The broker checks this every five seconds.
     login_ms_max: int = 20_000
-    # The largest request of a client that has not logged in: what proves a user is far smaller.
+    # The largest request of a client that has not logged in; the messages of a login are far smaller.
     login_frame_bytes_max: int = 32 * 1024
-    # The answer to a login that fails comes this much later, as in Apache Kafka, so that passwords are guessed slowly.
+    # How long the answer to a failed login is delayed, as in Apache Kafka, so that passwords can only be guessed
+    # slowly.
     failed_login_delay_ms: int = 100
-    # How long a login is good for; then the client has to repeat it over the same connection (KIP-368), as clients do
-    # by themselves, or the connection is closed. As in Apache Kafka (connections.max.reauth.ms): 0 is for ever.
+    # How long a login is valid. Then the client has to log in again over the same connection (KIP-368), as clients do
+    # automatically, or the broker closes the connection. 0 means for ever, as in Apache Kafka
+    # (connections.max.reauth.ms).
     login_lifetime_ms: int = 0
-    # The largest request, which is one that carries records. As in Apache Kafka (socket.request.max.bytes), so that
-    # every client's settings fit.
+    # The largest request, records included. As in Apache Kafka (socket.request.max.bytes), so that every client's
+    # settings fit.
     frame_bytes_max: int = 100 * 1024 * 1024
-    # The largest request that carries none: ten thousand partitions in one take about half a megabyte.
+    # The largest request without records: ten thousand partitions in one take about half a megabyte.
     small_request_bytes_max: int = 4 * 1024 * 1024
-    # Receive buffers of all connections together; beyond it large requests are read one at a time.
+    # The receive buffers of all connections together. Beyond this limit the broker reads large requests one at a time.
     receive_bytes_max: int = 256 * 1024 * 1024
-    # What was appended and waits for a store, with `--store`; beyond it producers are told to try again. Twelve
-    # producers that send as fast as they can have so much under way.
+    # With `--store`: bytes that were appended and that the store has not acknowledged yet. Beyond this limit producers
+    # get a retriable error. Twelve producers that send as fast as they can have this much under way.
     store_pending_bytes_max: int = 64 * 1024 * 1024
-    # Requests of one connection that may be under way at once; the next one waits unread. Clients keep 5 or so.
+    # Requests of one connection that may be under way at once; the broker does not read the next one until one of them
+    # is answered. Clients usually have 5 under way.
     requests_in_flight_max: int = 128
-    # One fetch answer. Clients ask for 50 MB and are content with less.
+    # The size of one fetch answer. Clients ask for 50 MB, and accept less.
     fetch_answer_bytes_max: int = 8 * 1024 * 1024
-    # Answers that were given but not taken yet, of all connections; beyond it fetches get one batch at a time.
+    # Bytes of answers that clients have not read yet, of all connections together. Beyond this limit fetches get one
+    # batch at a time.
     unsent_bytes_max: int = 256 * 1024 * 1024
-    # Partitions in fetches that wait for records; beyond it a fetch is answered at once with the records that exist.
+    # Partitions in fetches that wait for records. Beyond this limit a fetch is answered at once with the records that
+    # exist.
     waiting_partitions_max: int = 1_000_000
-    # How long a fetch may wait for records, whatever it asks for.
+    # How long a fetch may wait for records, even if it asks for longer.
     fetch_wait_ms_max: int = 60_000
-    # Sessions of incremental fetches; consumers beyond these do without, as the protocol allows.
+    # Sessions of incremental fetches. Further consumers fetch without a session, as the protocol allows.
     fetch_sessions_max: int = 1_000
-    # Partitions in all of those sessions together.
+    # Partitions in all fetch sessions together.
     fetch_session_partitions_max: int = 200_000
-    # The rest of a request that has begun, or its next 64 KB, has to come within this time. The same holds for an
-    # answer that goes out.
+    # How long a client may take to send the rest of a request that has begun, or its next 64 KB. The same limit holds
+    # for reading an answer.
     stalled_connection_ms_max: int = 60_000
-    # A connection on which nothing happens is closed after this time, as in Apache Kafka.
+    # How long a connection may be idle until the broker closes it, as in Apache Kafka.
     idle_connection_ms_max: int = 600_000
-    # Topics that exist at once; each stands in every checkpoint.
+    # Topics that exist at once. Every checkpoint contains all of them.
     topics_max: int = 10_000
-    # Partitions of all topics together.
+    # The partitions of all topics together.
     partitions_max: int = 20_000
-    # Pairs of producer id and partition on record; all of them are 140 MB in a checkpoint and 300 MB in memory. Once
-    # half of that is taken, an address may put no more on record than it leaves free for others: alone it gets half.
+    # Pairs of producer id and partition on record; all of them take 140 MB in a checkpoint and 300 MB in memory. When
+    # half of the limit is taken, an address gets no more than is still free for others: so one address alone gets half.
     producer_states_max: int = 1_000_000
-    # How long a producer is remembered after its last batch, in time in which the broker was there: seven days. A
-    # client that sends an acknowledged batch again later has it stored twice; no client goes on trying for so long.
+    # How long the broker remembers a producer after its last batch, not counting time during which the broker was down:
+    # seven days. If a client sends an acknowledged batch again after that, the batch is stored twice; but no client
+    # retries for that long.
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     # Producers in one answer to DescribeProducers: a million would hold up all other clients for many seconds.
     producers_per_answer_max: int = 10_000
-    # Consumer groups that exist at once; each stands in every checkpoint. Once half of that is taken, an address may
-    # put no more on record than it leaves free for others: alone it gets half.
+    # Consumer groups that exist at once. Every checkpoint contains all of them. When half of the limit is taken, an
+    # address gets no more than is still free for others: so one address alone gets half.
     groups_max: int = 10_000
-    # So that all of them take no more than 10 MB, whatever clients call them.
+    # The longest name of a group, so that the names of all groups take no more than 10 MB.
     group_name_bytes_max: int = 1_024
     # Offsets of all groups together, those of open transactions included: 250 bytes each in memory.
     group_offsets_max: int = 1_000_000
-    # How long a group's offsets are kept after its last member left, or, where there never was one, after they were
-    # committed, as in Apache Kafka (offsets.retention.minutes): seven days.
+    # How long the broker keeps a group's offsets after its last member left, or after their commit if the group never
+    # had a member. As in Apache Kafka (offsets.retention.minutes): seven days.
     offsets_retention_ms: int = 604_800_000
-    # Members of one group. Each joins again when another comes or goes, and the leader is told about all of them.
+    # Members of one group. Each joins again when another joins or leaves, and the leader gets a list of all of them.
     group_members_max: int = 2_000
-    # What members of one group bring, and what each of them takes otherwise: 1 KB. The leader gets it in one answer.
+    # The metadata of all members of one group, with 1 KB for each member. The leader gets all of it in one answer.
     group_bytes_max: int = 8 * 1024 * 1024
-    # The members of all groups together.
+    # The same for the members of all groups together.
     groups_bytes_max: int = 256 * 1024 * 1024
-    # How long a member may ask to be silent, as in Apache Kafka.
+    # The bounds of the session timeout that a member may ask for, as in Apache Kafka.
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
-    # How much of its session a member has left when the connection over which it spoke goes away, unless it is static:
-    # the kernel of one that was killed ends it at once. By their defaults clients send a heartbeat in every third of a
-    # session, so one that only has to connect again is heard in time. With 100 a lost connection changes nothing, as in
+    # If a member's connection is closed, this percentage of its session timeout is left to it, unless it is static:
+    # when a process is killed, its kernel closes the connection at once. By default clients send three heartbeats in a
+    # session, so a client that only has to reconnect does so in time. With 100 a lost connection changes nothing, as in
     # Apache Kafka.
     group_lost_connection_session_percent: int = 40
-    # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: what
-    # it saves is a rebalance for each member that starts a little later.
+    # How long the first member of a group waits for others. Apache Kafka has 3 s, and advises 0 for development: a
+    # delay saves a rebalance for each member that starts a little later.
     group_initial_rebalance_delay_ms: int = 0
-    # How long a member of the new protocol may be silent, and how often it is told to speak, as in Apache Kafka
+    # The session timeout and the heartbeat interval of members of the new protocol, as in Apache Kafka
     # (group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms).
     consumer_group_session_timeout_ms: int = 45_000
     consumer_group_heartbeat_interval_ms: int = 5_000
-    # How often while members come and go. Apache Kafka knows no such thing, and a member that joins waits there for two
-    # intervals: one until another member gives up its partitions, one until it is told that they are free.
+    # The heartbeat interval while members join and leave. Apache Kafka has no such setting, so there a member that
+    # joins waits for two intervals: one until another member gives up its partitions, and one until it learns that they
+    # are free.
     consumer_group_heartbeat_interval_in_motion_ms: int = 500
-    # How long a new member may wait to be told its generation, as in Apache Kafka: clients give up after this long.
+    # How long a new member may wait for its generation, as in Apache Kafka: clients give up after this time.
     group_new_member_join_timeout_ms: int = 300_000
-    # What compaction may take to remember keys, at 210 bytes for each; where there are more it goes in several rounds.
+    # The memory in which compaction remembers keys, at 210 bytes for each. If there are more keys, it takes several
+    # passes.
     compaction_key_bytes_max: int = 128 * 1024 * 1024
-    # What a batch of a compacted topic may be when it is decompressed. A larger one is refused, and one that came
-    # before the topic was compacted stays as it is.
+    # The decompressed size of a batch in a compacted topic. The broker refuses a larger batch, and compaction skips a
+    # larger one that was stored before the topic was compacted.
     compacted_batch_bytes_max: int = 64 * 1024 * 1024
-    # Transactional ids on record: what is known of one takes half a kilobyte, and stands in every checkpoint. Once half
-    # of that is taken, an address may put no more on record than it leaves free for others: alone it gets half.
+    # Transactional ids on record, at half a kilobyte each. Every checkpoint contains all of them. When half of the
+    # limit is taken, an address gets no more than is still free for others: so one address alone gets half.
     transactional_ids_max: int = 100_000
-    # So that they take no more than 100 MB, whatever clients call themselves. Groups in transactions, too.
+    # The longest transactional id, so that all of them take no more than 100 MB; also the longest name of a group in a
+    # transaction.
     transactional_id_bytes_max: int = 1_024
-    # How long a transactional id is kept after it was used last, as in Apache Kafka: seven days.
+    # How long the broker keeps a transactional id after its last use, as in Apache Kafka: seven days.
     transactional_id_expiration_ms: int = 604_800_000
-    # Transactions that are open at once, each of which holds back what consumers of committed records may read.
+    # Transactions that are open at once. Each of them holds back readers of committed records.
     open_transactions_max: int = 10_000
-    # Partitions and groups in one transaction, which stand in the one entry that ends it: no client may see
-    # an end half done, and so all of them wait for it, for about 40 ms with this many.
+    # Partitions and groups in one transaction. One entry ends it in all of them, so that no client sees half of the
+    # end; with this many, all clients wait about 40 ms for it.
     transaction_partitions_max: int = 3_000
-    # The same of all open transactions together: one takes a few hundred bytes, and a group as much as its name.
+    # The same for all open transactions together: a partition takes a few hundred bytes, and a group as many as its
+    # name.
     open_transaction_partitions_max: int = 200_000
-    # The longest a client may ask for as the time that its transactions may take, as in Apache Kafka.
+    # The longest transaction timeout that a client may ask for, as in Apache Kafka.
     transaction_timeout_ms_max: int = 900_000
-    # Access rules (ACLs): half a kilobyte each in memory, and each stands in every checkpoint.
+    # Access rules (ACLs), at half a kilobyte each in memory. Every checkpoint contains all of them.
     access_rules_max: int = 100_000
 
 
 def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
-    """What these limits mean to the log."""
+    """The settings of the log that follow from these limits."""
     # In memory the journal protects nothing; a small one costs little.
     sizes: dict[str, Any] = (
         {"journal_file_bytes": 1024 * 1024, "checkpoint_bytes": 4 * 1024 * 1024} if in_memory else {}

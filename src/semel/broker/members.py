@@ -27,7 +27,7 @@ class Members:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        # How many groups each address has put on record since the start; groups from before are charged to no address.
+        # How many groups each address has put on record since the start; earlier groups are charged to no address.
         self._shares = Shares(runtime.limits.groups_max, "groups")
         # The memory of the members of each group.
         self._sizes: dict[str, int] = {}

@@ -1,5 +1,5 @@
 """A small HTTP server for an operator's tools: /metrics for Prometheus, /decisions, a stream of verdicts, and
-/producers?topic=NAME, the windows in which the partitions of a topic would know a batch again.
+/producers?topic=NAME, the batches that each partition of a topic would recognise as duplicates.
 
 It is simple on purpose: the number of connections and the size of a request are bounded, and each request has a
 deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
@@ -37,7 +37,7 @@ REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTIONS_MAX: Final = 16
 # The deadline for a request to arrive and its answer to be taken, and for each event of a stream.
 DEADLINE_SECONDS: Final = 10.0
-# The decisions within this time share an event: nobody reads faster.
+# The decisions within this time share an event: people read no faster.
 GATHER_SECONDS: Final = 0.1
 # After this time without a decision, an empty event is sent: otherwise a lost connection would go unnoticed.
 QUIET_SECONDS_MAX: Final = 15.0
@@ -134,14 +134,19 @@ async def serve_metrics(
                 writer.write(_response("200 OK", exposition(broker), content_type=CONTENT_TYPE))
                 return None
             if not tells_decisions:
-                raise _HttpRefused("403 Forbidden", "this machine alone is told decisions, without --insecure\n")
+                raise _HttpRefused(
+                    "403 Forbidden", "without a login or --insecure, only this machine may read decisions\n"
+                )
             _check_asker(request.headers, names)
             if request.path == WINDOWS_PATH:
                 writer.write(_windows(broker, request.query))
                 return None
             subscription = broker.decisions.subscribe()
             if subscription is None:
-                raise _HttpRefused("503 Service Unavailable", f"{SUBSCRIPTIONS_MAX} are told decisions already\n")
+                raise _HttpRefused(
+                    "503 Service Unavailable",
+                    f"{SUBSCRIPTIONS_MAX} clients read decisions already, the most that may\n",
+                )
             return subscription
         except _HttpRefused as refused:
             writer.write(refused.answer)
@@ -185,7 +190,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
         raise _HttpRefused("400 Bad Request", "this is not an HTTP request\n") from None
     if not protocol.startswith("HTTP/1."):
-        raise _HttpRefused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here\n")
+        raise _HttpRefused("505 HTTP Version Not Supported", "HTTP/1.1 is required\n")
     path, _, query = target.partition("?")
     return _Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
 
@@ -208,7 +213,7 @@ def _check_asker(headers: dict[str, str], names: Collection[str]) -> None:
     site's own name resolves to this machine, it sends that name as the Host.
     """
     if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
-        raise _HttpRefused("403 Forbidden", "no page of a browser is told decisions\n")
+        raise _HttpRefused("403 Forbidden", "a page in a browser may not read decisions\n")
     if not is_own_host(headers.get("host", ""), names):
         advice = "ask for its address, or for a name from --listen, --advertise or --metrics\n"
         raise _HttpRefused("421 Misdirected Request", f"this broker does not have that name: {advice}")

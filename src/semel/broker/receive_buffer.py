@@ -39,7 +39,7 @@ class ReceiveMemory:
         self._buffers[buffer] = None
 
     def leave(self, buffer: "ReceiveBuffer") -> None:
-        """Remove the buffer of a connection that has ended."""
+        """Remove the buffer of a closed connection."""
         self._buffers.pop(buffer, None)
         self._waiting.pop(buffer, None)
         if self.beyond is buffer:

@@ -27,7 +27,7 @@ from semel.storage.files import Files
 from semel.storage.log import Log, LogSettings
 from semel.store import Store
 
-# How many takeovers a client may have slept through.
+# How many takeovers a client may have missed.
 FORMER_IDS_MAX: Final = 10
 
 

@@ -1,4 +1,5 @@
-"""asyncio's streams over TLS, for the metrics: the same layer as for Kafka's clients, which reports a client at once.
+"""asyncio's streams over TLS, for the metrics. They use the TLS layer of Kafka's clients, which reports a client at
+once.
 
 The event loop's own TLS would report a client only after its handshake, so that clients in a handshake could not be
 counted. Here each one has a deadline, and there may be only so many. This file must never see a request.

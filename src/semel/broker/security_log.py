@@ -2,9 +2,10 @@
 
 `semel serve --security-log FILE` appends to a separate file, for other tools to read. It has every such event, while
 the log for operators (`events`) leaves out events that occur too often. Text from clients is escaped, so that a client
-cannot forge lines, and cut where it is long; no password ever comes here. In a flood of refusals the lines in a period
-are limited, and the next line says how many were left out. Changes of administrators have a limit of their own, so that
-no stranger can keep them out. If the file was renamed or removed, it is created again, so that it can be rotated.
+cannot forge lines, and cut if it is long. A password is never written. In a flood of refusals the lines in a period are
+limited, and the next line says how many were left out. Changes of administrators have a limit of their own, so that a
+flood of refusals cannot suppress them. If the file was renamed or removed, it is created again, so that it can be
+rotated.
 """
 
 import contextlib
@@ -16,25 +17,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-# What anybody can cause who reaches a port.
+# The events that anybody who reaches a port can cause.
 _REFUSALS: Final = frozenset(("access_denied", "login_refused", "tls_refused"))
 # The events in this log.
 SECURITY_EVENTS: Final = _REFUSALS | {
     *("access_rules_added", "access_rules_removed", "administration", "quotas_changed", "users_changed")
 }
-# For refusals, and again for changes: a hundred lines each second on average are more than a person reads, and so many
-# bytes are 2 GB a day.
+# The limits in a period, for refusals and for changes separately. A hundred lines each second are more than a person
+# reads, and the bytes add up to 2 GB a day.
 LINES_MAX: Final = 1_000
 BYTES_MAX: Final = 256 * 1024
 PERIOD_SECONDS: Final = 10.0
-# Where a longer text of a client is cut; no name that is allowed is longer.
+# A client's text is cut after this many characters; no valid name is longer.
 TEXT_CHARACTERS_MAX: Final = 1_024
 # Only the owner may read the file.
 _MODE: Final = 0o600
 
 
 class _Period:
-    """What was written in a period, and left out."""
+    """How much was written, and how much left out, in a period."""
 
     __slots__ = ("began", "bytes", "left_out", "lines")
 
@@ -52,7 +53,7 @@ class _Period:
 
 
 def clipped(value: object) -> object:
-    """The value; if it is a long text, its beginning and how long it is."""
+    """The value; for a long text, its beginning and its length."""
     if isinstance(value, str) and len(value) > TEXT_CHARACTERS_MAX:
         return f"{value[:TEXT_CHARACTERS_MAX]}... ({len(value)} characters)"
     return value

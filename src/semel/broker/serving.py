@@ -43,7 +43,7 @@ class Serving(Protocol):
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator
-    # Which broker is the active one.
+    # Says which broker is the active one.
     role: Role | Alone
     # The tools with which requests are served.
     clock: Clock

@@ -1,9 +1,9 @@
-"""What clients use is measured here, and one that used more than its quota is not read from for a while (KIP-219).
+"""Measures what clients use, and stops reading for a while from a client that is over its quota (KIP-219).
 
-What a client gets is not held back: the answer leaves at once and says how long the client should wait
-(`throttle_time_ms`), and for that long the broker reads nothing more from the connection. A client that waits by itself
-notices nothing else, and one that does not waits for its answers instead. Only a fetch of a client that is over its
-quota already gets no records. This file must never decide which quota counts (`semel.core.quotas`).
+The broker does not hold back an answer: it sends the answer at once, with the time that the client should wait
+(`throttle_time_ms`), and reads nothing more from the connection for that time. If the client does not wait on its own,
+its next answers come later. Only a fetch by a client that is already over its quota gets no records. This file must
+never decide which quota counts (`semel.core.quotas`).
 """
 
 import logging
@@ -15,19 +15,20 @@ from semel.core.quotas import BUSY, CONNECTED, NAME_BYTES_MAX, Limit
 from semel.core.rates import SPAN_MS_MIN, WINDOW_MS, Rate
 from semel.core.steps import Steps, at_once
 
-# What is measured at once, of clients and of addresses. Those that were used longest ago make way: one that chooses
-# another client id each time has a quota of its own each time, as in Apache Kafka.
+# The rates that are kept for clients, and for addresses. A new one replaces the least recently used. A client that
+# chooses another client id each time gets a new quota each time, as in Apache Kafka.
 RATES_MAX: Final = 10_000
-# So that no connection that was told to wait passes for one that is idle, and is closed.
+# Shorter than the time after which an idle connection is closed, so that a connection that must wait is not closed.
 WAIT_MS_MAX: Final = 300_000
-# As in Apache Kafka: one long request, such as the making of a large topic, must not cost a client its sessions.
+# As in Apache Kafka: a client must not lose its group session because of one long request, such as the creation of a
+# large topic.
 BUSY_WAIT_MS_MAX: Final = WINDOW_MS
 
 N = TypeVar("N")
 
 
 class Rates(Generic[N]):
-    """The rates of all names, of which the last ones used are kept."""
+    """The rates by name. If there are too many, the least recently used is dropped."""
 
     def __init__(self, rates_max: int = RATES_MAX) -> None:
         self._rates_max = rates_max
@@ -52,29 +53,30 @@ class Throttle:
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._events = runtime.events
-        # By the key of the quota and the name under which it is used up.
+        # By the key of the quota, and the name of the clients that share it.
         self._rates: Rates[tuple[str, tuple[str, str]]] = Rates()
         self._connecting: Rates[str] = Rates()
-        # By their numbers, with the time until which they are not read from.
+        # The connections that are not read from, by their numbers, each with the end of its wait.
         self._muted: dict[int, tuple[Line, int]] = {}
         self._ends = runtime.alarm.deadlines(self._unmute)
-        # The quotas that are set: where there are none, nothing is measured.
+        # The keys that have a quota. The others are not measured.
         self.keys = self._quotas.keys
 
     # -- requests -----------------------------------------------------------------------------------------------
 
     def measured(self, exchange: Exchange, steps: Steps[None]) -> Steps[None]:
-        """The steps of a request; how long they take is measured where that is limited."""
+        """The steps of a request; their time is measured if a quota limits it."""
         if BUSY not in self.keys:
             return steps
         exchange.meter = Meter()
         return exchange.meter.measured(steps)
 
     def charge(self, exchange: Exchange, key: str | None, amount: float) -> int:
-        """A client has used this much, and is about to be answered: for how many milliseconds it has to wait then, and
-        will not be read from. The time that its request took is charged as well."""
+        """Charge a client for this amount, just before the answer, and for the time that its request took. Return for
+        how many milliseconds it has to wait; the broker does not read from it for that time.
+        """
         if exchange.login is not None and not exchange.login.is_over:
-            # Nobody knows yet whose quota it is.
+            # It is not known yet whose quota counts.
             return 0
         wait_ms = 0 if key is None else self._record(exchange, key, amount, WAIT_MS_MAX)
         if exchange.meter is not None:
@@ -84,7 +86,7 @@ class Throttle:
         return wait_ms
 
     def has_to_wait_ms(self, exchange: Exchange, key: str) -> int:
-        """For how long a client has to wait because of what it has used before; it is not read from for that time."""
+        """How long a client has to wait because of earlier requests; the broker does not read from it for that time."""
         limit = self._limit(exchange, key)
         if limit is None:
             return 0
@@ -95,7 +97,7 @@ class Throttle:
         return wait_ms
 
     def amount_max(self, exchange: Exchange, key: str) -> float | None:
-        """As much as a client may use at once without having to wait, if it has used nothing lately; None for all."""
+        """How much a client that was idle may use at once without having to wait; None if that is not limited."""
         limit = self._limit(exchange, key)
         return None if limit is None else limit.per_second * SPAN_MS_MIN / 1000
 
@@ -112,7 +114,7 @@ class Throttle:
         if key not in self.keys:
             return None
         client_id = exchange.client_id or ""
-        # No quota is set for a longer one, and a measurement is kept under it.
+        # A longer client id cannot have a quota, and must not be kept as a name.
         return self._quotas.limit(key, exchange.principal.name, client_id if len(client_id) <= NAME_BYTES_MAX else "")
 
     # -- connections that are not read from ---------------------------------------------------------------------
@@ -148,7 +150,7 @@ class Throttle:
     # -- connections that begin ---------------------------------------------------------------------------------
 
     def admits(self, connection: Line) -> bool:
-        """Whether one more connection may come from this address now. Those that are sent away do not count."""
+        """Whether this address may open one more connection now. Connections that are refused do not count."""
         if CONNECTED not in self.keys:
             return True
         limit = self._quotas.connections_per_second(connection.client_host)

@@ -1,8 +1,8 @@
 """The keys with which tokens are checked: read from a file, or fetched from the provider that the operator has named.
 
-A file is read again when it has changed. A provider is asked again after an hour, or when a token names a key that is
-not known, and never more than once a minute, whatever clients send. What cannot be used changes nothing: the old keys
-stay, and the reason is told. Without any key nobody enters by a token. No request may decide what is fetched.
+A file is read again when it has changed. The keys of a provider are fetched again after an hour, or when a token names
+an unknown key, but never more than once a minute, whatever clients send. If the new keys cannot be used, the old ones
+stay, and the reason is logged. Without a key every token is refused. No request may decide which URL is fetched.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from semel.security.tokens import Bearer, Keys, TokenSettings, TokensRefused, Un
 # A key set takes a few kilobytes.
 CONTENT_BYTES_MAX: Final = 1024 * 1024
 REFRESH_SECONDS: Final = 3_600.0
-# A client can choose the key that a token names, and must not have the broker fetch as often as it likes.
+# A client chooses the key that its token names, so without this limit it could make the broker fetch again and again.
 FETCH_EVERY_SECONDS: Final = 60.0
 _TIMEOUT_SECONDS: Final = 10.0
-# However slowly a provider sends.
+# Ends a fetch even if the provider sends slowly and never stops.
 _FETCH_SECONDS_MAX: Final = 30.0
 
 KeysOrError = bytes | Exception
-# Has the first done in a thread, and then the second on the event loop.
+# Runs the first function in a thread, and then the second one on the event loop.
 RunApart = Callable[[Callable[[], bytes], Callable[[KeysOrError], None]], None]
 
 
 class TokenKeys:
-    """The keys at this moment, and what is checked with them."""
+    """The present keys, and the check of a token with them."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class TokenKeys:
             self._keys = self._read()
 
     def check(self, token: str) -> Bearer:
-        """Whom a token names; Refused if it is not good."""
+        """The user whom a token names; Refused if the token is not valid."""
         self.refresh()
         if not self._keys:
             raise refused("the broker has no keys to check tokens with")
         try:
             return checked(token, self._keys, self._settings, self._time_of_day())
         except UnknownKey:
-            # For the next attempt, which clients make by themselves.
+            # For the next attempt, because clients try again on their own.
             self._is_wanted = True
             self.refresh()
             raise
@@ -128,14 +128,14 @@ class TokenKeys:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The provider is the one that the operator named."""
+    """Follows no redirect: the operator has named the one provider to trust."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def fetch(url: str) -> bytes:
-    """What an https URL serves; its certificate has to be one that this machine trusts."""
+    """The content of an https URL; this machine must trust its certificate."""
     secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
     until = time.monotonic() + _FETCH_SECONDS_MAX
     content = b""

@@ -29,7 +29,9 @@ class Warmer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def warm(self, stretches: list[Stretch], done: Callable[[Failures], None]) -> None:
-        """Bring these records, then call `done`, which hears by the path of a file why the store does not have them."""
+        """Bring these records, then call `done` with the reasons, by the path of the file, for those that the store
+        does not have.
+        """
         if self._cache is None:
             self._read(stretches, lambda: done({}))
             return
@@ -44,8 +46,8 @@ class Warmer:
         task.add_done_callback(self._tasks.discard)
 
     def brought(self, absent: NotHere) -> Steps[None]:
-        """Wait until this part of a file is here. OSError if that takes too long; Damaged or StoreError if the store
-        does not have it.
+        """Wait until this part of a file is on the disk. OSError if that takes too long; Damaged or StoreError if the
+        store does not have it.
         """
         waiting = Waiting()
         found: list[Failures] = []

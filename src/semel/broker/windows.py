@@ -1,6 +1,5 @@
-"""The windows of producers, for an operator's tools: which batches each partition would know again.
-
-No request of Kafka's protocol tells them. This file must never change anything, and answers a bounded number of
+"""The windows of producers, for an operator's tools: the batches that each partition would recognise as duplicates.
+Kafka's protocol has no request for them. This file must never change anything, and answers a bounded number of
 producers, those that wrote last.
 """
 
@@ -12,13 +11,13 @@ from semel.broker.broker import Broker
 from semel.core.producers import epoch_of, last_heard_ms, window_of
 from semel.core.refusals import Refused
 
-# One request tells of so many partitions, and of so many producers in each. Together this takes about a millisecond.
+# The most partitions in one answer, and the most producers of each. Together they take about a millisecond.
 PARTITIONS_MAX: Final = 50
 PRODUCERS_MAX: Final = 100
 
 
 def windows(broker: Broker, topic_name: str, first_partition: int) -> bytes:
-    """The windows in up to 50 partitions from one on, as JSON. Raises `Refused` if there is no such topic."""
+    """The windows in up to 50 partitions, from `first_partition` on, as JSON; Refused if there is no such topic."""
     topic = broker.log.state.catalog.existing(topic_name)
     left = PRODUCERS_MAX
     rows: list[dict[str, Any]] = []

@@ -126,8 +126,8 @@ class AbortedTransactions:
             del column[:count]
 
     def forget_below(self, offset: int) -> None:
-        """The log now begins at `offset`, or compaction has got that far: no reader needs a transaction that ended
-        below.
+        """The log now begins at `offset`, or compaction has cleaned up to it: no reader needs a transaction that ended
+        below it.
         """
         self._floor = max(self._floor, offset)
         gone = 0
@@ -143,8 +143,8 @@ class AbortedTransactions:
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:
-        """The transactions in memory, packed, and what is known of the blocks. Most partitions have no aborted
-        transaction, and theirs take no bytes.
+        """The transactions in memory, and the list of the blocks, packed. No bytes for a partition without aborted
+        transactions, as most are.
         """
         young = self.oldest(self.young_count) if self.young_count else b""
         blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""

@@ -124,7 +124,7 @@ class Asker(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a request is allowed, and the rule that decides; None where no rule allows it."""
+    """Whether a request is allowed, and the rule that decides; None if no rule decides."""
 
     is_allowed: bool
     rule: AccessRule | None
@@ -262,7 +262,7 @@ class AccessRules:
     # Applying
 
     def check(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """ValueError for an entry that no broker writes, so the journal is damaged or foreign."""
+        """ValueError for an entry that no broker writes: the journal is damaged, or not semel's."""
         for rule in entry.rules:
             resource_type, name, pattern, principal, host, operation, permission = rule
             numbers = (resource_type, pattern, operation, permission)

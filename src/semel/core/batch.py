@@ -125,7 +125,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def says_transactional(batch: Buffer) -> bool:
-    """Whether the batch says that it belongs to a transaction. The bytes may be no batch at all."""
+    """Whether the batch says that it belongs to a transaction. The bytes need not be a batch."""
     return len(batch) > ATTRIBUTES_POSITION and bool(batch[ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT)
 
 

@@ -111,8 +111,8 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "list",
             "delete",
             ("delete", "compact"),
-            "How old records are removed: `delete` drops whole segments by age and by size, `compact` keeps the last "
-            "record of every key.",
+            "How the broker removes old records: `delete` drops whole segments by age and by size, `compact` keeps the "
+            "last record of every key.",
         ),
         Choice(
             "compression.type",
@@ -167,7 +167,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             1,
             LONG_MAX,
-            "How long a record in a compacted topic may wait for compaction, however little space that would free.",
+            "How long a record in a compacted topic may wait for compaction, even if that would free little space.",
         ),
         Number(
             "max.message.bytes",
@@ -175,7 +175,7 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "1048588",
             0,
             INT_MAX,
-            "The largest record batch, as compressed by the producer, that the topic takes.",
+            "The largest record batch, as compressed by the producer, that the topic accepts.",
         ),
         Number(
             "message.timestamp.after.max.ms",
@@ -219,8 +219,8 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "1",
             1,
             INT_MAX,
-            "How many copies acks=all waits for; as in Apache Kafka, never for more than there are. There is one, and "
-            "it is on disk before the answer.",
+            "How many copies acks=all waits for; as in Apache Kafka, never for more copies than exist. semel has "
+            "one copy, which is on disk before the answer.",
         ),
         Choice(
             "preallocate",
@@ -267,8 +267,8 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             "0",
             0,
             LONG_MAX,
-            "By how much at random partitions spread the rolling of their segments. Rolling costs no sync here, so any "
-            "value is accepted.",
+            "The random delay by which partitions spread the rolling of their segments. Rolling costs no sync here, so "
+            "any value is accepted.",
         ),
         Number(
             "segment.ms",

@@ -369,8 +369,8 @@ class QuotasChanged:
     quotas: dict[str, float]
 
 
-# What an administrator has changed about who may do what, and how much of it. After a power failure a user who was
-# removed must not come back, nor a right that was taken away, so all are durable before the acknowledgement.
+# The entries by which administrators change rights, users and quotas. After a power failure a removed user or right
+# must not come back, so these entries are always durable before the acknowledgement.
 AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | QuotasChanged
 
 Entry = (

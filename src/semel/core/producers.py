@@ -10,11 +10,11 @@ one).
 
 A claim has one of these outcomes, and the partition writes something only for the first:
 
-    ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry
-    DUPLICATE   one of the last five batches again, number for number: the answer is what was answered the first time
-    GAP         any other number: something between was lost or is late. A hard error, for this and every later number
-                until the missing one comes, or until the producer starts again with a new epoch or id
-    FENCED      an older epoch: the sender is a zombie whose successor is already at work
+    ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry DUPLICATE one of the
+    last five batches again, number for number: the client gets the first answer again GAP any other number: a batch in
+    between was lost or is late. A hard error, for this and every later number until the missing one comes, or until the
+    producer starts again with a new epoch or id FENCED      an older epoch: the sender is a zombie whose successor is
+    already at work
 
 The outcome follows from the sender's standing (its epoch compared with the one on record) and from the number that it
 claims. The table `VERDICTS` below is the whole rule. Three points deserve care:
@@ -74,7 +74,7 @@ class Standing(IntEnum):
     """How the sender's epoch compares with what is on record for its producer id in this partition."""
 
     NEW = 0  # nothing on record, and nothing can have been forgotten
-    FORGOTTEN = 1  # nothing on record, but there may have been
+    FORGOTTEN = 1  # nothing on record, but a state may have been forgotten
     CURRENT = 2  # the epoch on record
     SUCCESSOR = 3  # a later epoch
     ZOMBIE = 4  # an earlier epoch
@@ -169,7 +169,7 @@ def find_repeated(state: bytes, first_sequence: int, record_count: int) -> Known
     last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
     wanted = _CLAIM.pack(last_sequence, record_count)
     if wanted not in state:
-        # So it is nearly always, and this takes a fraction of the time of the loop.
+        # This is nearly always the case, and takes a fraction of the time of the loop.
         return None
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
         if state.startswith(wanted, position):

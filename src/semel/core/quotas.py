@@ -1,15 +1,15 @@
 """Quotas: how much of the broker a client may use in each second, set for users, client ids and addresses.
 
-A quota is set for an entity: a user, a client id, both, or an address; None stands for the default, which holds for all
-that have none of their own. Which of them counts for a client is decided as in Apache Kafka, for each key by itself:
-the first that is set of
+A quota is set for an entity: a user, a client id, both, or an address. The name None stands for the default, which
+holds for all entities without a quota of their own. As in Apache Kafka, each key is decided separately, and the first
+of these that is set counts:
 
 1. this user with this client id, 2. this user with the default client id, 3. this user,
 4. the default user with this client id, 5. both defaults, 6. the default user,
 7. this client id, 8. the default client id.
 
-All clients for which it is the same quota of the same name use it up together: those of one user (3, 6), of one client
-id (7, 8), or of one user and client id (the others). Nothing here may measure anything.
+Clients share a quota if they have the same user (3, 6), the same client id (7, 8), or both (the others). Nothing here
+may measure anything.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ from semel.core.cached_part import CachedPart
 from semel.core.entries import QuotasChanged
 from semel.core.refusals import INVALID_REQUEST, POLICY_VIOLATION, UNSUPPORTED_VERSION, Refused
 
-# Each takes half a kilobyte and stands in every checkpoint.
+# Each takes half a kilobyte, and every checkpoint contains all of them.
 ENTITIES_MAX: Final = 10_000
-# The bytes of a name, in UTF-8: as many as a user's or a rule's.
+# The longest name, in bytes of UTF-8; names of users and rules have the same limit.
 NAME_BYTES_MAX: Final = 1_024
 
 USER: Final = "user"
@@ -36,7 +36,7 @@ PRODUCED: Final = "producer_byte_rate"
 FETCHED: Final = "consumer_byte_rate"
 BUSY: Final = "request_percentage"
 CONNECTED: Final = "connection_creation_rate"
-# Kafka has no fractions of these, and no more than so many.
+# These are whole numbers in Kafka, up to these values.
 _WHOLE: Final = {PRODUCED: 2**63 - 1, FETCHED: 2**63 - 1, CONNECTED: 2**31 - 1}
 _KEYS: Final = {
     (USER,): (PRODUCED, FETCHED, BUSY),
@@ -50,14 +50,14 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 class Limit(NamedTuple):
-    """How much is allowed in each second, and the name of all that is counted together."""
+    """The amount that is allowed in each second, and the name of the clients that share it."""
 
     bucket: tuple[str, str]
     per_second: float
 
 
 class Match(NamedTuple):
-    """Which entities are meant: of each named type the one of this name, the default (None), or any."""
+    """A filter of entities: for each named type a name, the default (None), or any name."""
 
     exact: Mapping[str, str | None]
     any_of: frozenset[str]
@@ -79,7 +79,7 @@ class Quotas:
     def __init__(self, entities_max: int = ENTITIES_MAX) -> None:
         self._entities_max = entities_max
         self._quotas: dict[Entity, dict[str, float]] = {}
-        # The keys that are set, and for how many entities: where nothing is set there is nothing to look up.
+        # For each key, how many entities have a quota. A key that no entity has needs no look-up.
         self.keys: Counter[str] = Counter()
         self._part: CachedPart | None = None
 
@@ -90,13 +90,13 @@ class Quotas:
         return iter(self._quotas)
 
     def of(self, entity: Entity) -> Mapping[str, float]:
-        """What is set for exactly this entity."""
+        """The quotas of exactly this entity."""
         return self._quotas.get(entity, {})
 
     # -- which one counts ---------------------------------------------------------------------------------------
 
     def limit(self, key: str, user: str, client_id: str) -> Limit | None:
-        """What a client may use; None if nothing limits it."""
+        """The limit for a client; None if it has no quota."""
         if key not in self.keys:
             return None
         for entity, bucket in (
@@ -115,7 +115,7 @@ class Quotas:
         return None
 
     def connections_per_second(self, address: str) -> float | None:
-        """How many connections an address may open in each second; None if nothing limits it."""
+        """How many connections an address may open in each second; None if it has no quota."""
         for name in (canonical_host(address), None):
             values = self._quotas.get(((IP, name),))
             if values is not None:
@@ -127,8 +127,9 @@ class Quotas:
     def decide(
         self, parts: Iterable[tuple[str, str | None]], changes: Iterable[tuple[str, float | None]]
     ) -> QuotasChanged | None:
-        """Set quotas of an entity, or take away those that are None; Refused for what no quota may be. None if all of
-        it is so already."""
+        """The entry that sets quotas of an entity, and removes those that are None; Refused if one is not valid. None
+        if nothing changes.
+        """
         entity = _entity_of(parts)
         keys = _KEYS[tuple(kind for kind, _ in entity)]
         wanted: dict[str, float | None] = {}
@@ -143,23 +144,23 @@ class Quotas:
         if after == before:
             return None
         if not before and len(self._quotas) >= self._entities_max:
-            raise Refused(POLICY_VIOLATION, f"{self._entities_max} entities have quotas, and no more may")
+            raise Refused(POLICY_VIOLATION, f"{self._entities_max} entities have quotas, no more are allowed")
         return QuotasChanged(entity, after)
 
     # -- entries ------------------------------------------------------------------------------------------------
 
     def check(self, entry: QuotasChanged) -> None:
-        """ValueError for an entry that cannot be, as only a damaged or foreign journal holds."""
+        """ValueError for an entry that no broker writes: the journal is damaged, or not semel's."""
         try:
             if _entity_of(entry.entity) != entry.entity:
-                raise ValueError(f"the entity {entry.entity} is written in another way")
+                raise ValueError(f"the entity {entry.entity} is not in canonical form")
             for key, value in entry.quotas.items():
                 _check(_KEYS[tuple(kind for kind, _ in entry.entity)], key, value)
         except Refused as refused:
             raise ValueError(refused.message) from None
 
     def apply(self, entry: QuotasChanged) -> None:
-        # In place, and without keys that nobody has: others look at it.
+        # Changed in place, because others hold a reference to it, and without keys that no entity has.
         self.keys.subtract(self._quotas.pop(entry.entity, {}).keys())
         self.keys.update(entry.quotas.keys())
         for key in [key for key, count in self.keys.items() if not count]:
@@ -175,13 +176,15 @@ class Quotas:
         return self._part
 
     def restore(self, snapshot: Iterable[Any]) -> None:
-        """Become what `snapshot` says; what a version before this one wrote has no quotas."""
+        """Take the state in `snapshot`. Snapshots of earlier versions have no quotas."""
         for parts, values in snapshot:
             self.apply(QuotasChanged(tuple((kind, name) for kind, name in parts), values))
 
 
 def match_of(components: Iterable[tuple[str, int, str | None]], *, is_strict: bool) -> Match:
-    """What a filter of the protocol means: for each type its number and its text. Refused as by Apache Kafka."""
+    """The filter of a request: for each type the number of a match type, and a name. Refused with Apache Kafka's
+    errors.
+    """
     exact: dict[str, str | None] = {}
     any_of: set[str] = set()
     for kind, how, name in components:
@@ -201,16 +204,16 @@ def match_of(components: Iterable[tuple[str, int, str | None]], *, is_strict: bo
             exact[kind] = canonical_host(name) if kind == IP and name is not None else name
     named = exact.keys() | any_of
     if IP in named and len(named) > 1:
-        raise Refused(INVALID_REQUEST, "a filter for addresses cannot be one for users or client ids as well")
+        raise Refused(INVALID_REQUEST, "a filter by address cannot also filter by user or client id")
     return Match(exact, frozenset(any_of), is_strict)
 
 
-# How a name is meant, in a filter.
+# Kafka's match types.
 _EXACT, _DEFAULT, _ANY = range(3)
 
 
 def _entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The entity in the one way to write it; Refused if there can be none like it."""
+    """The entity in its canonical form; Refused if it is not valid."""
     named: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
@@ -229,7 +232,7 @@ def _entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 
 def _address(name: str) -> str:
-    """Names of hosts are refused: what they mean would be asked of a server, for a request."""
+    """An IP address in canonical form. Host names are refused, because the broker would have to ask a name server."""
     try:
         ip_address(name)
     except ValueError:
@@ -248,5 +251,5 @@ def _check(keys: tuple[str, ...], key: str, value: float) -> None:
         raise Refused(INVALID_REQUEST, f"{key} cannot be a fractional value.")
 
 
-# What passes for no fraction, as in Apache Kafka.
+# A smaller fraction counts as 0, as in Apache Kafka.
 _FRACTION_MAX: Final = 1e-6

@@ -2,8 +2,8 @@
 
 Amounts are added up in windows of a second, of which eleven count: ten whole ones and the one that has just begun. A
 window begins with the first amount that comes when the one before is a second old, so it may cover more than a second;
-it counts until its last amount is eleven seconds old. Where there is less history, the time before it counts as idle:
-a client may use at once what it is allowed in ten seconds. Nothing here may know what is measured.
+it counts until its last amount is eleven seconds old. If there is less history than that, the time before it counts as
+idle: so a client may use at once the amount that it is allowed in ten seconds. Nothing here may know what is measured.
 """
 
 from collections import deque
@@ -11,9 +11,9 @@ from typing import Final
 
 WINDOW_MS: Final = 1_000
 WINDOWS: Final = 11
-# What a rate is measured over at least.
+# The shortest time over which a rate is measured.
 SPAN_MS_MIN: Final = (WINDOWS - 1) * WINDOW_MS
-# From this age on an amount does not count any more.
+# An amount of this age or older does not count any more.
 AGE_MS_MAX: Final = WINDOWS * WINDOW_MS
 # Thirty years.
 _FOREVER_MS: Final = 10**12
@@ -28,7 +28,7 @@ class _Window:
 
 
 class Rate:
-    """Times are milliseconds of a clock that never goes back."""
+    """A rate. All times are milliseconds of a clock that never goes back."""
 
     __slots__ = ("_windows",)
 
@@ -48,16 +48,16 @@ class Rate:
         return 1000 * self._amount() / self._span_ms(now_ms)
 
     def wait_ms(self, limit: float, now_ms: int) -> int:
-        """For how long nothing may be added until the rate is down to `limit` for each second; 0 if it is."""
+        """How long the rate takes to fall to `limit` for each second if nothing is added; 0 if it is not above it."""
         self._forget(now_ms)
-        # For the smallest limits there are, the quotient is infinite.
+        # For very small limits the quotient is infinite.
         return max(round(min(1000 * self._amount() / limit, _FOREVER_MS)) - self._span_ms(now_ms), 0)
 
     def _amount(self) -> float:
         return sum(window.amount for window in self._windows)
 
     def _span_ms(self, now_ms: int) -> int:
-        """The time over which the amounts came; what is missing of ten windows counts as idle."""
+        """The time that the amounts span; if there are fewer than ten windows, the missing ones count as idle."""
         elapsed_ms = now_ms - self._windows[0].began_ms if self._windows else 0
         missing = max(WINDOWS - 1 - elapsed_ms // WINDOW_MS, 0)
         return elapsed_ms + missing * WINDOW_MS

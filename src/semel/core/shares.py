@@ -56,7 +56,7 @@ class Shares:
             raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
         if address is None or 2 * (in_use + wanted) <= self._states_max:
             return
-        # As if they came one by one: before the last one, the address has `wanted` - 1 more, and so many fewer are
+        # As if they came one by one: before the last one, the address has `wanted` - 1 more, and `wanted` - 1 fewer are
         # free.
         charged = self.charged(address, horizon_ms)
         if charged + 2 * wanted - 1 > free:

@@ -31,7 +31,8 @@ class SlotHead(NamedTuple):
 
     slot: int
     epoch: int
-    # Random, chosen by the writing process: it tells two processes apart that both believe to have the same epoch.
+    # Random, chosen by the writing process: it distinguishes two processes that both believe that they have the same
+    # epoch.
     nonce: bytes
     # The digest of the head of the slot before it, not counting closed slots.
     previous: bytes
@@ -58,7 +59,7 @@ class History:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "History":
-        """The history that `to_record` wrote down."""
+        """The history from a result of `to_record`."""
         history = cls()
         history.next_slot = record["next_slot"]
         history.epoch = record["epoch"]
@@ -69,7 +70,7 @@ class History:
         return history
 
     def to_record(self) -> dict[str, Any]:
-        """All of it, as of now, for JSON."""
+        """The history as of now, as values that JSON can hold."""
         return {
             "next_slot": self.next_slot,
             "epoch": self.epoch,

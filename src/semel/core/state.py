@@ -1,9 +1,9 @@
 """The whole state of a broker: topics, partitions, producer ids, transactions, groups, access rules, users, quotas.
 
 Each of these is a state machine. `State.apply` is the only way to change them, in service and in recovery alike: the
-table in `State.__init__` says which machines apply which entry, and in which order. Whatever else belongs to a
-partition, such as its records on disk, stays with its `Holder`. The broker's holders have the records, those of `semel
-dump` have none, and yet both come to the same state. Nothing here may read or write a file.
+table in `State.__init__` says which machines apply which entry, and in which order. A `Holder` has everything else that
+belongs to a partition, such as its records on disk. The broker's holders have the records, those of `semel dump` have
+none, and yet both come to the same state. Nothing here may read or write a file.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ from semel.core.users import Users
 
 
 class Holder(Protocol):
-    """A partition's state together with whatever else is kept of the partition, such as its files."""
+    """A partition's state together with everything else that belongs to the partition, such as its files."""
 
     @property
     def name(self) -> PartitionName: ...
@@ -281,7 +281,7 @@ class State(Generic[H]):
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.partitions.leader_epoch,
-            # Earlier versions called it so, and checkpoints keep the name.
+            # Earlier versions used this name, and checkpoints keep it.
             "producer_room": self.producer_shares.snapshot(),
             "catalog": self.catalog.snapshot(),
             "producer_ids": self.producer_ids.snapshot(),

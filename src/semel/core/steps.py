@@ -5,7 +5,7 @@ and at the end it returns its result. The driver of the steps decides when other
 about what one element of a message takes, some microseconds; an append takes `APPEND_PIECES`.
 
 Work that only computes and cannot be divided is yielded as `Elsewhere`, and the driver may run it in a thread. If only
-a few may do something at the same time, the others wait at a `Door`.
+a few requests may do something at the same time, the others wait at a `Door`.
 
 Between two steps any other request may run. So a function looks things up again after a `yield`, and has no `yield` in
 a change that nobody may see half done. This file must never know what the work is.

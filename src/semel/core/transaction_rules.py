@@ -53,7 +53,7 @@ FORGOTTEN_PER_ENTRY: Final = 1_000
 
 
 class Ending(Enum):
-    """What EndTxn leads to."""
+    """The result of EndTxn."""
 
     ENDS = "ends"
     # An abort with no open transaction: the epoch rises all the same, so that requests still on their way are fenced.
@@ -315,7 +315,7 @@ class TransactionRules:
         *,
         raises_epoch: bool,
     ) -> End:
-        """What EndTxn does. `raises_epoch`: the client speaks version 2, and the answer has its next id and epoch."""
+        """The result of EndTxn. `raises_epoch`: the client speaks version 2, and gets its next id and epoch."""
         self._check_id(transactional_id)
         owner = self._known.named(transactional_id)
         current = None if owner is None else (owner.producer_id, owner.producer_epoch)
@@ -334,7 +334,7 @@ class TransactionRules:
             raise _fenced(owner, producer_epoch)
         if ending is Ending.INVALID:
             what = "commit" if committed else "abort"
-            raise Refused(refusals.INVALID_TXN_STATE, f"there is nothing to {what} ({state.shown})")
+            raise Refused(refusals.INVALID_TXN_STATE, f"the producer has no transaction to {what} ({state.shown})")
         if ending is Ending.REPEATED:
             return End(None, owner.producer_id, owner.producer_epoch)
         if not raises_epoch:
@@ -380,7 +380,7 @@ class TransactionRules:
 
         silent = [owner.transactional_id for owner in self._known.owners() if is_silent(owner)]
         for first in range(0, len(silent), FORGOTTEN_PER_ENTRY):
-            # Some may have been used since.
+            # The client may have used some of them since.
             some = silent[first : first + FORGOTTEN_PER_ENTRY]
             yield TransactionalIdsForgotten(tuple(name for name in some if is_silent(self._known.named(name))))
 

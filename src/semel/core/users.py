@@ -104,7 +104,7 @@ class Users:
         return self._credentials.get(user, {})
 
     def credential_for(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
-        """This user's credential and True; for an unknown user a credential that no password fits, and False."""
+        """This user's credential and True; for an unknown user a credential that no password matches, and False."""
         credential = self.credentials(user).get(mechanism)
         if credential is not None:
             return credential, True

@@ -1,7 +1,7 @@
 """Immutable values: `@value` makes of a class what `@dataclass(frozen=True, slots=True)` does, for a tenth of the time.
 
-A start of the broker makes sixty such classes, and every command and every test that starts one waits for them. What
-takes the time is that `dataclass` compiles six methods for each. Here five of them are the same functions for all
+A start of the broker makes sixty such classes, and every command and every test that starts one waits for them.
+`dataclass` takes long because it compiles six methods for each class. Here five of them are the same functions for all
 classes, and `__init__` is compiled with the first object, since most classes get none in most processes.
 
 `fields`, `replace` and `is_dataclass` of `dataclasses` work as on any data class. This file must never support more

@@ -1,4 +1,4 @@
-"""A data directory that is only the cache of a log in a store, and its mark.
+"""Marks a data directory as the cache of a log in a store, and recognises the mark.
 
 A broker without the store must not open a cache, because the journal is in the store. And a broker with a store must
 not use a directory with a log of its own as its cache, because it would delete the log. So from its first use on a

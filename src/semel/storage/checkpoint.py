@@ -139,7 +139,7 @@ def _joined(value: Any) -> str:
 
 def _pieces(value: Any) -> Iterator[str]:
     """A value as JSON, piece by piece. No other thread can run while a piece is encoded, so no piece may be large. It
-    takes the first item of a list to be as large as the others.
+    assumes that all items of a list are as large as the first one.
     """
     if isinstance(value, CachedPart):
         yield value.text(_joined)

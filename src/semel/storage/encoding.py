@@ -50,9 +50,9 @@ _KEYS: Final = (
     *("group", "name", "number", "partition", "transactional_id", "transactional_ids", "producer_id", "first"),
     *("committed", "user", "mechanism", "entity"),
 )
-# With these a password could be guessed offline, so no tool shows them.
+# No tool shows these, because they would allow guessing a password offline.
 SECRET_FIELDS: Final = frozenset(("salt", "stored_key", "server_key", "secret"))
-# Made once, for `json.dumps` makes one each time. No entry can contain itself.
+# Made once, because `json.dumps` makes one each time. No entry can contain itself.
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), default=bytes.hex, check_circular=False).encode
 
 
@@ -65,7 +65,7 @@ def encode(entry: Entry) -> tuple[int, list[Buffer]]:
 
 
 def decode(kind: int, payload: memoryview) -> Entry:
-    """The entry with these bytes; ValueError if there is none. A batch is a view of `payload`."""
+    """The entry with these bytes; ValueError if they are not an entry. A batch is a view of `payload`."""
     if kind == BATCH_KIND:
         if len(payload) < BATCH_HEAD.size + HEADER_BYTES:
             raise ValueError(f"a batch in {len(payload)} bytes")

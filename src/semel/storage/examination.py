@@ -2,8 +2,8 @@
 
 `examine` computes the same state as recovery, from the last checkpoint and the entries after it, without the lock and
 without writing; a broker may be using the directory. `walk_segment` goes through the batches of one file. If something
-is damaged, both go as far as they can and say where they stopped. A person uses this to find out what is left, so
-nothing here may raise because of what it reads.
+is damaged, both go as far as they can and say where they stopped. A person uses this to find out what can still be
+read, so nothing here may raise because of the data that it reads.
 """
 
 import struct

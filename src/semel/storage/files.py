@@ -63,12 +63,12 @@ class File(Protocol):
         ...
 
     def holds(self, size: int, position: int) -> bool:
-        """Whether the disk keeps any of these bytes; False if nothing was ever written there, or it was freed."""
+        """Whether the disk has any of these bytes; False if nothing was ever written there, or the space was freed."""
         ...
 
     def free(self, size: int, position: int) -> None:
-        """Give the space of these bytes back to the disk; they read as zeros from then on, and the size of the file is
-        what it was. An OSError with EOPNOTSUPP where the file system cannot do that.
+        """Give the space of these bytes back to the disk. They read as zeros from then on, and the size of the file
+        stays the same. OSError with EOPNOTSUPP if the file system cannot do that.
         """
         ...
 
@@ -354,7 +354,7 @@ def _punch_hole(descriptor: int, size: int, position: int) -> None:
         if fallocate(descriptor, _PUNCH_HOLE, ctypes.c_int64(position), ctypes.c_int64(size)) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return
-    # macOS frees whole blocks only, and what is left of the first and the last one stays.
+    # macOS frees only whole blocks, so the rest of the first and of the last block stays.
     begin, end = -(-position // _BLOCK_BYTES) * _BLOCK_BYTES, (position + size) // _BLOCK_BYTES * _BLOCK_BYTES
     if begin < end:
         fcntl.fcntl(descriptor, _F_PUNCHHOLE, _HOLE.pack(0, 0, begin, end - begin))

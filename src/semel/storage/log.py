@@ -112,8 +112,8 @@ class Log:
         # readable and stable ends from then on.
         self._unsettled: deque[tuple[int, PartitionLog, Mark, Mark]] = deque()
         self._checkpoint_position = 0
-        # The position after the last entry that gave a client a producer id or an epoch, or changed who may do what. It
-        # must be durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
+        # The position after the last entry that gave a client a producer id or an epoch, or changed rights, users or
+        # quotas. It must be durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
         # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
@@ -173,7 +173,7 @@ class Log:
         replay(self.state, kind, payload)
 
     def clear(self) -> Steps[None]:
-        """Remove the files that nothing needs any more, in a cache from which nobody makes checkpoints."""
+        """Remove files that are no longer needed, in a cache from which no checkpoints are made."""
         unnamed, self._segment_files.unnamed = self._segment_files.unnamed, []
         return self._segment_files.remove(unnamed)
 
@@ -315,7 +315,7 @@ class Log:
         change, and the log stops for good. `end` is the position after the change's entry, 0 if it has none.
         """
         if end or not isinstance(error, OSError):
-            self.torn = Torn(f"{what} was to become part of the log and broke off half-way: {error!r}")
+            self.torn = Torn(f"{what} failed after a part of it was applied: {error!r}")
             self.torn.__cause__ = error
             if isinstance(error, Exception):
                 raise self.torn from error

@@ -146,7 +146,9 @@ class PartitionLog:
             self._begin_segment(at_ms)
 
     def forget_silent(self, before_ms: int, at_most: int) -> int:
-        """Forget some of the producers not heard since `before_ms` that have no transaction open; answer how many."""
+        """Forget some of the producers that were silent since `before_ms` and have no open transaction; return how
+        many.
+        """
         self._before_change()
         return self.state.forget_silent(before_ms, at_most)
 
@@ -490,7 +492,7 @@ def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:
 
 
 class Watcher:
-    """Is told when the readable part of a partition has grown, or the partition was deleted."""
+    """The object to tell when the readable part of a partition has grown, or the partition was deleted."""
 
     __slots__ = ()
 

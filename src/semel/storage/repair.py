@@ -1,4 +1,4 @@
-"""What a start of the broker may leave out if intact data contradicts itself, and the copies that it keeps.
+"""The data that a start of the broker may leave out if intact data contradicts itself, and the copies of it.
 
 An entry that cannot follow those before it is skipped. Members of a group that contradict each other are left out, and
 join again. An open transaction without an owner gets one, so that its deadline ends it. A copy of each is written to

@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 def refusal(broker: Serving, exchange: Exchange, right: Right) -> Fields:
-    """The error of a request that is not served; no fields if it is."""
+    """The error fields for a request that is not served; empty if it is served."""
     return attempted(_check, broker, exchange, right)
 
 
 def _check(broker: Serving, exchange: Exchange, right: Right) -> Fields:
     broker.guard.check(exchange, right)
     if not broker.guard.in_force:
-        message = "no access rules are in force here; a broker that asks for logins has them, or --access-rules"
+        message = "this broker enforces no access rules: give a listener a login, or start it with --access-rules"
         raise Refused(ErrorCode.SECURITY_DISABLED, message)
     return {}
 
@@ -87,7 +87,7 @@ def filter_of(item: Any) -> RuleFilter:
 
 
 def entry_fields(rule: AccessRule) -> Fields:
-    """What a rule says, beside the resources that it is about."""
+    """The fields of a rule, without those of its resources."""
     return {
         "principal": rule.principal,
         "host": rule.host,
@@ -97,7 +97,7 @@ def entry_fields(rule: AccessRule) -> Fields:
 
 
 def resource_fields(rule: AccessRule) -> Fields:
-    """The resources that a rule is about."""
+    """The fields that say which resources a rule applies to."""
     return {"resource_type": rule.resource_type, "resource_name": rule.name, "pattern_type": rule.pattern}
 
 

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
 
-The answer does not wait for the disk: it only matters together with the offsets that follow, whose entry lies after
-this one in the journal, and whose answer waits. But the entry must survive the process: otherwise a client that finds
+The answer does not wait for the disk: it only matters together with the offsets that follow. Their entry comes later in
+the journal, and their answer waits for the disk. But the entry must survive the process: otherwise a client that finds
 another broker after a takeover could not end its transaction there.
 """
 

@@ -3,9 +3,9 @@
 In versions 4 and 5 the brokers of a cluster ask each other, for several transactions at once, and may only check
 whether the partitions take part already. If one partition of a transaction does not exist, none is added.
 
-The answer does not wait for the disk: it only matters together with the batches that follow, whose entries lie after
-this one in the journal, and whose answer waits. But the entry must survive the process: otherwise a client that finds
-another broker after a takeover could not end its transaction there.
+The answer does not wait for the disk: it only matters together with the batches that follow. Their entries come later
+in the journal, and their answer waits for the disk. But the entry must survive the process: otherwise a client that
+finds another broker after a takeover could not end its transaction there.
 """
 
 from collections.abc import Iterable, Mapping

@@ -12,10 +12,10 @@ clients are served in between:
         return {"topics": (yield from each(request.topics, lambda topic: {...}))}
 
 `semel.wire.messages` defines the fields of requests and answers. An answer is sent when everything that is in the log
-at the time of the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. In
-a store it is proved as well that no other broker had taken over before. If
-a request names several things, each has its own result: `attempted` turns the refusal of one into its error code and
-message, so that the others are still carried out. Nothing here may know a particular API.
+at the time of the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. On
+a store, the broker also proves first that no other broker had taken over. If a request names several things, each has
+its own result: `attempted` turns the refusal of one into its error code and message, so that the others are still
+carried out. Nothing here may know a particular API.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
     if throttle_ms:
         fields = {**fields, "throttle_time": throttle_ms}
     encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
-    # A heartbeat that is taken promises nothing, and there are many.
+    # The answer to a heartbeat promises nothing, and there are many heartbeats.
     says_nothing = api_key in ANSWERED or (api_key in HEARTBEATS and not fields.get("error_code"))
     exchange.reply((encoded,), after, is_to_be_proved=not says_nothing)
 
@@ -104,5 +104,5 @@ def attempted_in_steps(work: Steps[Fields]) -> Steps[Fields]:
 def _why_not(error: Refused | OSError) -> Fields:
     if isinstance(error, Refused):
         return {"error_code": error.error, "error_message": error.message}
-    message = f"the disk would not do it: {error.strerror or error}"
+    message = f"the disk refused the change: {error.strerror or error}"
     return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": message}

@@ -88,9 +88,17 @@ def _all_of(definitions: Mapping[str, Definition], configs: Mapping[str, str], s
 def of_broker(broker: Serving) -> list[Configuration]:
     limits = broker.limits
     return [
-        _fixed("advertised.listeners", _listed(broker, advertised=True), "string", "Where clients find this broker."),
         _fixed(
-            "auto.create.topics.enable", _word(broker.auto_create_topics), "boolean", "Asking for a topic makes it."
+            "advertised.listeners",
+            _listed(broker, advertised=True),
+            "string",
+            "The addresses that this broker gives to clients.",
+        ),
+        _fixed(
+            "auto.create.topics.enable",
+            _word(broker.auto_create_topics),
+            "boolean",
+            "Whether a Metadata request creates a missing topic.",
         ),
         _fixed("broker.id", str(broker.role.node_id), "int", "The number of this broker; there is one."),
         _fixed("connections.max.idle.ms", str(limits.idle_connection_ms_max), "long", "Idle connections are closed."),
@@ -101,34 +109,39 @@ def of_broker(broker: Serving) -> list[Configuration]:
             "group.initial.rebalance.delay.ms",
             str(limits.group_initial_rebalance_delay_ms),
             "int",
-            "The first member of a group waits so long for others.",
+            "How long the first member of a group waits for others.",
         ),
         _fixed("group.max.session.timeout.ms", str(limits.group_session_timeout_ms_max), "int", "For classic groups."),
-        _fixed("group.max.size", str(limits.group_members_max), "int", "More members than this are refused."),
+        _fixed("group.max.size", str(limits.group_members_max), "int", "The most members of a group."),
         _fixed("group.min.session.timeout.ms", str(limits.group_session_timeout_ms_min), "int", "For classic groups."),
         _fixed(
             "listener.security.protocol.map",
             ",".join(f"{listener.name}:{listener.protocol}" for listener in broker.listeners),
             "string",
-            "What goes over the connections of each listener.",
+            "The security protocol of each listener.",
         ),
-        _fixed("listeners", _listed(broker, advertised=False), "list", "Where this broker takes connections."),
+        _fixed("listeners", _listed(broker, advertised=False), "list", "The addresses at which this broker listens."),
         _fixed("log.cleanup.policy", DEFINITIONS["cleanup.policy"].default, "list", "For topics that set none."),
-        _fixed("log.dirs", broker.log.files.describe(""), "string", "Where everything is kept."),
+        _fixed("log.dirs", broker.log.files.describe(""), "string", "The data directory."),
         _fixed("log.retention.bytes", DEFINITIONS["retention.bytes"].default, "long", "For topics that set none."),
         _fixed("log.retention.ms", DEFINITIONS["retention.ms"].default, "long", "For topics that set none."),
         _fixed("log.segment.bytes", DEFINITIONS["segment.bytes"].default, "int", "For topics that set none."),
-        _fixed("max.connections", str(limits.connections_max), "int", "More connections than this are refused."),
+        _fixed("max.connections", str(limits.connections_max), "int", "The most connections at the same time."),
         _fixed("message.max.bytes", DEFINITIONS["max.message.bytes"].default, "int", "For topics that set none."),
-        _fixed("min.insync.replicas", "1", "int", "acks=all waits for the disk."),
+        _fixed("min.insync.replicas", "1", "int", "acks=all waits for the one copy, on disk."),
         _fixed("node.id", str(broker.role.node_id), "int", "The number of this broker; there is one."),
-        _fixed("num.partitions", str(broker.partitions_default), "int", "For topics that are made without a number."),
-        _fixed("offset.metadata.max.bytes", str(METADATA_CHARACTERS_MAX), "int", "What may be noted beside an offset."),
+        _fixed("num.partitions", str(broker.partitions_default), "int", "The default for new topics."),
+        _fixed(
+            "offset.metadata.max.bytes",
+            str(METADATA_CHARACTERS_MAX),
+            "int",
+            "The longest metadata of a committed offset.",
+        ),
         _fixed(
             "offsets.retention.minutes",
             str(limits.offsets_retention_ms // 60_000),
             "int",
-            "How long offsets are kept that no group uses.",
+            "How long the broker keeps offsets that no group uses.",
         ),
         _fixed("socket.request.max.bytes", str(limits.frame_bytes_max), "int", "The largest request."),
     ]
@@ -142,7 +155,7 @@ def _listed(broker: Serving, *, advertised: bool) -> str:
 
 
 def check_broker(broker: Serving, name: str) -> None:
-    """Refuse a name that is not this broker's; the empty one stands for every broker."""
+    """Refuse a name that is not this broker's; an empty name stands for every broker."""
     if name not in ("", str(broker.role.node_id)):
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {broker.role.node_id}, and none of this name")
 

@@ -39,12 +39,12 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
     if twice:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is asked for more than once")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is named more than once")
     if not broker.guard.sees(exchange, CREATE_CLUSTER):
         broker.guard.check(exchange, CREATE_TOPIC, item.name)
     unset = [config.name for config in item.configs if config.value is None]
     if unset:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} is given without a value")
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} has no value")
     created = create(
         broker,
         item.name,
@@ -88,7 +88,7 @@ def _partition_count(broker: Serving, item: Any) -> int:
     if not item.assignments:
         return broker.partitions_default if item.num_partitions == _DEFAULT else int(item.num_partitions)
     if item.num_partitions != _DEFAULT or item.replication_factor != _DEFAULT:
-        raise Refused(ErrorCode.INVALID_REQUEST, "an assignment is given, so both numbers must be -1")
+        raise Refused(ErrorCode.INVALID_REQUEST, "with a manual assignment, both numbers must be -1")
     count = len(item.assignments)
     if {assignment.partition_index for assignment in item.assignments} != set(range(count)):
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions must be numbered 0, 1, 2 and so on")

@@ -1,7 +1,7 @@
-"""DeleteAcls (31), versions 1 to 3: removes the access rules that filters mean, and says which those were.
+"""DeleteAcls (31), versions 1 to 3: removes the access rules that match filters, and lists them.
 
-Among the rules that one filter means those that allow go first, so that nobody is allowed for a moment what was
-forbidden before. The answer goes when they are durably removed.
+The broker first removes those matching rules that allow: otherwise a client could do for a moment
+what a rule denied before. The answer is sent when the removal is durable.
 """
 
 from typing import Any, Final

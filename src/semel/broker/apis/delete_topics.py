@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 1 to 6: deletes topics by name or, since version 6, by id.
 
-A topic that a request names twice, in whatever way, is refused: at the second time it would be gone already, and the
-client would be told that it never existed.
+A topic that a request names twice, by name or by id, is refused: the second deletion would find no topic, and would
+tell the client that it never existed.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from semel.wire.reader import NO_TOPIC_ID
 
 RIGHTS: Final = (DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC)
 
-# What a topic goes by in one request.
+# The name and the id by which a request names a topic.
 Handle = tuple[str | None, bytes]
 
 
@@ -36,13 +36,13 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     for name, topic_id in dict.fromkeys(handles):
         outcome = yield from attempted_in_steps(_delete(broker, exchange, name, topic_id, twice))
         responses.append({"name": name, "topic_id": topic_id, **outcome})
-        # Every group and every open transaction is asked whether it has something to do with the topic.
+        # The deletion looks for the topic in every group and every open transaction.
         yield APPEND_PIECES + len(broker.log.state.groups) + broker.log.state.transactions.open_count
     return {"responses": responses}
 
 
 def _name_of(broker: Serving, handle: Handle) -> str | Handle:
-    """One and the same for whatever is one topic."""
+    """The same value for all handles of one topic."""
     topic = broker.log.state.catalog.identified(handle[1])
     return handle[0] or (topic.name if topic is not None else handle)
 
@@ -56,7 +56,7 @@ def _delete(
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     log = broker.log
     yield from log.state.groups.take_readers(_topic(broker, exchange, name, topic_id).number)
-    # It may be gone by now, or another.
+    # It may have been deleted since, or deleted and recreated.
     topic = _topic(broker, exchange, name, topic_id)
     broker.runtime.commit(
         log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.clock.now_ms())

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0 and 1: the quotas that are set, of the entities that a filter means."""
+"""DescribeClientQuotas (48), versions 0 and 1: the quotas of all entities that match a filter."""
 
 from typing import Any, Final
 

@@ -23,7 +23,7 @@ RIGHTS: Final = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTE
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     with_synonyms = request.include_synonyms
     with_documentation = getattr(request, "include_documentation", False)
-    # Once each, or a small request could have an answer of any size.
+    # Each is answered once: otherwise a small request could have an answer of any size.
     resources = {(item.resource_type, item.resource_name): item for item in request.resources}
     results = []
     for (resource_type, name), item in resources.items():

@@ -55,7 +55,7 @@ def _describe(broker: Serving, exchange: Exchange, name: str) -> Fields:
         return {"group_state": State.EMPTY.value}
     if not isinstance(machine, ClassicGroup):
         raise Refused(GROUP_ID_NOT_FOUND, f"group '{name}' is not a classic group")
-    # Until the generation is complete there is nothing to show of what members asked for and were given.
+    # Until the generation is complete, the answer shows neither subscriptions nor assignments.
     protocol = machine.protocol if machine.state is State.STABLE else None
     return {
         "group_state": machine.state.value,

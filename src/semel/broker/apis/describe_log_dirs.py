@@ -26,7 +26,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     if request.topics is None:
         indexes_of_topics = [(topic, range(topic.partition_count)) for topic in catalog]
     else:
-        # Once each, or a small request could have an answer of any size.
+        # Each is answered once: otherwise a small request could have an answer of any size.
         by_name = {item.topic: dict.fromkeys(item.partitions) for item in request.topics}
         indexes_of_topics = [(catalog.named(name), indexes) for name, indexes in by_name.items()]
     topics = []

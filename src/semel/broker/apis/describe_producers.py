@@ -1,7 +1,8 @@
 """DescribeProducers (61), version 0: the producers of a partition, with their last sequence numbers.
 
 Producers that `semel.core.producers` has forgotten after a long silence are not shown. The answer has a bounded number
-of producers, of each partition those that wrote last, each with the offset where its open transaction begins, if any.
+of producers: in each partition those that wrote last. Each comes with the offset where its open transaction begins, if
+it has one.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ NO_COORDINATOR_EPOCH: Final = -1
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     places = iter(range(broker.limits.producers_per_answer_max))
-    # Once each, or a small request could have an answer of any size.
+    # Each is answered once: otherwise a small request could have an answer of any size.
     topics_by_name = {topic.name: topic for topic in request.topics}
     topics = []
     for topic in topics_by_name.values():
@@ -46,7 +47,7 @@ def _describe(broker: Serving, exchange: Exchange, topic_name: str, index: int, 
     check_name(topic_name)
     _, partition = partition_of(broker, topic_name, index)
     transactions = partition.state.open_transactions
-    # All that will be shown are taken at once, for others may be heard meanwhile.
+    # All producers to show are collected in one step, because others may write between two steps.
     latest = [one for one, _ in zip(partition.state.producers.latest(), places, strict=False)]
     return {
         "active_producers": (
@@ -60,7 +61,7 @@ def _producer(producer_id: int, state: bytes, begun_at: int) -> Fields:
     return {
         "producer_id": producer_id,
         "producer_epoch": epoch_of(state),
-        # A marker that raised the epoch has left none.
+        # A marker that raised the epoch has removed the sequence numbers.
         "last_sequence": window[-1].last_sequence if window else NO_SEQUENCE,
         "last_timestamp": last_heard_ms(state),
         "coordinator_epoch": NO_COORDINATOR_EPOCH,

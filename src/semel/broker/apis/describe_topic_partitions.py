@@ -16,7 +16,7 @@ from semel.core.topics import check_name
 
 RIGHTS: Final = (DESCRIBE_TOPIC,)
 
-# As in Apache Kafka (max.request.partition.size.limit), whatever the client would like.
+# As in Apache Kafka (max.request.partition.size.limit), even if the client asks for more.
 PARTITIONS_PER_ANSWER_MAX: Final = 2_000
 
 

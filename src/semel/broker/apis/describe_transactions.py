@@ -27,7 +27,7 @@ _NOTHING: Fields = {
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    # Once each, or a small request could have an answer of any size.
+    # Each is answered once: otherwise a small request could have an answer of any size.
     ids = dict.fromkeys(request.transactional_ids)
     states = []
     for transactional_id in ids:

@@ -16,7 +16,7 @@ from semel.core.transactions import NO_EPOCH, NO_PRODUCER
 
 RIGHTS: Final = (WRITE_TRANSACTIONAL_ID,)
 
-# Since when clients know what it is to be fenced.
+# The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2
 _RAISES_EPOCH_FROM: Final = 5
 

@@ -43,8 +43,8 @@ _NO_EPOCH = -1
 _READ_COMMITTED = 1
 # Reading this many bytes counts as one piece of work, besides the work for each partition.
 _BYTES_PER_PIECE = 16_384
-# One fetch has so many parts of files come from the store; each may be far larger than what is sent of it. The next
-# fetch gets those of other partitions.
+# The most parts of files that one fetch gets from the store; each may be far larger than the records that are sent from
+# it. The next fetch gets the parts of other partitions.
 _ABSENT_MAX = 4
 # The time that even a client with a wait time of 0 waits until existing records are read from the disk.
 _DISK_WAIT_MS = 1_000
@@ -68,7 +68,7 @@ class _Harvest:
         self.failures = failures
         self.cold: list[Stretch] = []
         self.cold_bytes = 0
-        # How many parts of files are to come from the store.
+        # The parts of files that must come from the store.
         self.absent = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
@@ -193,8 +193,8 @@ class _ParkedFetch(Watcher):
             yield from _gather(broker, self._exchange, self._request, self._context, harvest)
             wait_ms = self._deadline_ms - broker.clock.steady_ms()
             if harvest.cold and not harvest.bytes and not harvest.has_error and wait_ms > 0:
-                # Only a store makes a patient fetch wait: the next part of a file is there, too, or what had come was
-                # freed for others.
+                # A client with patience waits again only if a store is involved: the fetch needs another part of a
+                # file, or the part that had come was freed to make space.
                 parked = _ParkedFetch(broker, self._exchange, self._request, self._context, harvest, wait_ms)
                 broker.warmer.warm(harvest.cold, parked.warmed)
             else:
@@ -219,7 +219,7 @@ class _ParkedFetch(Watcher):
 
 
 def _within_quota(broker: Serving, exchange: Exchange, request: FetchRequest) -> FetchRequest:
-    """A fetch asks for no more at once than the client may have in the time over which its rate is measured."""
+    """Limit a fetch to the bytes that the client may have in the time over which its rate is measured."""
     amount_max = broker.throttle.amount_max(exchange, FETCHED)
     if amount_max is None:
         return request
@@ -228,7 +228,7 @@ def _within_quota(broker: Serving, exchange: Exchange, request: FetchRequest) ->
 
 
 def _answer_over_quota(broker: Serving, exchange: Exchange, context: FetchContext) -> Steps[bool]:
-    """Answer a client that has had too much already, if it has: with nothing, and how long it has to wait."""
+    """If the client is over its quota, answer it without records, and say how long it has to wait."""
     throttle_ms = broker.throttle.has_to_wait_ms(exchange, FETCHED)
     if not throttle_ms:
         return False
@@ -330,7 +330,7 @@ def _read(
 
 
 def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
-    """The answer where records cannot be read. If the store has them no longer, another broker has taken over."""
+    """The answer where records cannot be read. If the store no longer has them, another broker has taken over."""
     broker.runtime.read_failed(error)
     is_gone = isinstance(error, Unreadable) and error.is_gone
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_gone else ErrorCode.KAFKA_STORAGE_ERROR

@@ -45,7 +45,7 @@ def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
     except Refused as refused:
         if refused.error != UNKNOWN_MEMBER_ID:
             raise
-        # There is no such group, so none of them is a member.
+        # The group does not exist, so none of them is a member.
         errors = [refused.error] * len(leavers)
     return {
         "members": [

@@ -133,7 +133,7 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
 
 
 def _here(broker: Serving, look: Callable[[], T]) -> Steps[T]:
-    """What `look` finds, as soon as the records that it looks at are here."""
+    """The result of `look`, when the records that it reads have come from the store."""
     while True:
         try:
             return look()

@@ -41,8 +41,9 @@ def committed(
 ) -> Steps[list[Fields]]:
     """Commit the valid offsets, in as many entries as it takes, and return the answer for each partition.
 
-    The topics go by name or by id, whichever the version has. `commit_some` answers the error that some of them met.
-    Each of these rights is needed for all partitions, and the right to read a topic for those of the topic.
+    The request names topics by name or by id, depending on its version. `commit_some` commits some of the offsets, or
+    returns the error for them. The client needs `rights` for all partitions, and for those of a topic also the right to
+    read it.
     """
     answers: list[Fields] = []
     last: Any = None

@@ -1,10 +1,10 @@
 """Produce (0), versions 3 to 13: appends record batches to partitions.
 
-Each partition's batch is judged and appended on its own; one that is refused does not keep the others out. With
-acks=all the answer goes when every batch in it is durable, and that holds for a duplicate as well, whose original may
-be on its way to the disk at this moment. With acks=1 it goes at once. With acks=0 there is no answer, and the broker
-can report an error only by closing the connection. Versions below 3 are announced for old versions of librdkafka
-(KAFKA-18659), and close the connection when a client uses them, as in Apache Kafka 4.
+Each partition's batch is judged and appended on its own; if one is refused, the others are still appended. With
+acks=all the answer is sent when every batch in it is durable. That holds for a duplicate as well, because its original
+may be on its way to the disk at this moment. With acks=1 the answer is sent at once. With acks=0 there is no answer,
+and the broker can report an error only by closing the connection. Versions below 3 are announced for old versions of
+librdkafka (KAFKA-18659), and close the connection when a client uses them, as in Apache Kafka 4.
 """
 
 from functools import lru_cache
@@ -45,7 +45,7 @@ _BYTES_PER_PIECE: Final = 4096
 _ABORTABLE_FROM: Final = 11
 # The first version in which sending a batch adds its partition to the transaction.
 _JOINS_FROM: Final = 12
-# What is known of senders is the same for most requests; it is kept for as many addresses.
+# The `Sender` is the same for most requests of a client, so it is cached; this is the number of addresses in the cache.
 _SENDERS_KEPT: Final = 1024
 
 
@@ -130,7 +130,7 @@ def _produce_to(
         except OSError as error:
             broker.pump.write_refused(error)
             answers.append(
-                _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not take it: {error.strerror}")
+                _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}")
             )
         yield APPEND_PIECES if records is None else APPEND_PIECES + len(records) // _BYTES_PER_PIECE
     return name, topic_id, answers

@@ -2,7 +2,7 @@
 
 Since version 1 the answer says how long the login is valid. The answer to a failed login is delayed, and then the
 connection ends, so that passwords can only be guessed slowly. The answer does not wait for the disk, because it reports
-no change. Nothing that a client sends here to prove itself may appear in an event or an error.
+no change. No password, token or proof that a client sends here may appear in an event or an error.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """SaslHandshake (17), versions 0 and 1: the client says by which mechanism it will log in.
 
-In version 0 the messages of the login would follow without Kafka's headers. No client of today needs that, so version 0
-is refused with the versions' own error, and the connection ends. The answer does not wait for the disk, because it
-tells of no change.
+In version 0 the messages of the login would follow without Kafka's headers. No current client needs that, so version 0
+is refused with UNSUPPORTED_VERSION, and the connection ends. The answer does not wait for the disk, because it reports
+no change.
 """
 
 from typing import Any, Final

@@ -72,8 +72,9 @@ def _join(group: ClassicGroup, request: JoinRequest, waiter: Waiter, step: Step,
 def _join_static(
     group: ClassicGroup, request: JoinRequest, instance_id: str, waiter: Waiter, step: Step, rules: ClassicRules
 ) -> None:
-    """A static member has started. It is new, or it takes its old place, if possible without a rebalance. Its new id is
-    stored before it is told: after a restart its old one would make it a stranger to its own place, who is fenced.
+    """A static member has started. It is new, or it takes its old place, if possible without a rebalance. The broker
+    stores the new id before it sends it: otherwise, after a restart, the broker would know only the old id, and would
+    fence the member.
     """
     old = group.members.of_instance(instance_id)
     if old is not None and group.state is State.STABLE:
@@ -285,7 +286,7 @@ def _become_empty(group: ClassicGroup, step: Step) -> None:
 
 
 def sync(group: ClassicGroup, request: SyncRequest, waiter: Waiter, now_ms: int) -> Step:
-    """A member asks for its assignment. The answer comes when the leader's assignments are stored."""
+    """A member requests its assignment. The answer is sent when the leader's assignments are stored."""
     step = Step(now_ms)
     try:
         _sync(group, request, waiter, step)
@@ -441,7 +442,7 @@ def pass_time(group: ClassicGroup, now_ms: int) -> Step:
 
 
 def begin_rebalance(group: ClassicGroup, now_ms: int) -> Step:
-    """Make all members join again, for a reason of the caller's."""
+    """Make all members join again, for a reason that the caller names."""
     step = Step(now_ms)
     _rebalance(group, step)
     return step
@@ -472,4 +473,4 @@ def _remove(group: ClassicGroup, member: Member, step: Step) -> None:
 
 
 def _nothing() -> None:
-    """For a proposal whose outcome no request waits for."""
+    """Does nothing; for a proposal whose outcome no request waits for."""

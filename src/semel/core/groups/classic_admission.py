@@ -1,4 +1,5 @@
-"""Whether a member may join a classic group: the others must know a protocol of its, and the memory must suffice.
+"""Whether a member may join a classic group: the others must support one of its protocols, and there must be memory for
+it.
 
 This file must never change a group.
 """

@@ -203,7 +203,7 @@ class ConsumerGroup:
     def decide_heartbeat(
         self, group: str, beat: Heartbeat, catalog: Catalog, rules: ConsumerRules, now_ms: int
     ) -> ConsumerGroupChanged | None:
-        """What a heartbeat changes, of a member that joins or stays."""
+        """The changes that a heartbeat of a joining or staying member makes."""
         if len(self.members) >= rules.members_max and beat.member_id not in self.members:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
         before = self._said_to_be(beat)
@@ -258,7 +258,7 @@ class ConsumerGroup:
         catalog: Catalog,
         now_ms: int,
     ) -> ConsumerGroupChanged | None:
-        """What a heartbeat changes. `member` is the state before it, and `subscription` comes with it."""
+        """The changes that a heartbeat makes. `member` is the state before it; the heartbeat brings `subscription`."""
         plan = self._plan(member, subscription, catalog)
         target = plan.targets.get(subscription.member_id, self.target_of(subscription.member_id))
         position = next_position(
@@ -315,7 +315,7 @@ class ConsumerGroup:
     # Leaving
 
     def decide_leave(self, group: str, beat: Heartbeat, catalog: Catalog, now_ms: int) -> ConsumerGroupChanged:
-        """What changes when a member leaves for good, or a static member leaves for a while."""
+        """The changes when a member leaves for good, or a static member leaves for a while."""
         if beat.instance_id is None:
             member = self.member(beat.member_id)
         else:
@@ -334,7 +334,7 @@ class ConsumerGroup:
     def decide_removal(
         self, group: str, member_ids: Iterable[str], catalog: Catalog, now_ms: int
     ) -> ConsumerGroupChanged:
-        """What changes when these members are removed. The next heartbeat of another member computes the new target."""
+        """The changes when these members are removed. The next heartbeat of another member computes the new target."""
         left = tuple(member_ids)
         remaining = {one: member.subscription for one, member in self.members.items() if one not in left}
         digest = digest_of(self.topics.wanted(remaining, catalog))

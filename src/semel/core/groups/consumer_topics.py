@@ -29,7 +29,7 @@ Wanted = list[tuple[str, int, int]]
 
 
 class WantedTopics:
-    """Finds the topics of subscriptions, and keeps the matches of each expression."""
+    """Finds the topics of subscriptions, and caches the matches of each expression."""
 
     def __init__(self) -> None:
         self._patterns: dict[str, ResolvedPattern] = {}

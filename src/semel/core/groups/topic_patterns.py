@@ -78,7 +78,7 @@ _UNICODE_CLASSES: Final = {
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 
 
-# What an expression consists of.
+# The parts of an expression.
 
 
 @value
