@@ -21,7 +21,7 @@ from profiled import profiled
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.chores import forget_old_offsets, forget_silent_producers
-from semel.core.entries import OffsetsCommitted, StoredOffset
+from semel.core.entries import AccessRule, AccessRulesAdded, OffsetsCommitted, StoredOffset
 from semel.core.groups.consumer import ConsumerRules
 from semel.core.steps import Pace
 from semel.wire import messages, versions
@@ -31,7 +31,9 @@ from semel.wire.versions import (
     ALTER_CLIENT_QUOTAS,
     CONSUMER_GROUP_HEARTBEAT,
     CREATE_TOPICS,
+    DELETE_ACLS,
     DELETE_TOPICS,
+    DESCRIBE_ACLS,
     END_TXN,
     INIT_PRODUCER_ID,
     JOIN_GROUP,
@@ -149,9 +151,9 @@ def frame_of(api_key: int, version: int, **values: object) -> bytes:
 
 
 @asynccontextmanager
-async def stranger() -> AsyncIterator[tuple[Broker, Callable[[bytes], Any]]]:
+async def stranger(**settings: Any) -> AsyncIterator[tuple[Broker, Callable[[bytes], Any]]]:
     """A broker, and a client of it that has no manners."""
-    async with Broker(pace=PACE) as broker:
+    async with Broker(pace=PACE, **settings) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
 
         async def ask(frame: bytes) -> bytes:
@@ -226,6 +228,27 @@ def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int
     others = [(f"t{number}", 1) for number in range(1, 50)]
     before = [topics_made(("t0", MANY if many_at else 1), *others)] if names_topics(said) else []
     assert asyncio.run(most_calls(frame_of(api_key, version, **said), *before)) < CALLS_MAX
+
+
+@pytest.mark.parametrize("api_key", [DESCRIBE_ACLS, DELETE_ACLS])
+def test_very_many_access_rules_are_shown_and_removed_in_many_turns(api_key: int) -> None:
+    rules = tuple(AccessRule(2, f"t{number}", 3, "User:app", "*", 4, 3) for number in range(8 * MANY))
+    wanted = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
+    wanted |= {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    asked = wanted if api_key == DESCRIBE_ACLS else {"filters": [wanted]}
+
+    async def scenario() -> tuple[int, int]:
+        async with stranger(access_rules=True, super_users=["User:ANONYMOUS"]) as (broker, ask):
+            broker.runtime.commit(AccessRulesAdded(rules))
+            counter = Counter()
+            with profiled(counter.note):
+                answer = await ask(frame_of(api_key, NEWEST[api_key], **asked))
+            return counter.most, len(answer)
+
+    most, answer_bytes = asyncio.run(scenario())
+    # An entry that removes five hundred is one step.
+    assert most < 2 * CALLS_MAX
+    assert answer_bytes > 20 * len(rules)
 
 
 def test_quotas_of_very_many_entities_are_compared_in_many_turns() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from asking import Asker
 from ledger import SETTINGS, Caller, Ledger, batch
 from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
@@ -18,6 +19,7 @@ from semel.storage.journal import look_into, starts_of
 from semel.storage.log import Log
 from semel.testing.broker import FaultyBroker
 from semel.testing.stores import MemoryStore
+from semel.wire.versions import INIT_PRODUCER_ID, OFFSET_COMMIT
 from semel_command import semel, semel_failure, semel_lines
 
 Contents = dict[str, tuple[int, int, bytes]]
@@ -55,6 +57,23 @@ def flip(at: int) -> Callable[[bytearray], None]:
         content[at] ^= 0xFF
 
     return alter
+
+
+def test_no_name_that_a_client_chose_makes_a_line_or_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    name = "x\n  STOPPED: nothing is wrong\x1b[2J\u202e"
+    with FaultyBroker(tmp_path / "data") as broker:
+        broker.create_topic("orders")
+        broker.add_user(name, "secret")
+        with Asker(broker.bootstrap) as ask:
+            ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout=60_000)
+            committed = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}
+            topics = [{"name": "orders", "partitions": [{**committed, "committed_metadata": name}]}]
+            member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+            ask(OFFSET_COMMIT, 8, group_id=name, **member, topics=topics)
+    shown = semel_lines("dump", str(tmp_path / "data"), "--journal", "--transactions", "--groups")
+    assert sum("nothing is wrong" in line for line in shown) >= 4
+    assert all(line.isprintable() for line in shown)
+    assert not any(line.startswith("  STOPPED") for line in shown)
 
 
 def test_what_recovery_would_find_is_shown(copy: Path) -> None:

@@ -1,5 +1,6 @@
 """What `semel users` promises: the first user is made before any broker runs, and what was made survives kill -9."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from secured import PASSWORD, WRONG, by_semel, login
+from semel.client.cluster import Cluster
+from semel.client.errors import AuthenticationFailed
+from semel.client.settings import from_options
 from semel.testing.served import ServedBroker
 from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines
 
@@ -68,6 +72,55 @@ def test_iterations_that_are_too_few_or_too_many_are_refused(iterations: str, tm
     semel_failure_text = semel("users", "add", "a", f"--data={tmp_path}", f"--iterations={iterations}", stdin="p\n")
     assert semel_failure_text.returncode != 0
     assert "Traceback" not in semel_failure_text.stderr
+
+
+STRANGE_NAMES = [
+    "alice\nroot  SCRAM-SHA-512  16384",
+    "\x1b[2J\x1b]0;title\x07",
+    "\u202egro.live",
+    "a\u2028b\u0085c\rd",
+    "a" * 1_000,
+    "=2C,=3D",
+    "a \t b",
+    "ἀγορά 🔑",
+]
+
+
+def test_a_user_of_any_name_logs_in_and_stands_in_one_line_of_a_command_and_of_the_security_log(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "security.log"
+    for name in STRANGE_NAMES:
+        add(name, f"--data={tmp_path / 'data'}", "--iterations=4096", "--mechanism=SCRAM-SHA-256")
+    logins = ("--listen=LOGINS=SASL_PLAINTEXT://127.0.0.1:0", "--super-user=User:ANONYMOUS", f"--security-log={log}")
+    with ServedBroker(tmp_path / "data", *logins) as broker:
+        address, bootstrap = broker.addresses.rpartition("//")[2], f"--bootstrap={broker.bootstrap}"
+        for name in STRANGE_NAMES:
+            with pytest.raises(AuthenticationFailed):
+                _ask(address, name, WRONG)
+            # It is let in, and may see nothing.
+            assert _ask(address, name, PASSWORD) == {}
+            semel_lines("acls", "add", f"User:{name}", "read", "topic:orders", bootstrap)
+            semel_lines("quotas", "set", f"user:{name}", "producer_byte_rate=1000000", bootstrap)
+        tables = [semel_lines(command, "list", bootstrap) for command in ("users", "acls", "quotas")]
+        assert all(line.isprintable() for table in tables for line in table)
+        assert [len(table) for table in tables] == [len(STRANGE_NAMES) + 1] * 3
+        assert broker.output.isascii() or broker.output.replace("\n", "").isprintable()
+    told = [json.loads(line) for line in log.read_bytes().split(b"\n")[:-1]]
+    assert [one["user"] for one in told if one["event"] == "login_refused"] == STRANGE_NAMES
+    assert log.read_text().isascii()
+
+
+def _ask(address: str, user: str, password: str) -> object:
+    options = {f"kafka.{key}": value for key, value in login("SCRAM-SHA-256", user, password).items()}
+    with Cluster(from_options({"kafka.bootstrap.servers": address, **options})) as cluster:
+        return cluster.every_topic()
+
+
+@pytest.mark.parametrize("words", [("users", "add"), ("users", "remove")])
+def test_a_name_that_is_not_utf_8_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    told = semel_failure(*words, "\udcff\udcfe", f"--data={tmp_path / 'data'}", stdin="secret\n")
+    assert "is not UTF-8" in told or "there is no user" in told
 
 
 def test_no_password_and_no_key_is_in_the_directory_or_in_what_dump_shows(tmp_path: Path) -> None:

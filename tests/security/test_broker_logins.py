@@ -1,16 +1,25 @@
 """A client has to log in before it may ask for anything, real clients can, and a stranger costs little."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from asking import Asker, ConnectionEnded
+from asking import NEWEST, Asker, ConnectionEnded
 from eventually import eventually
 from secured import CLIENTS, PASSWORD, REFUSALS, WRONG, SecuredBroker, login, own_client
 from semel.broker.broker import Broker
 from semel.broker.limits import Limits
-from semel.core.users import Mechanism
+from semel.client.cluster import Cluster
+from semel.client.settings import from_options
+from semel.core.refusals import Refused
+from semel.core.steps import Door, Elsewhere, Waiting, finish
+from semel.core.users import Mechanism, Users
 from semel.security.listeners import ListenersRefused
+from semel.security.login import PLAIN, Login
+from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -180,6 +189,109 @@ def test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room() -> 
                 fourth(API_VERSIONS, client_software_name="test", client_software_version="1")
                 assert broker.look(lambda b: len(b.doors.strangers)) == 2
         assert eventually(lambda: broker.look(lambda b: not b.doors.strangers and not b.doors._of_address))
+
+
+def test_strangers_of_all_addresses_together_are_limited() -> None:
+    with SecuredBroker(limits=Limits(unknown_connections_max=2)) as broker, ExitStack() as open_ones:
+        for number in (2, 3):
+            asker = open_ones.enter_context(Asker(broker.bootstrap, source=f"127.0.0.{number}"))
+            asker(API_VERSIONS, client_software_name="test", client_software_version="1")
+        with Asker(broker.bootstrap, source="127.0.0.4") as third, pytest.raises(GONE):
+            third(API_VERSIONS, client_software_name="test", client_software_version="1")
+
+
+def test_a_stranger_may_ask_a_few_times_and_a_user_as_often_as_it_likes() -> None:
+    limit = Limits().login_requests_max
+    frame = messages.encode_request(API_VERSIONS, 0, 1, None, messages.build_request(API_VERSIONS, 0))
+    with SecuredBroker() as broker:
+        broker.add_user(USER, PASSWORD)
+        with Asker(broker.bootstrap) as ask:
+            ask.post(bytes(frame) * (limit + 1))
+            for _ in range(limit):
+                ask.read()
+            with pytest.raises(GONE):
+                ask.read()
+        with Asker(broker.bootstrap) as ask:
+            log_in(ask, Mechanism.SCRAM_SHA_256)
+            for _ in range(limit):
+                metadata(ask)
+            *_, again = log_in(ask, Mechanism.SCRAM_SHA_256)
+            assert again.error_code == 0
+
+
+def test_our_client_goes_on_when_its_login_has_expired() -> None:
+    with SecuredBroker(limits=Limits(login_lifetime_ms=60_000)) as broker:
+        broker.add_user("alice", PASSWORD)
+        broker.create_topic("logins")
+        options = {f"kafka.{name}": value for name, value in login("SCRAM-SHA-256", "alice", PASSWORD).items()}
+        with Cluster(from_options({"kafka.bootstrap.servers": broker.bootstrap, **options})) as cluster:
+            for _ in range(3):
+                assert cluster.every_topic()
+                broker.skip(61)
+                # And for the client as well.
+                for connection in cluster._connections.values():
+                    assert connection._login_ends_at is not None
+                    connection._login_ends_at -= 61
+        assert broker.look(lambda b: b.metrics.logins) == 3
+
+
+@pytest.mark.parametrize("api_key", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+def test_a_request_of_a_login_that_is_cut_anywhere_lets_nobody_in(
+    api_key: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever its frame ends early, and, of a message of SCRAM, wherever that does."""
+    first = next(own_client(Mechanism.SCRAM_SHA_256, USER, PASSWORD))
+    values = {"mechanism": "SCRAM-SHA-256"} if api_key == SASL_HANDSHAKE else {"auth_bytes": first}
+    version = NEWEST[api_key]
+    request = messages.build_request(api_key, version, **values)
+    whole = bytes(messages.encode_request(api_key, version, 1, "asker", request))[4:]
+    frames = [whole[:size] for size in range(len(whole))]
+    if api_key == SASL_AUTHENTICATE:
+        for size in range(len(first) - 1):
+            cut = messages.build_request(api_key, version, auth_bytes=first[:size])
+            frames.append(bytes(messages.encode_request(api_key, version, 1, "asker", cut))[4:])
+    with SecuredBroker(limits=Limits(failed_login_delay_ms=1)) as broker:
+        broker.add_user(USER, PASSWORD)
+        for frame in frames:
+            with Asker(broker.bootstrap) as ask:
+                if api_key == SASL_AUTHENTICATE:
+                    ask(SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
+                ask.post(len(frame).to_bytes(4) + frame)
+                with suppress(*GONE):
+                    ask.read()
+                with pytest.raises(GONE):
+                    metadata(ask)
+        assert broker.look(lambda b: b.metrics.logins) == 0
+        assert eventually(lambda: broker.look(lambda b: not b.doors.strangers))
+    assert "request_failed" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_one_password_is_hashed_at_a_time() -> None:
+    """Batches of compacted topics are opened in the same thread, and wait for one hash at most."""
+    hashing, users = Door(1), Users()
+    logins = [Login((PLAIN,), users, lambda: "", None, hashing) for _ in range(3)]
+    attempts = []
+    for one in logins:
+        one.choose(PLAIN)
+        attempts.append(one.respond(b"\0alice\0guess"))
+    under_way = [next(attempt) for attempt in attempts]
+    assert [type(step) for step in under_way] == [Elsewhere, Waiting, Waiting]
+    for number, attempt in enumerate(attempts):
+        step = under_way[number] if number == 0 else next(attempt)
+        assert isinstance(step, Elsewhere)
+        step.do()
+        with pytest.raises(Refused, match="invalid credentials"):
+            next(attempt)
+
+
+@given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))
+def test_no_bytes_of_a_login_by_plain_do_more_than_to_be_refused(message: bytes) -> None:
+    one = Login((PLAIN,), Users(), lambda: "")
+    one.choose(PLAIN)
+    with pytest.raises(Refused):
+        finish(one.respond(message))
+    assert not one.is_over
 
 
 def test_a_client_that_does_not_log_in_in_time_is_sent_away() -> None:

@@ -83,6 +83,24 @@ def test_a_real_client_that_does_not_trust_the_broker_keeps_its_password_to_itse
     assert CLIENTS[client](by_password.bootstrap, settings) in TLS_REFUSALS[client]
 
 
+@pytest.mark.parametrize("shown", ["another host's", "an expired one"])
+@pytest.mark.parametrize(
+    "client", ["semel", "confluent", "aiokafka", pytest.param("kafka-python", marks=pytest.mark.slow)]
+)
+def test_a_real_client_believes_no_certificate_of_the_broker_that_is_another_hosts_or_old(
+    client: str, shown: str, authority: Authority
+) -> None:
+    files = {
+        "another host's": lambda: authority.issue("elsewhere", "elsewhere.example.org"),
+        "an expired one": lambda: authority.issue("old", "localhost", "127.0.0.1", expired=True),
+    }[shown]()
+    with SecuredBroker(SecurityProtocol.SASL_SSL, tls=TlsSettings(*files)) as broker:
+        broker.add_user("alice", PASSWORD)
+        settings = {**tls(authority), **login("PLAIN", "alice", PASSWORD, "SASL_SSL")}
+        assert CLIENTS[client](broker.bootstrap, settings) in TLS_REFUSALS[client]
+        assert broker.look(lambda b: b.metrics.logins + b.metrics.refused_logins) == 0, "the password was not sent"
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_real_client_of_an_unknown_user_is_told_what_one_with_a_wrong_password_is(

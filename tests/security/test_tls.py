@@ -227,6 +227,35 @@ def test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_
         assert ask(API_VERSIONS, **VERSIONS_ASKED).error_code == 0, "the connection of before is still good"
 
 
+@pytest.mark.parametrize("content", ["garbage", "nothing", "half of it", "another's", None])
+@pytest.mark.parametrize("kind", ["certificate", "key", "authority"])
+def test_whatever_comes_in_the_place_of_a_file_the_old_certificates_stay(
+    kind: str, content: str | None, authority: Authority, tmp_path: Path
+) -> None:
+    issued, other = authority.issue("kept", "localhost"), authority.issue("other", "localhost")
+    paths = {"certificate": issued.certificate, "key": issued.key, "authority": str(tmp_path / "authority.pem")}
+    Path(paths["authority"]).write_text(Path(authority.file).read_text())
+    settings = TlsSettings(
+        paths["certificate"], paths["key"], client_auth=ClientAuth.REQUIRED, client_authority=paths["authority"]
+    )
+    certificates = Certificates(settings)
+    before = certificates.context, certificates.plain_context
+    file, whole = Path(paths[kind]), Path(paths[kind]).read_bytes()
+    strange = {"certificate": other.certificate, "key": other.key, "authority": other.key}[kind]
+    file.unlink()
+    if content is not None:
+        contents = {"garbage": b"\0\xffgarbage", "nothing": b"", "half of it": whole[: len(whole) // 2]}
+        file.write_bytes(contents.get(content, Path(strange).read_bytes()))
+    assert certificates.has_changed()
+    with pytest.raises(CertificatesRefused):
+        certificates.read_again()
+    assert (certificates.context, certificates.plain_context) == before
+    assert not certificates.has_changed(), "it is told once"
+    file.write_bytes(whole)
+    certificates.read_again()
+    assert certificates.context is not before[0]
+
+
 def test_a_key_that_the_broker_comes_to_be_allowed_to_read_is_one_that_has_changed(authority: Authority) -> None:
     files = authority.issue("allowed", "localhost")
     certificates = Certificates(TlsSettings(*files))

@@ -267,6 +267,8 @@ class Connection(asyncio.BufferedProtocol):
         header = parse_request_header(frame)
         if self.login is not None:
             check_login(self.login, header.api_key, self.host.clock.steady_ms())
+            if self._frames_served > self.host.limits.login_requests_max and not self.login.is_over:
+                raise ProtocolError(f"more than {self.host.limits.login_requests_max} requests before a login")
         exchange = Exchange(self, header)
         self._exchanges.append(exchange)
         self._has_to_wait = True

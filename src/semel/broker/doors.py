@@ -24,6 +24,7 @@ from semel.broker.runtime import Runtime
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
 from semel.core.access import ANONYMOUS, Principal
 from semel.core.entries import LoginSecretMade
+from semel.core.steps import Door
 from semel.core.users import SECRET_BYTES, Users
 from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.security.login import Login
@@ -66,6 +67,9 @@ class Doors:
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
         self._tokens: Final = None if tokens is None else _token_keys(tokens, events, time_of_day)
+        # Only one password is in the queue of the thread that hashes it, so that the batches in that queue wait for one
+        # hash, and not for the hashes of all strangers.
+        self._hashing = Door(1)
         # The receive buffer that all TLS layers share, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
         self._limits = limits
@@ -130,7 +134,7 @@ class Doors:
         if listener.protocol.uses_sasl:
             tokens = self._tokens if listener.takes_tokens else None
             mechanisms = listener.mechanisms if tokens is None else (*listener.mechanisms, OAUTHBEARER)
-            login = Login(mechanisms, users, secrets.token_urlsafe, tokens)
+            login = Login(mechanisms, users, secrets.token_urlsafe, tokens, self._hashing)
         connection = Connection(host, listener, login)
         if not listener.protocol.uses_tls or self._certificates is None:
             return connection

@@ -134,6 +134,12 @@ def _run(words: list[str]) -> int:
     except Failure as failure:
         print(f"semel: {printable(str(failure), keep=LINE_END)}", file=sys.stderr)
         return failure.exit_code
+    except UnicodeEncodeError as error:
+        # A file's name may be any bytes, and the name of a user or a topic may not.
+        if error.reason != "surrogates not allowed":
+            raise
+        print(f"semel: {printable(str(error.object))} is not UTF-8", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         # From Spark, which answers Ctrl-C in its own way where it runs in this process.
         return 128 + signal.SIGINT

@@ -12,7 +12,7 @@ import struct
 from dataclasses import fields
 from typing import Final
 
-from semel.cli.display import counted
+from semel.cli.display import counted, printable
 from semel.cli.errors import Failure
 from semel.cli.progress import Progress
 from semel.core.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, read_header
@@ -83,13 +83,18 @@ def run(options: argparse.Namespace) -> int:
     return 1 if troubles else 0
 
 
+def _show(line: str) -> None:
+    """Print a line. Clients choose the names of groups and transactional ids, and a terminal obeys some characters."""
+    print(printable(line))
+
+
 # -- overview ---------------------------------------------------------------------------------------------------
 
 
 def _show_cache(store: str) -> None:
-    print(f"cache       of the log in {store or 'a store'}")
-    print("            its journal lies there, with topics, producers, transactions and groups;")
-    print("            the records here were read from it, and --segments shows them")
+    _show(f"cache       of the log in {store or 'a store'}")
+    _show("            its journal lies there, with topics, producers, transactions and groups;")
+    _show("            the records here were read from it, and --segments shows them")
 
 
 def _show_overview(files: Files, examined: Examined) -> None:
@@ -97,15 +102,16 @@ def _show_overview(files: Files, examined: Examined) -> None:
     if state is not None:
         life, _, position = state["journal"]
         how = "after a clean stop" if state["clean"] else "while running"
-        print(f"checkpoint  cluster {state['cluster_id']}, life {life}, journal position {position}, written {how}")
-    print(f"journal     {counted(examined.replayed_entries, 'entry', 'entries')} after the checkpoint", end=", ")
-    print(f"to position {examined.position}, in {counted(len(journal.starts_of(files)), 'file')}")
+        _show(f"checkpoint  cluster {state['cluster_id']}, life {life}, journal position {position}, written {how}")
+    entries = counted(examined.replayed_entries, "entry", "entries")
+    place = f"position {examined.position}, in {counted(len(journal.starts_of(files)), 'file')}"
+    _show(f"journal     {entries} after the checkpoint, to {place}")
     if examined.stopped is not None:
-        print(f"STOPPED     {examined.stopped}")
+        _show(f"STOPPED     {examined.stopped}")
     for topic in examined.state.catalog:
         configs = "".join(f" {name}={value}" for name, value in sorted(topic.configs.items()))
         partitions = counted(topic.partition_count, "partition")
-        print(f"topic       {topic.name}, number {topic.number}, id {topic.topic_id.hex()}, {partitions}{configs}")
+        _show(f"topic       {topic.name}, number {topic.number}, id {topic.topic_id.hex()}, {partitions}{configs}")
         for index, holder in enumerate(examined.state.partitions.of(topic)):
             partition = holder.state
             if partition.next_offset:
@@ -113,10 +119,10 @@ def _show_overview(files: Files, examined: Examined) -> None:
                 if partition.open_transactions:
                     parts.append(f"stable to {partition.stable_offset}")
                 parts.append(counted(len(partition.producers), "producer"))
-                print(f"  partition {index}  {', '.join(parts)}")
+                _show(f"  partition {index}  {', '.join(parts)}")
     transactions = examined.state.transactions
-    print(f"transactions  {counted(len(transactions), 'transactional id')}, {transactions.open_count} open")
-    print(f"groups        {counted(len(examined.state.groups), 'group')}")
+    _show(f"transactions  {counted(len(transactions), 'transactional id')}, {transactions.open_count} open")
+    _show(f"groups        {counted(len(examined.state.groups), 'group')}")
 
 
 # -- journal ----------------------------------------------------------------------------------------------------
@@ -131,7 +137,8 @@ def _show_journal(files: Files, examined: Examined) -> list[str]:
     checkpoint_position = state["journal"][2] if state is not None else -1
     for start, following in itertools.zip_longest(starts, starts[1:]):
         path = journal.path_of(start)
-        print(f"\n{path}")
+        print()
+        _show(path)
         position = start
         is_superseded = False
         try:
@@ -141,27 +148,27 @@ def _show_journal(files: Files, examined: Examined) -> list[str]:
                     troubles.append(_say(f"no valid entry in {sight.skipped} bytes from offset {position - start} on"))
                 if following is not None and entry.position >= following and not is_superseded:
                     is_superseded = True
-                    print(f"  from here on replaced by {journal.path_of(following)}: a later life began there")
+                    _show(f"  from here on replaced by {journal.path_of(following)}: a later life began there")
                 if 0 <= checkpoint_position <= entry.position:
-                    print("  the checkpoint holds everything above")
+                    _show("  the checkpoint holds everything above")
                     checkpoint_position = -1
                 shown = "end of this file" if sight.is_roll else _describe_entry(entry, names)
-                print(f"  {entry.position:>12}  life {sight.life}  durable to {sight.durable:>12}  {shown}")
+                _show(f"  {entry.position:>12}  life {sight.life}  durable to {sight.durable:>12}  {shown}")
                 position = entry.end
         except FileNotFoundError:
-            print("  used again under another name meanwhile")
+            _show("  used again under another name meanwhile")
             continue
         except OSError as error:
             troubles.append(_say(error.strerror or str(error)))
         if position == checkpoint_position:
-            print("  the checkpoint holds everything above")
+            _show("  the checkpoint holds everything above")
             checkpoint_position = -1
-        print(f"  {position:>12}  entries end here, at offset {position - start} of the file")
+        _show(f"  {position:>12}  entries end here, at offset {position - start} of the file")
     return troubles
 
 
 def _say(trouble: str) -> str:
-    print(f"  STOPPED: {trouble}")
+    _show(f"  STOPPED: {trouble}")
     return trouble
 
 
@@ -222,7 +229,7 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
         mark = "" if batch.is_intact else "  DAMAGED: the checksum does not match"
         if mark:
             troubles.append(mark)
-        print(f"  {batch.position:>12}  {_describe_batch(batch.header)}{mark}")
+        _show(f"  {batch.position:>12}  {_describe_batch(batch.header)}{mark}")
 
     def count(more_bytes: int) -> None:
         nonlocal done_bytes
@@ -232,11 +239,12 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
     for topic in files.names(TOPICS):
         for partition in files.names(f"{TOPICS}/{topic}"):
             for path in segment_paths(files, f"{TOPICS}/{topic}/{partition}"):
-                print(f"\n{path}")
+                print()
+                _show(path)
                 try:
                     end = walk_segment(files, path, show_batch, count)
                 except FileNotFoundError:
-                    print("  removed meanwhile")
+                    _show("  removed meanwhile")
                     continue
                 except OSError as error:
                     troubles.append(_say(error.strerror or str(error)))
@@ -244,7 +252,7 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
                 if end.trouble is not None:
                     troubles.append(_say(f"at offset {end.position} of {end.file_bytes} bytes: {end.trouble}"))
                 else:
-                    print(f"  {end.position:>12}  {'sealed, with an index' if end.is_sealed else 'end of the file'}")
+                    _show(f"  {end.position:>12}  {'sealed, with an index' if end.is_sealed else 'end of the file'}")
     progress.end()
     for blocks in examined.blocks:
         try:
@@ -264,18 +272,19 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
 
 def _show_producers(examined: Examined) -> None:
     """Show the state of each producer by which its next batch will be judged."""
-    print(f"\nproducer ids below {examined.state.producer_ids.next_id} are taken")
+    print()
+    _show(f"producer ids below {examined.state.producer_ids.next_id} are taken")
     for holder in examined.state.partitions.all():
         number, index = holder.name
         for producer_id, state in holder.state.producers.items():
             window = window_of(state)
             last = window[-1].last_sequence if window else "none"
-            print(
+            _show(
                 f"{_name_of(examined.state.catalog, number)}-{index}  producer {producer_id}  epoch {epoch_of(state)}  "
                 f"last sequence {last}  last heard {last_heard_ms(state)}"
             )
             for batch in window:
-                print(
+                _show(
                     f"    sequences {batch.first_sequence} to {batch.last_sequence} "
                     f"went to offsets {batch.base_offset} to {batch.base_offset + batch.record_count - 1}"
                 )
@@ -289,7 +298,7 @@ def _show_transactions(examined: Examined) -> None:
     print()
     for described in examined.state.transactions.all_described():
         owner = described.owner
-        print(
+        _show(
             f"transactional id {owner.transactional_id}  producer {owner.producer_id}  epoch {owner.producer_epoch}  "
             f"{described.state.name}  timeout {owner.timeout_ms} ms  changed {owner.changed_at_ms}"
         )
@@ -297,26 +306,26 @@ def _show_transactions(examined: Examined) -> None:
             holder = examined.state.partitions.at(*name)
             first = None if holder is None else holder.state.open_transactions.get(owner.producer_id)
             begins = "nothing in it yet" if first is None else f"from offset {first} on"
-            print(f"    {_name_of(examined.state.catalog, name.number)}-{name.partition}  {begins}")
+            _show(f"    {_name_of(examined.state.catalog, name.number)}-{name.partition}  {begins}")
 
 
 def _show_groups(examined: Examined) -> None:
     """Show the committed and pending offsets of each group, and its members."""
     print()
     for group in examined.state.groups:
-        print(f"group {group.name}")
+        _show(f"group {group.name}")
         for name, offset in group.offsets.committed:
             noted = f"  noted {offset.metadata!r}" if offset.metadata else ""
-            print(
+            _show(
                 f"    {_name_of(examined.state.catalog, name.number)}-{name.partition}  offset {offset.offset}  "
                 f"committed {offset.at_ms}{noted}"
             )
         for producer_id, pending in group.offsets.pending.items():
             for name, offset in pending:
                 where = f"{_name_of(examined.state.catalog, name.number)}-{name.partition}"
-                print(f"    {where}  offset {offset.offset}  if producer {producer_id} commits")
+                _show(f"    {where}  offset {offset.offset}  if producer {producer_id} commits")
         if group.machine is not None:
-            print(f"    members {json.dumps(group.machine.snapshot())}")
+            _show(f"    members {json.dumps(group.machine.snapshot())}")
 
 
 def _name_of(catalog: Catalog, number: int) -> str:

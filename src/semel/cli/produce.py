@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at, soon
+from semel.cli.display import printable
 from semel.cli.errors import Ended, Failure
 from semel.cli.progress import Progress
 from semel.client import codes
@@ -179,7 +180,7 @@ class _Producer:
             if time.monotonic() + pause_seconds > deadline:
                 raise Failure(f"no answer in {DELIVERY_SECONDS_MAX:.0f} s, what was sent last may be there ({trouble})")
             if attempts == 1:
-                print(f"semel: {trouble}; sending the same again", file=sys.stderr)
+                print(f"semel: {printable(trouble)}; sending the same again", file=sys.stderr)
             # Another broker may be the partition's leader by now.
             self._cluster.close()
             self._cluster.forget(self._topic)

@@ -203,7 +203,7 @@ class _Reader:
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-            print(f"semel: {reason}; trying again", file=sys.stderr)
+            print(f"semel: {printable(str(reason))}; trying again", file=sys.stderr)
         elif now - self._waiting_since > _RECONNECT_SECONDS_MAX:
             raise reason
         self._cluster.close()

@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at
-from semel.cli.display import counted, print_table, time_shown
+from semel.cli.display import counted, print_table, printable, time_shown
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import admin
@@ -88,7 +88,7 @@ def _describe(cluster: Cluster, name: str) -> None:
     print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
     for config in admin.configs_of(cluster, name, None):
         if config.config_source == _SET_ON_TOPIC:
-            print(f"  {config.name}={config.value}")
+            print(printable(f"  {config.name}={config.value}"))
     for where in partitions_of(topic):
         print(f"partition {where.partition}  offsets {first[where]} to {last[where]}")
         for producer in admin.producers_of(cluster, where):

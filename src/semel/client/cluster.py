@@ -89,7 +89,11 @@ class Cluster:
 
     def lease(self, address: Address) -> Connection:
         """A connection for the caller alone, to be given back with no request under way."""
-        return self._connections.pop(address, None) or Connection(address, self.settings)
+        connection = self._connections.pop(address, None)
+        if connection is not None and connection.has_expired:
+            connection.close()
+            connection = None
+        return connection or Connection(address, self.settings)
 
     def give_back(self, address: Address, connection: Connection) -> None:
         """Take back a connection over which nothing is under way."""

@@ -9,6 +9,7 @@ import select
 import socket
 import ssl
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Final
 
 from semel.client import sasl
@@ -61,6 +62,9 @@ from semel.wire.versions import (
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
 # A cluster of a hundred thousand partitions describes itself in some ten megabytes; a fetch has at least one batch.
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
+
+# When so much of a login's time is over, it counts as expired: the next request takes a while to arrive.
+_LOGIN_SHARE: Final = 0.85
 
 _SPOKEN: Final[dict[int, VersionRange]] = {
     FETCH: fetch_client.SPOKEN,
@@ -125,6 +129,8 @@ class Connection:
         self._correlation_id = 0
         self._expected_id = 0
         self._versions: dict[int, int] = {}
+        # When the broker will want another login (KIP-368); None: never.
+        self._login_ends_at: float | None = None
         self._socket = _connect(address, settings, self._where)
         self._arrivals = select.poll()
         self._arrivals.register(self._socket, select.POLLIN)
@@ -139,6 +145,11 @@ class Connection:
         except BaseException:
             self._socket.close()
             raise
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the broker will want another login before it answers again, so that a new connection is needed."""
+        return self._login_ends_at is not None and monotonic() >= self._login_ends_at
 
     @property
     def fetch_version(self) -> int:
@@ -225,7 +236,13 @@ class Connection:
             try:
                 token = steps.send(answer.auth_bytes)
             except StopIteration:
+                self._note_lifetime(answer)
                 return
+
+    def _note_lifetime(self, answer: Any) -> None:
+        lifetime = getattr(answer, "session_lifetime", None)  # Not in version 0.
+        if lifetime:
+            self._login_ends_at = monotonic() + _LOGIN_SHARE * lifetime.total_seconds()
 
     def _send(self, frame: bytes | bytearray) -> None:
         try:

@@ -29,8 +29,8 @@ USERS_MAX: Final = 10_000
 # much.
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
-# Limits on a user's name, in UTF-8, and on a salt: longer than any tool makes them.
-NAME_BYTES_MAX: Final = 1_024
+# Limits on a user's name, in UTF-8, so that an access rule can contain `User:` and the name; and on a salt.
+NAME_BYTES_MAX: Final = 1_000
 SALT_BYTES_MAX: Final = 1_024
 # The length of the salts that semel makes itself.
 SALT_BYTES: Final = 32

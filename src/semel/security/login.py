@@ -18,7 +18,7 @@ from semel.core.refusals import (
     UNSUPPORTED_SASL_MECHANISM,
     Refused,
 )
-from semel.core.steps import Steps, elsewhere
+from semel.core.steps import Door, Steps, elsewhere
 from semel.core.users import Credential, Mechanism, Users, credential_of, salted
 from semel.security.scram import ScramExchange, failed
 from semel.security.tokens import OAUTHBEARER, Bearer, read_message
@@ -48,8 +48,11 @@ class Login:
         users: Users,
         new_nonce: Callable[[], str],
         tokens: Tokens | None = None,
+        hashing: Door | None = None,
     ) -> None:
-        """`mechanisms` are those that the listener takes; `tokens` is needed where OAUTHBEARER is one of them."""
+        """`mechanisms` are those that the listener takes; `tokens` is needed where OAUTHBEARER is one of them. Logins
+        by PLAIN wait for each other at `hashing`.
+        """
         self.mechanisms = mechanisms
         self.principal: Principal = ANONYMOUS
         # When this login has to be repeated, by the broker's steady clock; None: never.
@@ -59,6 +62,7 @@ class Login:
         self._users = users
         self._new_nonce = new_nonce
         self._tokens = tokens
+        self._hashing = hashing or Door(1)
         # The mechanism of the login under way, and the one that has let the client in.
         self._chosen: str | None = None
         self._used: str | None = None
@@ -102,7 +106,7 @@ class Login:
         if self._scram is None:
             user, password = _read_plain(token)
             self.claimed_user = user
-            yield from _check_plain(user, password, self._users)
+            yield from self._hashing.inside(_check_plain(user, password, self._users))
             self._finish(user)
             return b""
         try:

@@ -4,6 +4,7 @@ The broker first removes those matching rules that allow: otherwise a client cou
 what a rule denied before. The answer is sent when the removal is durable.
 """
 
+from operator import attrgetter
 from typing import Any, Final
 
 from semel.broker.apis.access_rules import changed, entry_fields, filter_of, refusal, resource_fields
@@ -11,7 +12,7 @@ from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_st
 from semel.broker.exchange import Exchange
 from semel.broker.guard import ALTER_CLUSTER
 from semel.broker.serving import Serving
-from semel.core.steps import Steps
+from semel.core.steps import Steps, each
 
 RIGHTS: Final = (ALTER_CLUSTER,)
 
@@ -30,6 +31,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 def _delete(broker: Serving, exchange: Exchange, item: Any) -> Steps[Fields]:
     access = broker.log.state.access
     rules = yield from access.matching(filter_of(item))
-    allowing_first = sorted(rules, key=lambda rule: -rule.permission)
+    allowing_first = sorted(rules, key=attrgetter("permission"), reverse=True)
     outcomes = yield from changed(broker, exchange, allowing_first, access.decide_remove)
-    return {"matching_acls": [{**resource_fields(rule), **entry_fields(rule), **outcomes[rule]} for rule in rules]}
+    removed = each(rules, lambda rule: {**resource_fields(rule), **entry_fields(rule), **outcomes[rule]})
+    return {"matching_acls": (yield from removed)}
