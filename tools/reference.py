@@ -49,7 +49,7 @@ def command_line() -> str:
             "# The command line",
             "",
             GENERATED,
-            "`semel COMMAND --help` says the same at the terminal. What goes wrong is one line on standard error. The",
+            "`semel COMMAND --help` says the same at the terminal. An error is one line on standard error. The",
             "exit code is 0 when a command did what it was asked, 1 when it could not, 2 when it was called wrongly,",
             "130 after Ctrl-C and 143 after SIGTERM.",
             "",
@@ -78,7 +78,7 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
             for name, own in action.choices.items():
                 yield from (f"`{parser.prog} {name}`: {purposes[name]}", "")
                 yield from arguments(own)
-        elif action.dest != "help":
+        elif action.dest != "help" and action.help != argparse.SUPPRESS:
             value = str(action.metavar or "|".join(map(str, action.choices or ()))).replace("|", "\\|")
             words = [f"{option} {value}" if value and action.nargs != 0 else option for option in action.option_strings]
             rows.append(f"| {', '.join(f'`{word}`' for word in words or [value])} | {action.help or ''} |")

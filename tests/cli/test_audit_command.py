@@ -40,7 +40,7 @@ def test_a_clean_audit_says_so_and_ends_with_0(source: str, tmp_path: Path) -> N
     assert first.split()[2:] == ["3", "7.75"]
     assert second.split()[2:] == ["3", "0", "0", "0", "0", "7.75"]
     assert counts.startswith("6 rows in ")
-    assert last == "clean: all of it is there, once"
+    assert last == "clean: every record is stored exactly once"
 
 
 def test_what_is_wrong_is_named_and_the_end_is_1(source: str, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_several_processes_say_the_same(source: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "say what to hold against what"),
-        (("--source", "parquet:/nothing?id=id"), "say what to hold against what"),
+        ((), "name the places to compare"),
+        (("--source", "parquet:/nothing?id=id"), "name the places to compare"),
         (("--source", "parquet:/nothing?id=id", "--sink", "parquet:/nothing?id=id"), "/nothing: there is no such file"),
         (("--source", "here?id=id", "--sink", "there?id=id"), "is not an address"),
         (

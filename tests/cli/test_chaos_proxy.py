@@ -129,7 +129,7 @@ def test_clients_are_told_the_name_by_which_they_reach_the_proxy(semel_broker: F
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--cut", "0.1"), "--cut is for a proxy before a broker of yours, which --upstream names"),
+        (("--cut", "0.1"), "--cut is for a proxy in front of your own broker, which --upstream names"),
         (("--upstream", "h"), "'h' is not an address: write HOST:PORT, such as 127.0.0.1:9092"),
         (("--upstream", "h:1", "--listen", "h:65536"), "'h:65536' is not an address"),
         (("--upstream", "h:1", "copy"), "copy has a broker of its own, and takes no --upstream"),

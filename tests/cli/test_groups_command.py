@@ -54,7 +54,7 @@ def member(bootstrap: str, group: str, topic: str, protocol: str = "classic") ->
 def test_a_group_is_set_only_by_those_who_say_so(bootstrap: str) -> None:
     records(bootstrap, "asked", partitions=2)
     shown = reset(bootstrap, "asking", "--topic", "asked", "--to", "3")
-    assert shown[-1] == "nothing was changed; say --execute to do it"
+    assert shown[-1] == "nothing was changed; pass --execute to do it"
     assert table(shown)[:2] == [["asked", "0", "-", "3"], ["asked", "1", "-", "0"]]
     assert semel_failure("groups", "describe", "asking", bootstrap) == "there is no group 'asking'"
     done = reset(bootstrap, "asking", "--topic", "asked", "--to", "3", "--execute")
@@ -87,7 +87,7 @@ def test_a_group_is_set_to_any_place_there_is(bootstrap: str) -> None:
 
 def test_without_a_topic_all_that_the_group_knows_is_set(bootstrap: str) -> None:
     records(bootstrap, "known", partitions=2)
-    assert "say which topics" in semel_failure("groups", "reset", "knowing", "--to", "earliest", bootstrap)
+    assert "name the topics" in semel_failure("groups", "reset", "knowing", "--to", "earliest", bootstrap)
     reset(bootstrap, "knowing", "--topic", "known:0", "--to", "4", "--execute")
     assert table(reset(bootstrap, "knowing", "--to", "earliest"))[0] == ["known", "0", "4", "0"]
     reset(bootstrap, "knowing", "--to", "earliest", "--execute")

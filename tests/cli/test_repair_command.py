@@ -40,8 +40,8 @@ def test_repair_looks_and_changes_nothing_until_it_is_told_to_set_aside(tmp_path
     (aside, done) = semel_lines("repair", str(tmp_path), "--set-aside")
     (copy,) = (tmp_path / "set-aside").iterdir()
     assert aside == f"set aside: {misfit}; kept in {copy}"
-    assert done == "the directory is whole again, a broker may start on it"
-    assert semel_lines("repair", str(tmp_path)) == ["nothing would stop a start"]
+    assert done == "the directory is consistent again: a broker may start on it"
+    assert semel_lines("repair", str(tmp_path)) == ["no entry stops a start"]
 
 
 def test_damaged_bytes_are_not_set_aside(tmp_path: Path) -> None:
@@ -50,4 +50,4 @@ def test_damaged_bytes_are_not_set_aside(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"?")
     said = semel_failure("repair", str(tmp_path), "--set-aside")
-    assert said.endswith("this cannot be set aside, a backup is needed")
+    assert said.endswith("this cannot be set aside: restore a backup")

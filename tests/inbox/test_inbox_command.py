@@ -65,7 +65,7 @@ def test_a_mistake_is_one_line(engine: Engine, url: str, tmp_path: Path, capsys:
     other = tmp_path / "other.db"
     other.touch()
     for words, says in (
-        (["drop", "--database", url], "say which: their numbers, or --all"),
+        (["drop", "--database", url], "name the messages by their numbers, or pass --all"),
         (["retry", "99", "--database", url], "there is no 99 waiting in the quarantine"),
         (["drop", "--all", "--database", url], f"{entry.number} is version 2 of o-1, and one before it is still"),
         (["list", "--database", "mysql://host/app"], "mysql is no database that semel knows"),

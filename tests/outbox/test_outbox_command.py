@@ -144,7 +144,7 @@ def test_a_mistake_is_one_line(
     (tmp_path / "no.toml").write_text("a b")
     (tmp_path / "bad.json").write_text('{"acks": 1}')
     for words, says in (
-        (["quarantine", "drop", *database], "say which: their numbers, or --all"),
+        (["quarantine", "drop", *database], "name the messages by their numbers, or pass --all"),
         (["quarantine", "retry", "99", *database], "there is no 99 in the quarantine"),
         (["run", *database, "--shards", "0"], "0 shards cannot be: there are 1 to 64"),
         (["run", *database, "--name", "other", "--bootstrap", bootstrap], "this outbox is relayed under the name"),

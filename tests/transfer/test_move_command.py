@@ -34,11 +34,11 @@ def test_it_says_what_was_moved_and_what_to_do_next(source: FaultyBroker, target
     [
         (
             ("127.0.0.1:1", "./data"),
-            "what a broker holds can be moved into another cluster, HOST:PORT; stop the broker",
+            "the log of a running broker can only be moved into another cluster, HOST:PORT; stop the broker",
         ),
         (
             ("./data", "127.0.0.1:1"),
-            "what a broker holds can be moved into another cluster, HOST:PORT; stop the broker",
+            "the log of a running broker can only be moved into another cluster, HOST:PORT; stop the broker",
         ),
         (("127.0.0.1:99999", "127.0.0.1:1"), "'127.0.0.1:99999' is not an address"),
         (("./a", "./b"), "name a directory and a store"),

@@ -21,8 +21,8 @@ from semel.cli.endings import Endings
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
 
-# The commands by what they are for, and the purpose of each. They stand here and not in the modules, so that
-# `semel --help` need not import them all.
+# The commands in groups, with the purpose of each. They are listed here and not in the modules, so that `semel --help`
+# need not import all modules.
 GROUPS: Final = {
     "broker": {
         "serve": "run the broker on a directory",
@@ -32,29 +32,29 @@ GROUPS: Final = {
         "groups": "list, describe, reset and delete consumer groups",
         "users": "list, add and remove the users who can log in",
         "transactions": "list and describe transactions, and abort those whose producer is gone",
-        "acls": "list, add and remove access rules, and say which of them decides about a request",
+        "acls": "list, add and remove access rules, and show which rule decides about a request",
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
         "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
-        "status": "say which broker on a store is active, who stands by, and how much the store holds",
-        "move": "take a whole log from a directory into a store of objects, or back, or from a broker to Apache Kafka",
-        "repair": "remove the entries at which the broker's start stops, and keep a copy of them",
+        "status": "show which broker on a store is active, which stand by, and how much the store holds",
+        "move": "move a whole log from a directory into an object store, or back, or from a broker to Apache Kafka",
+        "repair": "set aside the entries that stop the broker's start, and keep a copy of them",
     },
     "application": {
         "settings": "print a client's settings for a delivery guarantee, and check a client's settings",
         "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
         "outbox": "publish the messages that an application's transactions have added, and show the progress",
-        "inbox": "show the messages that a consumer has put aside, have them tried again, or drop them",
+        "inbox": "show the messages that a consumer has put aside, and retry or drop them",
         "http": "delete the HTTP keys that have expired",
     },
     "pipeline": {
-        "audit": "say whether every sink has all events exactly once, and name the lost and doubled ones",
+        "audit": "check whether every sink has each event exactly once, and name lost and doubled ones",
     },
     "proof": {
         "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
         "lab": "try the rules of idempotence and transactions at a prompt or from a file",
         "chaos": "lose, cut and kill while clients work, and count what arrived",
-        "doctor": "see what this machine has, what it lacks, and how to get it",
+        "doctor": "show what this machine has, what it lacks, and how to get it",
     },
 }
 # Those that read flags from a file.
@@ -97,7 +97,7 @@ def _listed() -> str:
 
 
 def _run(words: list[str]) -> int:
-    # A command is looked for before anything is parsed, so that only the one that is used is imported.
+    # The command is found before the arguments are parsed, so that only its module is imported.
     name = words[0] if words and words[0] in COMMANDS else None
     parser = argparse.ArgumentParser(
         prog="semel",

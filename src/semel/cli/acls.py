@@ -71,9 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = action("list", "show every rule, or those about a principal or a resource")
     listing.add_argument("--principal", metavar="TYPE:NAME", help="only rules that name this principal")
     listing.add_argument("--resource", metavar="TYPE:NAME", help="only rules that decide about this resource")
-    explain = action("explain", "say whether a principal may do something, and which rule decides")
+    explain = action("explain", "show whether a principal may do something, and which rule decides")
     _add_principal(explain)
-    explain.add_argument("operation", metavar="OPERATION", help="what is to be done")
+    explain.add_argument("operation", metavar="OPERATION", help="the operation to check")
     _add_resource(explain)
     explain.add_argument("--host", default="", metavar="ADDRESS", help="the address that the client connects from")
 
@@ -157,9 +157,9 @@ def _explain(cluster: Cluster, options: argparse.Namespace) -> None:
         decided = f"by the rule: {_sentence(verdict.rule)}"
     print(printable(f"{'allowed' if verdict.is_allowed else 'denied'}: {wish}: {decided}"))
     if not options.host and any(rule.host != EVERYTHING for rule in rules):
-        print("rules for single addresses were left out; --host says where the client connects from")
+        print("rules for single addresses were left out; give the client's address with --host")
     if not verdict.is_allowed:
-        print("a super user of the broker may do it all the same")
+        print("a super user of the broker may do it anyway")
 
 
 def _rules_meant(cluster: Cluster, wanted: RuleFilter) -> list[AccessRule]:

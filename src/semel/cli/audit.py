@@ -60,19 +60,25 @@ _WORDS: Final = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="ADDRESS", help="what was sent")
-    parser.add_argument("--sink", action="append", metavar="ADDRESS", help="where it belongs; may be given again")
+    parser.add_argument(
+        "--sink", action="append", metavar="ADDRESS", help="where it belongs; may be given several times"
+    )
     parser.add_argument(
         "--window", type=_duration, metavar="1h", help="count events in windows of this length, and name the windows"
     )
     parser.add_argument("--since", type=_time, metavar="TIME", help="only events from this time on (ISO 8601, or ms)")
     parser.add_argument("--before", type=_time, metavar="TIME", help="only events before this time")
-    parser.add_argument("--once", action="store_true", help="expect once what the source has more than once")
+    parser.add_argument(
+        "--once", action="store_true", help="expect each event once, even if the source has it more than once"
+    )
     parser.add_argument(
         "--limit", type=count, metavar="N", help="name up to N ids of each kind; counts are exact (100)"
     )
     parser.add_argument("--buckets", type=count, metavar="N", help="a power of two (16384; 1024 for each window)")
     parser.add_argument("--key", metavar="HEX", help="the key of an earlier audit, to repeat it (a new one)")
-    parser.add_argument("--processes", type=count, metavar="N", help="how many count at once (the cores)")
+    parser.add_argument(
+        "--processes", type=count, metavar="N", help="how many processes count in parallel (the number of cores)"
+    )
     parser.add_argument(
         "--command-config",
         metavar="FILE",
@@ -93,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         allow_abbrev=False,
     )
     check.add_argument("directory", type=Path, metavar="DIR", help="the directory that a streaming query wrote")
-    check.add_argument("--id", metavar="COLUMN", help="what identifies a row, to find doubles by")
+    check.add_argument("--id", metavar="COLUMN", help="the column that identifies a row")
     # Those of the command itself have the same names, and would be overwritten by a default.
     check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name up to N ids (100)")
     check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
@@ -120,7 +126,7 @@ def _audit(options: argparse.Namespace) -> int:
     from semel.audit.verdict import LISTED_DEFAULT
 
     if not options.source or not options.sink:
-        raise AuditFailed("say what to hold against what: --source ADDRESS --sink ADDRESS, or parquet DIR")
+        raise AuditFailed("name the places to compare: --source ADDRESS --sink ADDRESS, or parquet DIR")
     for address in (options.source, *options.sink):
         warn_of_password(address)
     client = {} if options.command_config is None else read_client_settings(options.command_config)
@@ -207,7 +213,7 @@ def _show(verdict: "Verdict", seconds: float) -> None:
     compared = sum(sink.rows_compared for sink in verdict.sinks)
     total = verdict.source.rows + sum(sink.sink.rows for sink in verdict.sinks)
     print(f"\n{total:,} rows in {seconds:.1f} s, {compared:,} of them compared id by id; key {verdict.key}")
-    print("clean: all of it is there, once" if verdict.is_clean else f"NOT CLEAN: {_summary(verdict)}")
+    print("clean: every record is stored exactly once" if verdict.is_clean else f"NOT CLEAN: {_summary(verdict)}")
 
 
 def _amount(counted: "Counted") -> list[str]:

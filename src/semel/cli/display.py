@@ -14,9 +14,9 @@ LINE_END: Final = "\n"
 
 class Mark(StrEnum):
     GOOD = "ok"
-    # A thing that only parts of semel need, or that works, but not well.
+    # Only parts of semel need it, or it works, but not well.
     WANTING = "--"
-    # It does not work without it.
+    # semel does not work without it.
     BAD = "!!"
 
 

@@ -40,8 +40,10 @@ _SYNC_BYTES: Final = 4096
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", nargs="?", metavar="URL", help="examine this store of objects, and not the machine")
-    parser.add_argument("--data", default=".", metavar="DIR", help="where the log is or will be (here)")
+    parser.add_argument("store", nargs="?", metavar="URL", help="examine this object store instead of the machine")
+    parser.add_argument(
+        "--data", default=".", metavar="DIR", help="the data directory, which need not exist (the current directory)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -188,7 +190,7 @@ def _postgres() -> Finding:
     try:
         ground = find_ground(None)
     except PostgresMissing as missing:
-        return Finding(Mark.WANTING, "PostgreSQL", "none that the demo could start", str(missing))
+        return Finding(Mark.WANTING, "PostgreSQL", "none that the demo can start", str(missing))
     shutil.rmtree(ground.directory)
     account = "" if ground.account is None else f", as {ground.account.name}"
     if not ground.programs.is_relative_to(ground.directory):

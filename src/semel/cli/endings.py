@@ -19,7 +19,7 @@ from semel.cli.errors import Ended
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-# What each does before anybody has said otherwise.
+# The default action of each signal.
 _USUAL: Final = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -32,7 +32,7 @@ class Endings:
     """The signals that end this process's command from now on."""
 
     def __init__(self) -> None:
-        # The signals that the command has, in their order.
+        # The signals that the command has received, in their order.
         self.struck: list[int] = []
         self._usual_hook = sys.unraisablehook
         come, self._note = os.pipe()
@@ -46,16 +46,17 @@ class Endings:
         sys.unraisablehook = self._end_nevertheless
 
     def _end(self, number: int, struck_in: FrameType | None) -> None:
-        """Once, because `timeout` sends its signal twice, and the second one would break off the cleaning up. Raised
-        here, for Ctrl-C too: within a callback of librdkafka's only an exception that is an object already comes
-        through, and neither sys.exit nor Python's own handler makes one."""
+        """Raise it once, because `timeout` sends its signal twice, and the second one would interrupt the clean-up.
+        This also handles Ctrl-C: only an exception that is an object already gets through a callback of librdkafka, and
+        neither sys.exit nor Python's own handler makes one.
+        """
         if number in self.struck or self._is_lost_in(struck_in):
             return
         self.struck.append(number)
         raise Ended(number)
 
     def _end_nevertheless(self, lost: "UnraisableHookArgs") -> None:
-        """With a few hundred finalizers a second, as in a loop of asyncio's, that is where a signal strikes."""
+        """With a few hundred finalizers a second, as in a loop of asyncio, a signal is likely to come during one."""
         if not isinstance(lost.exc_value, Ended):
             self._usual_hook(lost)
             return

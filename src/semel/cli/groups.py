@@ -147,7 +147,7 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
     committed = groups.committed(cluster, coordinator, name)
     partitions = _named(cluster, topics) if topics else _known(cluster, committed)
     if not partitions:
-        raise Failure(f"group {name!r} has no offsets; say which topics it is to have some in, with --topic")
+        raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
     target = groups.target(cluster, partitions, place)
     if execute:
         _commit(cluster, coordinator, name, target)
@@ -158,7 +158,7 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
             (where.topic, str(where.partition), NOTHING if before is None else str(before.offset), str(offset))
         )
     print_table(table)
-    print(f"group {name} is set to these offsets" if execute else "nothing was changed; say --execute to do it")
+    print(f"group {name} is set to these offsets" if execute else "nothing was changed; pass --execute to do it")
 
 
 def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:

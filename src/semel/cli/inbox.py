@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = action("list", "show the messages in the quarantine, and why each is there")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
     for name, purpose in (
-        ("retry", "have the consumer's loop try messages again, before new ones"),
-        ("drop", "never try messages again: their events count as handled"),
+        ("retry", "have the consumer's loop retry messages before it reads new ones"),
+        ("drop", "never retry these messages: their events count as handled"),
     ):
         own = action(name, purpose)
         own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, engine: "Engine") -> int:
 
 def _chosen(options: argparse.Namespace, events: "list[QuarantinedEvent]") -> list[int]:
     if bool(options.numbers) == options.all:
-        raise Failure("say which: their numbers, or --all")
+        raise Failure("name the messages by their numbers, or pass --all")
     known = [event.number for event in events]
     if options.all:
         return known

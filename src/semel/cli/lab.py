@@ -46,19 +46,21 @@ PRODUCE p SEQ payload [topic[:n]]   have p send a record under this sequence num
 BEGIN p                             open a transaction: what p sends from now on is part of it
 COMMIT p                            end it in all its partitions at once: its records count
 ABORT p                             end it in all its partitions at once: its records are never seen
-READ topic [committed|uncommitted]  what a consumer of a topic is given, with the offsets (committed)
-FENCE p                             let a successor of p begin: from now on p is a zombie, until INIT
+READ topic [committed|uncommitted]  what a consumer of a topic gets, with the offsets (committed)
+FENCE p                             start a successor of p: from now on p is a zombie, until INIT
 LOG_SIZE                            how many records were accepted
 RESTART                             crash the log and recover it from disk
 HELP                                this list; # begins a comment"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="commands to run; standard input without one")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a file of commands (standard input)")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--plain", action="store_true", help="answer in verdicts alone: OK, DUPLICATE, ERROR: and why")
+    form.add_argument(
+        "--plain", action="store_true", help="answer only with verdicts: OK, DUPLICATE, ERROR: and the reason"
+    )
     form.add_argument("--json", action="store_true", help="answer in JSON, an object for each command")
-    parser.add_argument("--data", metavar="DIR", help="keep the log here; without it, it is gone in the end")
+    parser.add_argument("--data", metavar="DIR", help="keep the log in this directory (in memory)")
 
 
 def run(options: argparse.Namespace) -> int:

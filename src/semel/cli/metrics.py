@@ -1,4 +1,4 @@
-"""What `semel serve` is told about the address of its metrics: where it is, who may ask there, and whether over TLS.
+"""The options of `semel serve` for its metrics: the address, the login, and TLS.
 
 The password comes from a file, and never from the command line, where every process on the machine could read it.
 """
@@ -47,18 +47,19 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="[https://]HOST:PORT",
-        help="serve /metrics in Prometheus' text format here, and /decisions, each verdict on a batch as it falls; "
-        "port 0 picks a free one; https:// takes the certificate of --tls-certificate",
+        help="serve /metrics in Prometheus' text format here, and /decisions, a stream of the verdicts on batches; "
+        "port 0 picks a free one; https:// uses the certificate of --tls-certificate",
     )
     parser.add_argument(
         "--metrics-login-file",
         metavar="FILE",
-        help="who asks there has to log in with the name and the password in this file's first line, NAME:PASSWORD",
+        help="clients of the metrics have to log in with the name and the password in this file's first line, "
+        "NAME:PASSWORD",
     )
 
 
 def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
-    """Where the metrics are to be served; None if nowhere."""
+    """Where to serve the metrics; None if the user did not ask for them."""
     if not options.metrics:
         if options.metrics_login_file is not None:
             raise Failure("--metrics-login-file is given without --metrics")
@@ -71,7 +72,7 @@ def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
     if login is not None and not (over_tls or is_loopback(host) or options.insecure):
         raise Failure(
             f"--metrics {options.metrics} is not encrypted, and the password can be read on the way: write "
-            f"{OVER_TLS}{options.metrics}, or say --insecure if the network is trusted"
+            f"{OVER_TLS}{options.metrics}, or pass --insecure if you trust the network"
         )
     return MetricsDoor(host, port, over_tls, login)
 

@@ -1,5 +1,5 @@
-"""`semel move`: a whole log from a directory into a store of objects, or back, while no broker is at work on it; and
-from a broker that runs into another cluster, such as Apache Kafka.
+"""`semel move`: moves a whole log from a directory into an object store, or back, while no broker uses it; and from a
+running broker into another cluster, such as Apache Kafka.
 """
 
 import argparse
@@ -19,7 +19,7 @@ EXAMPLE: Final = """  semel move --from ./data --to s3://bucket/prefix
   semel move --from s3://bucket/prefix --to ./data
   semel move --from 127.0.0.1:9092 --to kafka1:9092,kafka2:9092"""
 
-# One broker, or several with commas between. In front of the first there may be `kafka:`, to say what it is.
+# One broker, or several, separated by commas; perhaps with `kafka:` before the first, to say that it is a cluster.
 _CLUSTER: Final = re.compile(r"(?:kafka:(?=[^,]+:))?((?:[^/,\s]+:\d+)(?:,[^/,\s]+:\d+)*)")
 
 
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="target",
         required=True,
         metavar="URL|DIR|HOST:PORT",
-        help="where it goes: an empty store, a directory, or another cluster",
+        help="the target: an empty store, a directory, or another cluster",
     )
     for side, what in (("from", "the broker"), ("to", "the other cluster")):
         add(
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
         return _move_between(clusters[0][1], clusters[1][1], options.from_config, options.to_config)
     if any(clusters):
         raise Failure(
-            "what a broker holds can be moved into another cluster, HOST:PORT; stop the broker to move its directory, "
-            "or the store that it is on"
+            "the log of a running broker can only be moved into another cluster, HOST:PORT; stop the broker to move "
+            "its directory or its store"
         )
     if options.from_config or options.to_config:
         raise Failure("--from-config and --to-config are for clusters, HOST:PORT")
@@ -118,7 +118,7 @@ def _move_at_rest(options: argparse.Namespace) -> int:
     if directory == source:
         print(f"start brokers with --data {directory} --store URL: the directory is a cache of the store now")
     else:
-        print(f"start a broker with --data {directory}, and none on the store: it would go on apart from this one")
+        print(f"start a broker with --data {directory}, and no broker on the store: the two logs would diverge")
     return 0
 
 

@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = _subcommand(things, "status", "show how many messages wait, since when, and which relay has each shard")
     own.add_argument("--json", action="store_true", help="as one JSON object")
     own = _subcommand(
-        things, "renew", "forget the log, so that the next relay begins again: on another cluster, or after a restore"
+        things,
+        "renew",
+        "forget the progress in the log, so that the next relay begins again: on another cluster, or after a restore",
     )
     own.add_argument(
         "--at-hand",
@@ -55,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = _subcommand(actions, "list", "show the refused messages, and why each was refused")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
     for name, purpose in (
-        ("retry", "have the relay try messages again, before those that wait for them"),
-        ("drop", "delete messages: they never get into the log, and those that wait for them go on"),
+        ("retry", "have the relay retry messages before it sends those that wait for them"),
+        ("drop", "delete messages: they never get into the log, and the relay sends those that waited for them"),
     ):
         own = _subcommand(actions, name, purpose)
         own.add_argument("numbers", type=int, nargs="*", metavar="NUMBER", help="as `list` shows them")
@@ -89,12 +91,12 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
         help="how many shards publish side by side; omit it to keep the stored number (1)",
     )
     add("--batch", type=int, metavar="N", help="messages in one transaction (2000)")
-    add("--drain", action="store_true", help="publish the messages that wait now, say how many they were, and end")
+    add("--drain", action="store_true", help="publish the messages that wait now, print their number, and end")
     add(
         "--wait",
         type=float,
         metavar="SECONDS",
-        help="with --drain: how long to wait for a database or brokers that are away (60)",
+        help="with --drain: how long to wait for a database or brokers that do not answer (60)",
     )
 
 
@@ -122,7 +124,7 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.outbox.relay import DRAIN_WAIT_SECONDS
 
     if options.wait is not None and not options.drain:
-        raise Failure("--wait belongs to --drain: without it the relay waits for as long as something is away")
+        raise Failure("--wait belongs to --drain: without --drain the relay waits as long as it takes")
     chosen = {"name": options.name, "shards": options.shards, "batch_rows": options.batch}
     kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
     kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
@@ -258,7 +260,7 @@ def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
             _show_refused(messages, as_json=options.json)
             return 0
         if bool(options.numbers) == options.all:
-            raise Failure("say which: their numbers, or --all")
+            raise Failure("name the messages by their numbers, or pass --all")
         numbers = [message.number for message in messages] if options.all else list(dict.fromkeys(options.numbers))
         change = quarantine.retry if options.action == "retry" else quarantine.drop
         change(connection, numbers)

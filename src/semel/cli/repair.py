@@ -41,7 +41,7 @@ def _look(data: str) -> int:
 
     stopped = examine(ReadOnlyFiles(data)).stopped
     if stopped is None:
-        print("nothing would stop a start")
+        print("no entry stops a start")
         return 0
     print(f"a start would stop at {stopped}")
     return 1
@@ -61,7 +61,7 @@ def _set_aside(data: str) -> int:
         except Misfit as misfit:
             repair.skip(misfit)
         except Damaged as damage:
-            raise Failure(f"{damage}; this cannot be set aside, a backup is needed") from None
+            raise Failure(f"{damage}; this cannot be set aside: restore a backup") from None
         else:
-            print("the directory is whole again, a broker may start on it")
+            print("the directory is consistent again: a broker may start on it")
             return 0

@@ -1,6 +1,6 @@
 """`semel schema`: make the tables of the application kit, check them, or print the SQL that makes them.
 
-What it does is `semel.schema`, which a program can call as well. It must never touch anything but semel's tables.
+The work is done by `semel.schema`, which a program can call as well. It must never touch anything but semel's tables.
 """
 
 import argparse
@@ -19,7 +19,7 @@ EXAMPLE: Final = """  semel schema --database sqlite:///app.db
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox, http, offsets; all, if none is named")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox, http or offsets (all)")
     add_database(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -53,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
 def _summary(made: "Made") -> str:
     came = [f"made {', '.join(made.tables)}"] if made.tables else []
     if made.version_before is not None and made.version_before < made.version:
-        came.append(f"brought from version {made.version_before} to {made.version}")
-    return "; ".join(came) or f"there already, version {made.version}"
+        came.append(f"migrated from version {made.version_before} to {made.version}")
+    return "; ".join(came) or f"unchanged, version {made.version}"

@@ -50,15 +50,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--config",
         metavar="FILE",
-        help='read flags from this file, as TOML: data = "./data"; those given here go first',
+        help='read flags from this file, as TOML: data = "./data"; flags on the command line override it',
     )
-    add("--data", required=True, metavar="DIR", help="the directory that holds the log; made if it is not there")
+    add("--data", required=True, metavar="DIR", help="the directory of the log; it is created if it does not exist")
     add(
         "--listen",
         action="append",
         default=[],
         metavar="[NAME=PROTOCOL://]HOST:PORT",
-        help=f"where clients connect, any number of times; port 0 picks a free one ({LISTEN_DEFAULT})",
+        help=f"the address where clients connect, any number of times; port 0 picks a free one ({LISTEN_DEFAULT})",
     )
     add(
         "--advertise",
@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--insecure",
         action="store_true",
-        help="serve plain listeners to other machines: their clients may read and change everything",
+        help="allow plain listeners for other machines: their clients may read and change everything",
     )
     add(
         "--access-rules",
@@ -100,30 +100,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--store",
         metavar="URL",
-        help="keep the log in a store of objects, file:///dir or s3://bucket/prefix, and in --data only a cache that "
-        "may be lost; stand by while another broker is active there. A start reads the newest checkpoint and what "
-        "came after it",
+        help="keep the log in an object store, file:///dir or s3://bucket/prefix, and in --data only a cache that may "
+        "be lost; stand by while another broker is active there. A start reads the newest checkpoint and the journal "
+        "after it",
     )
     add(
         "--cache-bytes",
         type=positive,
         metavar="N",
-        help="with --store: how much of what is in the store --data may hold as well; what is not there is fetched "
-        "when a client asks for it (10737418240)",
+        help="with --store: how many bytes of the store --data may cache; the broker fetches the rest when a client "
+        "needs it (10737418240)",
     )
     add(
         "--commit-interval",
         type=count,
         default=0,
         metavar="MS",
-        help="with --store: how long a change waits for others that share its object (0)",
+        help="with --store: how long a change waits for other changes that share its object (0)",
     )
     add(
         "--lease-seconds",
         type=positive,
         default=3,
         metavar="N",
-        help="with --store: how long the active broker may be silent before one that stands by takes over (3)",
+        help="with --store: how long the active broker may be silent before a standby takes over (3)",
     )
     add_metrics(parser)
     add(
@@ -150,7 +150,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="change a limit, such as connections_max=100; an unknown name lists them all",
     )
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="what to log (warning)")
+    add(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="the lowest level to log (warning)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -297,12 +302,12 @@ def _store(options: argparse.Namespace) -> "Store | None":
 
 
 def _cache_bytes(options: argparse.Namespace) -> int:
-    """How much of what is in the store is kept on the disk as well."""
+    """How many bytes of the store the disk may cache."""
     from semel.replica.cache import CACHE_BYTES, CACHE_BYTES_MIN
 
     wanted: int = CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
     if wanted < CACHE_BYTES_MIN:
-        raise Failure(f"--cache-bytes {wanted} is too little: clients at work need {CACHE_BYTES_MIN} at least")
+        raise Failure(f"--cache-bytes {wanted} is too small: active clients need {CACHE_BYTES_MIN} at least")
     return wanted
 
 

@@ -15,13 +15,15 @@ from semel.settings.formats import WRITTEN_FORMATS, write
 EXAMPLE = "  semel settings exactly-once --client confluent\n  semel settings check producer.properties"
 
 _PURPOSES: Final = {
-    Semantics.AT_MOST_ONCE: "print the settings with which no record is stored twice, and a fault may lose some",
-    Semantics.AT_LEAST_ONCE: "print the settings with which no record is lost, and a fault may store some twice",
+    Semantics.AT_MOST_ONCE: "print the settings with which no record is stored twice, but a fault may lose records",
+    Semantics.AT_LEAST_ONCE: "print the settings with which no record is lost, but a fault may store records twice",
     Semantics.EXACTLY_ONCE: "print the settings with which no record is lost or stored twice",
 }
 
 
-_STRICT_ORDER: Final = "one request under way at a time, so no batch overtakes one that the producer gives up"
+_STRICT_ORDER: Final = (
+    "allow one request under way at a time, so that no batch overtakes one that the producer gives up"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for semantics, purpose in _PURPOSES.items():
         own = add_subcommand(commands, semantics.value, purpose)
         own.add_argument(
-            "--client", choices=_words(Client), default=Client.CONFLUENT.value, help="for which client (confluent)"
+            "--client", choices=_words(Client), default=Client.CONFLUENT.value, help="the client (confluent)"
         )
         own.add_argument("--role", choices=_words(Role), help="for a producer or a consumer only (both)")
-        own.add_argument(
-            "--format", choices=WRITTEN_FORMATS, help="the form to print (the one that the client's users write)"
-        )
+        own.add_argument("--format", choices=WRITTEN_FORMATS, help="the format to print (the usual one for the client)")
         if semantics is not Semantics.AT_MOST_ONCE:
             own.add_argument("--strict-order", action="store_true", help=_STRICT_ORDER)
         if semantics is Semantics.EXACTLY_ONCE:
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="semantics",
         choices=_words(Semantics),
         default=Semantics.EXACTLY_ONCE.value,
-        help="the guarantee that is wanted (exactly-once)",
+        help="the guarantee to check for (exactly-once)",
     )
     own.add_argument("--strict-order", action="store_true", help=_STRICT_ORDER)
     own.add_argument("--client", choices=_words(Client), help="the client (found by the names of the settings)")

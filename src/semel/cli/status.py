@@ -55,7 +55,7 @@ def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
     lines = [("store", f"{where}, cluster {status.cluster_id}")]
     lease = status.lease
     if lease is None:
-        lines.append(("active", "nobody, and nobody ever was"))
+        lines.append(("active", "no broker, and there never was one"))
     elif status.is_active:
         lines.append(("active", f"{_shown(lease.addresses)}, epoch {lease.epoch}"))
     else:

@@ -31,7 +31,7 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
         "--tls-client-auth",
         choices=_CLIENT_AUTH,
         default="none",
-        help="whether clients show a certificate (none); `requested` lets in those that have none, as ANONYMOUS",
+        help="whether clients show a certificate (none); `requested` lets in clients without one, as ANONYMOUS",
     )
     add("--tls-client-authority", metavar="FILE", help="the authorities that sign clients' certificates, as PEM")
     add(

@@ -1,4 +1,4 @@
-"""What `semel serve` is told about tokens (OAUTHBEARER): who signs them, and what is asked of them."""
+"""The options of `semel serve` for tokens (OAUTHBEARER): the keys that sign them, and what they must contain."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ def add_tokens(parser: argparse.ArgumentParser) -> None:
         help="let clients log in by tokens (OAUTHBEARER) that are signed by a key of this JSON Web Key Set: a file, or "
         "an https URL of the identity provider",
     )
-    add("--token-issuer", metavar="TEXT", help="the issuer (iss) that a token has to have")
-    add("--token-audience", metavar="TEXT", help="the audience (aud) that a token has to be for")
+    add("--token-issuer", metavar="TEXT", help="the issuer (iss) that a token must have")
+    add("--token-audience", metavar="TEXT", help="the audience (aud) that a token must have")
     add(
         "--token-algorithm",
         action="append",
         default=[],
         metavar="NAME",
-        help="an algorithm that tokens may be signed by, any number of times (RS256, ES256)",
+        help="an algorithm with which tokens may be signed, any number of times (RS256, ES256)",
     )
     add("--token-user-claim", metavar="NAME", help="the claim of a token that names the user (sub)")
 
@@ -40,7 +40,8 @@ def tokens_of(options: argparse.Namespace) -> "TokenSettings | None":
         return None
     if not (options.token_issuer and options.token_audience):
         raise Failure(
-            "--token-keys needs --token-issuer and --token-audience: a token of anybody would do without them"
+            "--token-keys needs --token-issuer and --token-audience: without them the broker would accept tokens for "
+            "other services"
         )
     return TokenSettings(
         options.token_keys,

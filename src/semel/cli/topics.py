@@ -33,7 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action("list", "show every topic, with how many partitions it has and how many offsets are in them")
     create = action("create", "create a topic")
-    create.add_argument("--partitions", type=positive, metavar="N", help="how many (the broker's default)")
+    create.add_argument(
+        "--partitions", type=positive, metavar="N", help="the number of partitions (the broker's default)"
+    )
     create.add_argument(
         "--config", action="extend", nargs="+", default=[], metavar="K=V", help="settings, such as retention.ms=60000"
     )
@@ -102,7 +104,7 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     topic = topic_of(cluster, name)
     if not sure:
         if not sys.stdin.isatty():
-            raise Failure("deleting cannot be undone; say --yes")
+            raise Failure("deleting cannot be undone; pass --yes")
         first, last = _ends(cluster, topic)
         count = sum(last.values()) - sum(first.values())
         print(f"Delete {name} with its {counted(count, 'offset')}? [y/N] ", end="", flush=True)

@@ -67,8 +67,8 @@ def _described(cluster: Cluster, transactional_id: str) -> Described:
     for described in transactional_ids.described(cluster, coordinator, [transactional_id]):
         return described
     raise Failure(
-        f"there is no transactional id {transactional_id!r}; one that nobody uses is forgotten after "
-        "transactional_id_expiration_ms, and event=transactional_ids_forgotten says when"
+        f"there is no transactional id {transactional_id!r}; the broker forgets an unused one after "
+        f"transactional_id_expiration_ms, and logs event=transactional_ids_forgotten"
     )
 
 
@@ -91,7 +91,7 @@ def _abort(cluster: Cluster, transactional_id: str, sure: bool) -> None:
         raise Failure(f"nothing is open under {transactional_id!r}: its state is {described.state}")
     if not sure:
         if not sys.stdin.isatty():
-            raise Failure("the producer will be fenced and its records never be seen; say --yes")
+            raise Failure("the producer will be fenced, and its records will never be visible; pass --yes")
         print(
             f"Abort the transaction of {transactional_id}, and fence producer {described.producer_id} "
             f"in epoch {described.producer_epoch}? [y/N] ",

@@ -1,8 +1,7 @@
-"""`semel users`: the users who can log in to a broker, and making and removing them.
-
-With `--data` it works on the directory of a broker that does not run: so the first user comes to be, before anybody can
-log in. A password is read from a file or from standard input, and never from the command line, where every process of
-the machine could read it. This file must never print one.
+"""`semel users`: lists, adds and removes the users who can log in to a broker. With `--data` it works on the directory
+of a broker that does not run, which is how the first user is added. A password is read from a file or from standard
+input, and never from the command line, where every process of the machine could read it. This file must never print
+one.
 """
 
 import argparse
@@ -36,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        # With abbreviations, what is typed as --password=... would be taken for the name of a file, and shown.
+        # With abbreviations argparse would take --password=... for --password-file, and would show the password in an
+        # error.
         own = add_subcommand(actions, name, purpose, allow_abbrev=False)
         if name != "list":
             own.add_argument("name", metavar="NAME", help="the user's name")
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how often the password is hashed, {ITERATIONS_MIN} to {ITERATIONS_MAX} ({_ITERATIONS_DEFAULT})",
     )
-    action("remove", "remove a user; connections of the user that are open stay open")
+    action("remove", "remove a user; open connections of the user stay open")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -134,7 +134,7 @@ def _held(user: str, held: Mapping[Mechanism, object], chosen: list[Mechanism]) 
 
 @contextmanager
 def _directory(data: str) -> "Iterator[Log]":
-    """The log in a directory on which no broker runs; what is changed is durable when the block ends."""
+    """The log in a directory on which no broker runs; changes are durable when the block ends."""
     from semel.storage.files import DiskFiles
     from semel.storage.journal import Damaged
     from semel.storage.log import Log
@@ -142,7 +142,7 @@ def _directory(data: str) -> "Iterator[Log]":
     try:
         log = Log.open(DiskFiles(data), new_cluster_id=secrets.token_urlsafe(16))
     except BlockingIOError:
-        raise Failure(f"{data} is in use by a broker; say --bootstrap in place of --data") from None
+        raise Failure(f"{data} is in use by a broker; use --bootstrap instead of --data") from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}") from None
     except OSError as error:
@@ -159,10 +159,10 @@ def _directory(data: str) -> "Iterator[Log]":
 
 
 def _password(file: str | None) -> str:
-    """The password: a file's first line, or what standard input says, which is asked for at a terminal."""
+    """The password: the first line of a file or of standard input; at a terminal the user is asked."""
     password = _typed() if file is None else password_in(file)
     if not password:
-        raise Failure("the password is empty; give it on standard input, or say --password-file FILE")
+        raise Failure("the password is empty; write it to standard input, or pass --password-file FILE")
     return password
 
 

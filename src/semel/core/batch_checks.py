@@ -1,9 +1,9 @@
 """Every check of a batch before it becomes part of the log, in order.
 
-    check_sent the batch alone and in its request: format, size, checksum, fields, codec, transaction or not (the
-    caller)   in a compacted topic, that each record has a key: this opens the records, and may take its time
+    check_sent     the batch alone and in its request: format, size, checksum, fields, codec, transaction or not
+    (the caller)   in a compacted topic, that each record has a key: this opens the records, and may take its time
     judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
-    address may put one more producer on record; and the clock of its sender
+                   address may put one more producer on record; and the clock of its sender
 
 The order decides which error a batch with several faults gets, and it is Kafka's order. A duplicate and a fenced batch
 get their own verdicts, whatever else is wrong with the batch. Nothing here changes any state, and the caller must

@@ -10,11 +10,11 @@ one).
 
 A claim has one of these outcomes, and the partition writes something only for the first:
 
-    ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry DUPLICATE one of the
-    last five batches again, number for number: the client gets the first answer again GAP any other number: a batch in
-    between was lost or is late. A hard error, for this and every later number until the missing one comes, or until the
-    producer starts again with a new epoch or id FENCED      an older epoch: the sender is a zombie whose successor is
-    already at work
+    ACCEPTED    the next number: the batch is appended, and with it the claim, in one journal entry
+    DUPLICATE   one of the last five batches again, number for number: the client gets the first answer again
+    GAP         any other number: a batch in between was lost or is late. A hard error, for this and every later
+                number until the missing one comes, or until the producer starts again with a new epoch or id
+    FENCED      an older epoch: the sender is a zombie whose successor is already at work
 
 The outcome follows from the sender's standing (its epoch compared with the one on record) and from the number that it
 claims. The table `VERDICTS` below is the whole rule. Three points deserve care:

@@ -1,10 +1,10 @@
-"""How a client has to be set for each semantic, why, and what is wrong with a configuration.
+"""The settings of a client for each semantic, with the reasons, and the mistakes in a configuration.
 
     settings.exactly_once("aiokafka").producer
     settings.check({"enable.idempotence": True, "acks": 1}, client="confluent")
 
-It says so for confluent-kafka, aiokafka, kafka-python and Java. This room must never import a client, nor anything else
-of semel: it is data, and rules about data.
+It knows confluent-kafka, aiokafka, kafka-python and Java. This room must never import a client, nor anything else of
+semel: it is data, and rules about data.
 """
 
 from semel.settings.bundles import Bundle, Setting, at_least_once, at_most_once, bundle, exactly_once

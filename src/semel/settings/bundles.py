@@ -32,12 +32,12 @@ class Bundle:
 
     @property
     def producer(self) -> dict[str, Value]:
-        """What a producer is made with, besides its addresses."""
+        """The settings of a producer, without its addresses."""
         return {setting.name: setting.value for setting in self.producer_settings}
 
     @property
     def consumer(self) -> dict[str, Value]:
-        """What a consumer is made with, besides its addresses and its group."""
+        """The settings of a consumer, without its addresses and its group."""
         return {setting.name: setting.value for setting in self.consumer_settings}
 
     def of(self, role: Role) -> tuple[Setting, ...]:
@@ -52,64 +52,94 @@ class _Line(NamedTuple):
     why: str
 
 
-_PATIENCE = _Line("request.timeout.ms", 30_000, "how long an answer is waited for before the batch is sent again")
+_PATIENCE = _Line(
+    "request.timeout.ms", 30_000, "how long the client waits for an answer before it sends the batch again"
+)
 
 _PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     Semantics.AT_MOST_ONCE: (
-        _Line("enable.idempotence", False, "nothing is sent twice, so nothing has to be known again"),
-        _Line("acks", "1", "an answer when it is written: the program learns what failed, and may count it"),
-        _Line("retries", 0, "never sent again, whatever happened: what is lost on the way stays lost"),
-        _Line("request.timeout.ms", 30_000, "how long an answer is waited for before the batch is given up"),
+        _Line("enable.idempotence", False, "the client sends nothing twice, so the broker need not recognise retries"),
+        _Line(
+            "acks",
+            "1",
+            "the broker answers when the record is written: the program learns what failed, and may count it",
+        ),
+        _Line("retries", 0, "the client never sends a record again: a record that is lost on the way stays lost"),
+        _Line("request.timeout.ms", 30_000, "how long the client waits for an answer before it gives up the batch"),
         _Line("delivery.timeout.ms", 60_000, "how long a record may wait for its turn"),
     ),
     Semantics.AT_LEAST_ONCE: (
-        _Line("enable.idempotence", False, "a batch that is sent again is written again: readers have to expect it"),
+        _Line("enable.idempotence", False, "a batch that is sent again is stored again: readers have to expect that"),
         _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
-        _Line("retries", RETRIES_MAX, "sent again until it is answered, or until delivery.timeout.ms is over"),
-        _Line("max.in.flight.requests.per.connection", 1, "what is sent again must not arrive after its successors"),
+        _Line(
+            "retries",
+            RETRIES_MAX,
+            "the client sends again until it gets an answer, or until delivery.timeout.ms is over",
+        ),
+        _Line(
+            "max.in.flight.requests.per.connection",
+            1,
+            "a batch that is sent again must not arrive after its successors",
+        ),
         _PATIENCE,
-        _Line("delivery.timeout.ms", 120_000, "longer than any restart of the broker: what is given up is lost"),
+        _Line(
+            "delivery.timeout.ms", 120_000, "longer than any restart of the broker: a record that is given up is lost"
+        ),
     ),
     Semantics.EXACTLY_ONCE: (
-        _Line("enable.idempotence", True, "batches are numbered, and the broker knows each one again"),
+        _Line("enable.idempotence", True, "the client numbers its batches, so the broker recognises retries"),
         _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
-        _Line("retries", RETRIES_MAX, "sent again until it is answered, which writes nothing twice"),
-        _Line("max.in.flight.requests.per.connection", 5, "of each producer the broker knows the last five batches"),
+        _Line("retries", RETRIES_MAX, "the client sends again until it gets an answer, which stores nothing twice"),
+        _Line(
+            "max.in.flight.requests.per.connection", 5, "the broker remembers the last five batches of each producer"
+        ),
         _PATIENCE,
-        _Line("delivery.timeout.ms", 120_000, "longer than any restart of the broker: what is given up may be stored"),
+        _Line(
+            "delivery.timeout.ms",
+            120_000,
+            "longer than any restart of the broker: a record that is given up may be stored",
+        ),
     ),
 }
 _TRANSACTION_MS: Final = 60_000
 _IN_TRANSACTIONS: Final = (
-    _Line("transaction.timeout.ms", _TRANSACTION_MS, "longer than the work between begin and commit; readers wait"),
-    _Line("delivery.timeout.ms", _TRANSACTION_MS, "a record is not waited for longer than its transaction is open"),
+    _Line(
+        "transaction.timeout.ms",
+        _TRANSACTION_MS,
+        "longer than the work between begin and commit; readers wait that long",
+    ),
+    _Line(
+        "delivery.timeout.ms", _TRANSACTION_MS, "the client waits for a record no longer than its transaction is open"
+    ),
 )
 
 # Strict order, which costs throughput; larger batches make up for some of it. librdkafka's are large already.
 _IN_STRICT_ORDER: Final = (
-    _Line(
-        "max.in.flight.requests.per.connection", 1, "what is given up must not have successors that are written already"
-    ),
+    _Line("max.in.flight.requests.per.connection", 1, "a record that is given up must not have successors in the log"),
     _Line("linger.ms", 20, "one request at a time, so each has to carry more: wait a moment for others"),
     _Line("batch.size", 65_536, "one request at a time, so each has to carry more"),
 )
 _IN_STRICT_ORDER_LEFT_OUT: Final = {Client.CONFLUENT: "batch.size"}
 
-_COMMITTED_ONLY: Final = _Line("isolation.level", "read_committed", "what was aborted never happened")
+_COMMITTED_ONLY: Final = _Line("isolation.level", "read_committed", "the consumer does not see aborted records")
 _BACK_IN_TIME: Final = (
-    _Line("session.timeout.ms", 45_000, "how long a member that died is waited for before others go on"),
+    _Line(
+        "session.timeout.ms",
+        45_000,
+        "how long the group waits for a member that died before others take its partitions",
+    ),
     _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others do the same work"),
 )
 _CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     Semantics.AT_MOST_ONCE: (
         _COMMITTED_ONLY,
-        _Line("enable.auto.commit", False, "commit before the work: what fails then is not read again"),
-        _Line("auto.offset.reset", "latest", "a group without offsets begins with what is new"),
+        _Line("enable.auto.commit", False, "commit before the work: the records of failed work are not read again"),
+        _Line("auto.offset.reset", "latest", "a group without offsets begins with new records"),
         *_BACK_IN_TIME,
     ),
     Semantics.AT_LEAST_ONCE: (
         _COMMITTED_ONLY,
-        _Line("enable.auto.commit", False, "commit after the work: what failed is read again"),
+        _Line("enable.auto.commit", False, "commit after the work: the records of failed work are read again"),
         _Line("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
         *_BACK_IN_TIME,
     ),
@@ -121,25 +151,35 @@ _CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     ),
 }
 
-# Where a client cannot do what the table says, or means something else by it.
+# The exceptions: a client that cannot do this, or means something else by the setting.
 _OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[_Line, ...]]] = {
     (Semantics.AT_MOST_ONCE, Client.CONFLUENT): (
-        _Line("metadata.recovery.strategy", "none", "else what was under way when all brokers were lost is sent again"),
+        _Line(
+            "metadata.recovery.strategy",
+            "none",
+            "otherwise the client sends the batches under way again when it has lost all brokers",
+        ),
     ),
     (Semantics.AT_MOST_ONCE, Client.AIOKAFKA): (
-        _Line("acks", "0", "no answers: aiokafka sends again whatever is not answered, and cannot be told not to"),
+        _Line(
+            "acks", "0", "no answers: aiokafka always sends again if it gets no answer, and has no setting against that"
+        ),
         _Line("delivery.timeout.ms", 30_000, "how long a record may wait for its turn"),
     ),
     (Semantics.AT_LEAST_ONCE, Client.AIOKAFKA): (
-        _Line("delivery.timeout.ms", 120_000, "for one answer, and for sending again: longer than the broker is away"),
+        _Line("delivery.timeout.ms", 120_000, "for one answer, and for all retries: longer than the broker is down"),
     ),
     (Semantics.EXACTLY_ONCE, Client.AIOKAFKA): (
-        _Line("delivery.timeout.ms", 30_000, "for one answer; sending again goes on until there is one"),
+        _Line("delivery.timeout.ms", 30_000, "for one answer; the client retries until it gets one"),
     ),
 }
 _IN_TRANSACTIONS_OTHERWISE: Final[Mapping[Client, tuple[_Line, ...]]] = {
     Client.CONFLUENT: (
-        _Line("metadata.recovery.strategy", "none", "else it hangs for ever when its broker was killed and is back"),
+        _Line(
+            "metadata.recovery.strategy",
+            "none",
+            "otherwise the client hangs for ever when its broker was killed and is back",
+        ),
     ),
 }
 
@@ -181,7 +221,7 @@ def bundle(
 
 
 def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iterator[Setting]:
-    """What the client has, as it calls it; its properties hold words alone in Java."""
+    """The settings that the client has, under its own names; in Java all values are strings."""
     for line in lines:
         known = TABLES[client][role].get(line.name)
         if known is not None:

@@ -1,8 +1,7 @@
-"""The clients: what each calls a setting, and its default; and the words of this room.
-
-Settings go by Java's names in here, whatever a client calls them. There is one table for each client; what a client
-does not have is not in its table. The defaults are those of confluent-kafka 2.16, aiokafka 0.14, kafka-python 3.0 and
-Java 4.3; a test compares them with what is installed. This module must never know what a setting is good for.
+"""The clients, with each client's name and default for a setting, and the types of this room. Inside this room every
+setting has Java's name. There is one table for each client; a setting that the client does not have is not in its
+table. The defaults are those of confluent-kafka 2.16, aiokafka 0.14, kafka-python 3.0 and Java 4.3; a test compares
+them with what is installed. This module must never know what a setting is good for.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Final
 
 Value = str | int | bool
 
-# As many times as a client can count: it is the delivery timeout that ends the repeating.
+# The largest number of retries: the delivery timeout ends them.
 RETRIES_MAX: Final = 2_147_483_647
 
 
@@ -34,14 +33,14 @@ class Client(StrEnum):
 
 
 class Role(StrEnum):
-    """What the client does with the log."""
+    """Whether the client produces or consumes."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
 
 
 class Unreadable(ValueError):
-    """A value is none that the setting can have; the message says what it could be."""
+    """The setting cannot have this value; the message says which values it can have."""
 
 
 def read_switch(value: object) -> bool:
@@ -53,7 +52,7 @@ def read_switch(value: object) -> bool:
 
 
 def read_number(value: object) -> int:
-    """A number; what is infinite, or as large as Java counts, is the largest one."""
+    """A number; infinity and Java's largest numbers become the largest one."""
     if value == float("inf") or value == "Integer.MAX_VALUE":
         return RETRIES_MAX
     try:
@@ -77,7 +76,7 @@ def read_acks(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One setting of one client. Where there is no `default`, the client does without."""
+    """One setting of one client. Without a `default` the setting is unset unless the user sets it."""
 
     name: str
     default: Value | None = None
@@ -192,7 +191,7 @@ _OF_KAFKA_PYTHON: Final = (
 _OF_AIOKAFKA: Final = ("max_batch_size", "loop", "rebalance_timeout_ms")
 
 
-# Names that a client has as well, for something else than this room speaks of.
+# Names that the client has too, for settings that this room does not know.
 SOMETHING_ELSE: Final[Mapping[Client, frozenset[str]]] = {
     **dict.fromkeys(Client, frozenset()),
     Client.CONFLUENT: frozenset({"request.timeout.ms"}),
@@ -207,8 +206,9 @@ _OF_BOTH_ROLES: Final = (
 
 
 def client_of(names: set[str], *, from_properties: bool = False) -> Client | None:
-    """Whose settings these are, as far as their names tell. With dots they are librdkafka's, unless they are Java's by
-    name, or come from a file of properties."""
+    """The client that has settings of these names. Names with dots are librdkafka's, unless only Java has them, or they
+    come from a properties file.
+    """
     if any("." in name for name in names):
         if names & set(_OF_LIBRDKAFKA):
             return Client.CONFLUENT
@@ -219,7 +219,7 @@ def client_of(names: set[str], *, from_properties: bool = False) -> Client | Non
 
 
 def roles_of(client: Client, names: set[str]) -> tuple[Role, ...]:
-    """What a client with these settings is: a producer, a consumer, both where they stand in one file, or unknown."""
+    """The roles of a client with these settings: producer, consumer, both if one file has both, or unknown."""
     return tuple(role for role in Role if names & names_of(client, role) - set(_OF_BOTH_ROLES))
 
 

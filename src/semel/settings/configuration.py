@@ -1,6 +1,5 @@
-"""What a configuration comes to: what was set, read and under Java's names, and what the client takes where nothing is.
-
-It says what a client does, not whether that is good: that is for `conflicts`.
+"""The effective settings of a configuration: the values that the user set, parsed and under Java's names, and the
+client's defaults for the others. It says what a client does; `conflicts` judges whether that is right.
 """
 
 from collections.abc import Mapping
@@ -21,14 +20,14 @@ _RESETS_OF_LIBRDKAFKA: Final = {
     **dict.fromkeys(("latest", "largest", "end"), "latest"),
     "error": "none",
 }
-# The number of requests under way beyond which an idempotent producer cannot be known again, and to which librdkafka
-# comes down by itself.
+# The most requests under way for which the broker recognises retries of an idempotent producer; librdkafka lowers its
+# setting to this number.
 IN_FLIGHT_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A setting whose value cannot be read, and what it could be."""
+    """A setting whose value cannot be parsed, and the values that it can have."""
 
     name: str
     value: object
@@ -84,7 +83,7 @@ class Configuration:
         return java in self._values
 
     def name(self, java: str) -> str:
-        """What to call it: as it was written, or as the client does."""
+        """The name of the setting, as the user wrote it, or as the client writes it."""
         return self._spellings.get(java, self._known(java).name)
 
     def shown(self, java: str) -> str:
@@ -93,11 +92,11 @@ class Configuration:
         return f"{self.name(java)}={str(value).lower() if isinstance(value, bool) else value}"
 
     def value(self, java: str) -> Value | None:
-        """What holds."""
+        """The effective value."""
         return self._values.get(java, self._known(java).default)
 
     def number(self, java: str) -> int:
-        """What holds, of a setting that is a number wherever there is one."""
+        """The effective value of a setting whose values are all numbers."""
         value = self.value(java)
         assert isinstance(value, int)
         return value
@@ -108,12 +107,12 @@ class Configuration:
 
     @property
     def wants_idempotence(self) -> bool:
-        """Did somebody ask for it, and so makes the client refuse what cannot be had with it?"""
+        """Whether the user has turned idempotence on, so that the client refuses settings that contradict it."""
         return self.transactional or self._values.get("enable.idempotence") is True
 
     @property
     def forgoes_idempotence(self) -> list[str]:
-        """The settings for the sake of which the client turns its idempotence off without a word."""
+        """The settings because of which the client silently turns its idempotence off."""
         if self.wants_idempotence or self.client not in (Client.JAVA, Client.KAFKA_PYTHON):
             return []
         against = []

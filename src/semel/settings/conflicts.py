@@ -1,7 +1,7 @@
-"""What in a configuration does not go together, or does not keep what a semantic promises, and what it would cost.
-
-Each rule looks at what a configuration comes to and names one kind of conflict. What a client refuses by itself is
-named as well: before the program starts, and with the reason. This file must never object to a bundle of its own room.
+"""Finds settings in a configuration that contradict each other or break the promise of a semantic, and says what that
+would cost. Each rule looks at the effective settings and names one kind of conflict. The rules also name conflicts that
+the client itself refuses: before the program starts, and with the reason. This file must never object to a bundle of
+its own room.
 """
 
 import itertools
@@ -13,12 +13,12 @@ from typing import Final
 from semel.settings.clients import SOMETHING_ELSE, TABLES, Client, Role, Semantics, client_of, names_of, roles_of
 from semel.settings.configuration import IN_FLIGHT_MAX, Configuration
 
-# The longest transaction that a broker allows where nothing else is set (transaction.max.timeout.ms).
+# The longest transaction that a broker allows by default (transaction.max.timeout.ms).
 TRANSACTION_MS_MAX: Final = 900_000
 
 
 class Cost(StrEnum):
-    """What a conflict leads to."""
+    """The consequence of a conflict."""
 
     REFUSED = "refused"
     LOST = "lost"
@@ -30,7 +30,7 @@ class Cost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Settings that do not go together, or not with the semantic: why, at what cost, and what to do."""
+    """Settings that contradict each other or the semantic, with the reason, the cost, and what to do."""
 
     settings: tuple[str, ...]
     cost: Cost
@@ -86,7 +86,7 @@ def _conflicts(
 
 
 def _unread(config: Configuration) -> Iterator[Conflict]:
-    """The clients in Python take any value, and then do something or other with it."""
+    """The clients in Python accept any value, and what they then do differs."""
     is_checked = config.client in (Client.CONFLUENT, Client.JAVA)
     for unread in config.unread:
         yield Conflict(
@@ -117,7 +117,7 @@ def _of_another_client(names: set[str], client: Client, roles: tuple[Role, ...])
 
 
 def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Conflict]:
-    """What cannot be had together with idempotence, and is refused with it."""
+    """Settings that contradict idempotence, and that the client refuses."""
     wish = config.name("transactional.id") if config.transactional else config.shown("enable.idempotence")
     if config.wants_idempotence and config.value("acks") != "all" and config.is_set("acks"):
         yield Conflict(
@@ -133,7 +133,7 @@ def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Confli
             "if no batch is sent again, there is no duplicate to recognise",
             f"leave {config.name('retries')} out, and let the delivery timeout end it",
         )
-    # Java looks at this one also where it has just turned idempotence off for the sake of another.
+    # Java checks this one even if it has just turned idempotence off because of another setting.
     is_looked_at = config.idempotent or (config.client is Client.JAVA and bool(config.value("enable.idempotence")))
     if is_looked_at and config.in_flight > IN_FLIGHT_MAX:
         java = "max.in.flight.requests.per.connection"
@@ -212,8 +212,9 @@ def _sending_again(config: Configuration, semantics: Semantics) -> Iterator[Conf
 
 
 def _beginning_anew(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """librdkafka, when it has lost its last broker: it forgets which there were. The offsets of a transaction then wait
-    for one that never comes, and what was under way is sent again, whatever it was told of that."""
+    """When librdkafka has lost its last broker, it forgets all brokers. The offsets of a transaction then wait for a
+    broker that never comes, and batches under way are sent again even with `retries=0`.
+    """
     java = "metadata.recovery.strategy"
     if not config.has(java) or config.value(java) != "rebootstrap":
         return
@@ -248,7 +249,7 @@ def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflic
 
 
 def _several_under_way(config: Configuration, others: Sequence[Conflict]) -> Iterator[Conflict]:
-    """Asked for by name, since idempotence keeps the order of batches as long as none is given up."""
+    """Only checked for strict order, because idempotence keeps the order of batches as long as none is given up."""
     java = "max.in.flight.requests.per.connection"
     if config.in_flight > 1 and not any(config.shown(java) in conflict.settings for conflict in others):
         yield Conflict(
@@ -266,7 +267,7 @@ def _impatience(config: Configuration, _: Semantics) -> Iterator[Conflict]:
     delivery, linger = config.number("delivery.timeout.ms"), config.number("linger.ms")
     request = config.number("request.timeout.ms")
     in_librdkafka = config.client is Client.CONFLUENT
-    if delivery >= linger + request or (in_librdkafka and delivery == 0):  # its word for ever
+    if delivery >= linger + request or (in_librdkafka and delivery == 0):  # the word for infinity
         return
     is_refused = not in_librdkafka or delivery <= linger
     if not is_refused and not config.repeats:
@@ -280,7 +281,7 @@ def _impatience(config: Configuration, _: Semantics) -> Iterator[Conflict]:
 
 
 def _transactions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
-    """The times of a transaction, and times for a transaction that there is not."""
+    """The timeouts of a transaction, also if the producer has no transactions."""
     java = "transaction.timeout.ms"
     if not config.transactional:
         named = config.is_set("transactional.id")
@@ -304,7 +305,9 @@ def _transactions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
 
 
 def _longer_than_the_transaction(config: Configuration, transaction_ms: int) -> Iterator[Conflict]:
-    """Waiting on for a record, or an answer, when the broker has aborted its transaction."""
+    """Timeouts that are longer than the transaction: the client would wait for a record or an answer after the broker
+    has aborted it.
+    """
     for java, what in (("delivery.timeout.ms", "a record"), ("request.timeout.ms", "an answer")):
         if not config.is_set(java) or config.number(java) <= transaction_ms:
             continue
@@ -320,16 +323,22 @@ def _longer_than_the_transaction(config: Configuration, transaction_ms: int) -> 
 
 
 def _committing_by_itself(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Offsets that are committed beside the work."""
+    """Offsets that the client commits on its own."""
     if not config.value("enable.auto.commit"):
         return
     stored_by_hand = config.has("enable.auto.offset.store") and not config.value("enable.auto.offset.store")
     if semantics is Semantics.AT_LEAST_ONCE and stored_by_hand:
         return
     problem, cost = {
-        Semantics.AT_MOST_ONCE: ("offsets are committed after the work has begun: it is done again", Cost.DOUBLED),
-        Semantics.AT_LEAST_ONCE: ("offsets are committed while the work is still to be done", Cost.LOST),
-        Semantics.EXACTLY_ONCE: ("offsets are committed apart from the effect, before it or after it", Cost.DOUBLED),
+        Semantics.AT_MOST_ONCE: (
+            "the client commits offsets after the work has begun: after a crash the work is done again",
+            Cost.DOUBLED,
+        ),
+        Semantics.AT_LEAST_ONCE: ("the client commits offsets before the work is done", Cost.LOST),
+        Semantics.EXACTLY_ONCE: (
+            "the client commits offsets separately from the effect, before it or after it",
+            Cost.DOUBLED,
+        ),
     }[semantics]
     yield Conflict(
         (config.shown("enable.auto.commit"),),
@@ -340,7 +349,7 @@ def _committing_by_itself(config: Configuration, semantics: Semantics) -> Iterat
 
 
 def _aborted_records(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Records of transactions that were aborted, and done again."""
+    """Records of aborted transactions."""
     if config.value("isolation.level") == "read_committed" or semantics is Semantics.AT_LEAST_ONCE:
         return
     yield Conflict(
@@ -364,14 +373,14 @@ def _beginning_at_the_end(config: Configuration, semantics: Semantics) -> Iterat
 
 
 def _sessions(config: Configuration, _: Semantics) -> Iterator[Conflict]:
-    """The times by which a group takes a member for dead."""
+    """The timeouts after which a group considers a member dead."""
     session = config.number("session.timeout.ms")
     if config.number("heartbeat.interval.ms") >= session:
         refused = config.client in (Client.JAVA, Client.KAFKA_PYTHON)
         yield Conflict(
             (config.shown("heartbeat.interval.ms"), config.shown("session.timeout.ms")),
             Cost.REFUSED if refused else Cost.DOUBLED,
-            "the group takes a member for dead between two heartbeats, and others do its work again",
+            "the group considers a member dead between two heartbeats, and other members do its work again",
             f"set {config.name('heartbeat.interval.ms')} to {session // 3} or less",
         )
     if config.client is Client.CONFLUENT and config.number("max.poll.interval.ms") < session:

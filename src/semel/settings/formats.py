@@ -22,11 +22,11 @@ _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
 class NotAConfiguration(ValueError):
-    """The text is not what its format says."""
+    """The text is not valid in its format."""
 
 
 def read(text: str, form: str) -> dict[Role | None, dict[str, object]]:
-    """The settings in a text, by role; under None what belongs to no role by its place."""
+    """The settings in a text, by role; under None those without a role."""
     if form == "properties":
         settings: dict[str, object] = dict(_read_properties(text))
         return _by_role(settings)
@@ -40,7 +40,7 @@ def read(text: str, form: str) -> dict[Role | None, dict[str, object]]:
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Names with dots, which TOML takes for tables in tables."""
+    """Names with dots, which TOML parses as nested tables."""
     settings: dict[str, object] = {}
     for name, value in table.items():
         if isinstance(value, dict):
@@ -51,7 +51,7 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _by_role(settings: Mapping[str, object]) -> dict[Role | None, dict[str, object]]:
-    """What stands under a role goes to it, and what stands under none goes to all that are there."""
+    """Settings under a role belong to that role; the others belong to each role in the file."""
     parts: dict[Role | None, dict[str, object]] = {None: {}}
     for name, value in settings.items():
         section, _, rest = name.partition(".")
@@ -102,7 +102,7 @@ def _unescaped(text: str) -> str:
 
 
 def write(bundle: Bundle, form: str | None = None, roles: Iterable[Role] = tuple(Role)) -> str:
-    """The settings of these roles. Without a form it is the one that the client's users write."""
+    """The settings of these roles as text. The default format is the usual one for the client."""
     form = form or ("properties" if bundle.client is Client.JAVA else "python")
     if form == "json":
         document = {role.value: {setting.name: setting.value for setting in bundle.of(role)} for role in roles}

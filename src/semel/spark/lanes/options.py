@@ -1,8 +1,4 @@
-"""The options of the sink into the log: which there are, what they may say, and which go together. Pure.
-
-Nothing is guessed that has to stay the same over a restart: the sink's name and its lanes are given, or the sink says
-that they are missing. An option must never be passed over in silence.
-"""
+"""The options of the sink into the log: their names and values, and which of them exclude each other. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -22,49 +18,54 @@ PROGRESS_PREFIX: Final = "semel-progress-"
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 
 OPTIONS: Final = (
-    Option("topic", "", "Where rows go that have no column `topic`; goes before that column."),
+    Option("topic", "", "The topic for all rows; it takes precedence over a column `topic`."),
     Option(
         "sinkId",
         "",
-        "The name of this sink, under which it knows what it has written: letters, digits, `.`, `_` and `-`. It must "
-        "be the same after every restart, and no other query may have it. Always needed.",
+        "The name of this sink, by which it finds what it has written: letters, digits, `.`, `_` and `-`. It must be "
+        "the same after every restart, and no other query may use it. Required.",
     ),
     Option(
         "lanes",
         "the number that `semel.spark.lanes` was given",
-        "Where the rows did not come through `semel.spark.lanes`: how many partitions they have at most. Each is a "
-        "lane.",
+        "If the rows do not come through `semel.spark.lanes`: the greatest number of partitions that they have. Each "
+        "partition is a lane.",
     ),
     Option(
         "progressTopic",
         "`semel-progress-` and the sinkId",
-        "The compacted topic that holds the markers, with one partition for each lane. It is made if it is not there.",
+        "The compacted topic that holds the markers, with one partition for each lane. The sink creates it if it is "
+        "missing.",
     ),
     Option(
         "transactionTimeout",
         "5m",
-        "How long a lane may take to write its part of a batch; at most what the broker allows, which is 15 minutes if "
-        "nobody changed it. A longer batch fails: take fewer rows at a time with `maxOffsetsPerTrigger`, or use more "
-        "lanes.",
+        "How long a lane may take to write its part of a batch; at most the broker's limit, which is 15 minutes by "
+        "default. If a batch takes longer, it fails: read fewer rows at a time with `maxOffsetsPerTrigger`, or use "
+        "more lanes.",
     ),
     Option(
         "acceptAfter",
         "",
-        "Streams, and writes with `queryId`: a mark that a refusal has named. Where a lane stands exactly there, the "
-        "next batch may follow whatever it is. `nothing-7` lets a lane that has written nothing begin with batch 7.",
+        "Streams, and writes with `queryId`: a mark that a refusal has named. A lane whose last batch has exactly "
+        "this mark accepts any next batch. `nothing-7` lets a lane without a batch begin with batch 7.",
     ),
     Option(
         "batchId",
         "",
-        "Batch: the number of this write, higher than all before. A write that is repeated with its number finds that "
-        "it is there; without numbers each write is a new one.",
+        "Batch: the number of this write, higher than all before. A write that is repeated with its number is "
+        "recognised as a duplicate; without numbers each write is a new one.",
     ),
-    Option("queryId", "", "Batch, with `batchId`: whose batches these are; then their numbers have no gaps."),
+    Option(
+        "queryId",
+        "",
+        "Batch, with `batchId`: the query to which these batches belong; their numbers must then have no gaps.",
+    ),
     Option("kafka.*", "", "Options of Kafka's clients, of which `kafka.bootstrap.servers` is needed."),
 )
 
 _NAMES: Final = {option.name.lower(): option.name for option in OPTIONS if not option.name.startswith("kafka.")}
-# What Spark hands to every sink along with its options.
+# The options that Spark passes to every sink.
 _SPARKS: Final = frozenset(("checkpointlocation", "path", "queryname"))
 _BATCHES_ONLY: Final = ("batchId", "queryId")
 _STREAMS_ONLY: Final = ("acceptAfter",)
@@ -75,7 +76,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of one sink, read and held against each other."""
+    """The options of one sink, parsed and checked against each other."""
 
     client: settings.ClientSettings
     sink_id: str
