@@ -153,7 +153,7 @@ def test_a_login_is_repeated_over_the_same_connection_and_the_user_stays(broker:
         metadata(ask)
         *_, other = log_in(ask, Mechanism.SCRAM_SHA_256, "bob")
         assert other.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert other.error_message == "the user of a connection may not change"
+        assert other.error_message == "the user of a connection cannot change"
         with pytest.raises(GONE):
             metadata(ask)
     with Asker(broker.bootstrap) as ask:

@@ -147,8 +147,8 @@ def test_a_condition_that_does_not_hold_says_what_lies_there(bucket: Bucket) -> 
         (401, "", "allow these keys s3:GetObject"),
         (403, "RequestTimeTooSkewed", "set the clock of this machine"),
         (404, "NoSuchBucket", "make the bucket, or correct its name"),
-        (501, "", "take a store that knows conditional writes"),
-        (501, "NotImplemented", "take a store that knows conditional writes"),
+        (501, "", "use a store with conditional writes"),
+        (501, "NotImplemented", "use a store with conditional writes"),
         (301, "PermanentRedirect", "name the region of the bucket"),
     ],
 )

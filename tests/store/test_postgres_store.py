@@ -73,7 +73,7 @@ def test_a_server_that_no_longer_waits_for_a_standby_is_refused(servers: list[Po
                 try:
                     store.get("floor")
                 except StoreRefused as refusal:
-                    return "what is acknowledged lies on this server alone" in str(refusal)
+                    return "acknowledged data would be on this server alone" in str(refusal)
                 return False
 
             assert eventually(is_refused)

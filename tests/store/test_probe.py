@@ -87,12 +87,12 @@ class AcceptsNone(MemoryStore):
 @pytest.mark.parametrize(
     ("store", "how"),
     [
-        (Overwrites(), "it creates an object that exists: it does not heed If-None-Match"),
+        (Overwrites(), "it creates an object that exists: it ignores If-None-Match"),
         (LooksThenActs(), "2 of 2 creates of one object at once succeeded"),
-        (ReplacesBlindly(), "it replaces an object that has changed: it does not heed If-Match"),
+        (ReplacesBlindly(), "it replaces an object that has changed: it ignores If-Match"),
         (ShowsTheFormer(), "it does not show what was just replaced"),
         (KeepsTheDeleted(), "it still shows what was just deleted"),
-        (IgnoresRanges(), "it does not keep to the range that it is asked for"),
+        (IgnoresRanges(), "it does not return the range that it is asked for"),
         (AcceptsNone(), "of 2 creates of one object at once none succeeded"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, MemoryStore) else "",
@@ -138,7 +138,7 @@ def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_th
         restarting = Restarting()
         await probe_at_start(restarting)
         assert not restarting.unanswered
-        with pytest.raises(StoreRefused, match="does not heed If-None-Match"):
+        with pytest.raises(StoreRefused, match="ignores If-None-Match"):
             await probe_at_start(Overwrites())
         gone = Restarting()
         gone.unanswered = 10_000

@@ -155,7 +155,7 @@ def test_an_open_transaction_is_waited_for(source: FaultyBroker, target: str, to
         producer.send(topic, "open")
         moving = threading.Thread(target=move, args=(source.bootstrap, target, said))
         moving.start()
-        waiting = f"copied all there is; waiting until the transaction that is open in {topic}-0 has ended"
+        waiting = f"copied everything; waiting until the transaction that is open in {topic}-0 has ended"
         assert eventually(lambda: waiting in said)
         producer.end()
         moving.join()
@@ -263,7 +263,7 @@ def test_of_two_moves_at_the_same_time_one_gives_up(source: FaultyBroker, target
     outcomes: list[int] = []
     with client_of(source.bootstrap) as old, client_of(target) as new:
         first = Move(old, new, move_as_well, lambda _: None, quiet_seconds=0)
-        with pytest.raises(MoveRefused, match="another semel move from the same cluster is at work"):
+        with pytest.raises(MoveRefused, match="another semel move from the same cluster is running"):
             first.run()
     assert outcomes == [1]
     assert values_in(target, topic) == ["a"]

@@ -24,7 +24,7 @@ def test_it_says_what_was_moved_and_what_to_do_next(source: FaultyBroker, target
             f"start producers and groups with bootstrap.servers={target}, and none with {source.bootstrap}",
         ],
     )
-    assert "waiting until nobody has written for 3 s" in done.stderr
+    assert "waiting until no client has written for 3 s" in done.stderr
     again = semel("move", "--from", source.bootstrap, "--to", target)
     assert again.stdout == "moved before: 1 topic, 1 partition, the offsets of 1 group; nothing was changed\n"
 

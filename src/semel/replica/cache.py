@@ -1,9 +1,9 @@
-"""The cache of a broker on a store: fetches what is asked for and is not here, and frees what the store has.
+"""The cache of a broker on a store: fetches missing parts of files from the store, and frees parts that the store has.
 
-A part of a file comes by reading a range of an object, and is compared with its digest before anybody sees it. When
-more is here than the cache may have, what was read least recently is freed. All that touches the disk runs in one
-thread, one job after the other: what comes again after it was freed is written after it was freed. What is only here is
-never freed: it comes on top, and is what was written since the last checkpoint.
+The cache fetches a part of a file by reading a range of an object, and compares it with its digest before anybody sees
+it. When the cache is larger than it may be, it frees the least recently read parts. All jobs that touch the disk run in
+one thread, one after the other, so a part that is fetched again after it was freed is also written after it was freed.
+Data that is only on this disk is never freed: it was written since the last checkpoint, and takes additional space.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from semel.storage.journal import Damaged
 from semel.storage.segment import Stretch
 from semel.store import Missing, Store
 
-# Parts that are under way from the store at once; each is in memory then.
+# The most parts that are fetched at the same time; each is in memory meanwhile.
 AT_ONCE: Final = 4
-# A reader gets its records from what has come. If they were freed again at once, it would never go on.
+# How long a fetched part is kept: if it was freed at once, its reader would never make progress.
 CACHE_BYTES_MIN: Final = 64 * 1024 * 1024
 CACHE_BYTES: Final = 10 * 1024 * 1024 * 1024
 
-# By path: why a part of it could not come.
+# By path: why a part of the file could not be fetched.
 Failures = Mapping[str, Exception]
 NO_FAILURES: Final[Failures] = {}
 Result = TypeVar("Result")
 
 
 class Unreadable(Damaged):
-    """The store does not have these bytes any more, or has others; the message names the object."""
+    """The store no longer has these bytes, or has other bytes; the message names the object."""
 
     def __init__(self, message: str, key: str, *, is_gone: bool) -> None:
         super().__init__(message)
@@ -47,9 +47,9 @@ class Cache:
     """The cache of one broker."""
 
     def __init__(self, store: Store, disk: Files, bytes_max: int | None) -> None:
-        """Without `bytes_max` nothing is ever freed. `use` must be called before anything comes or goes."""
+        """Without `bytes_max` nothing is ever freed. Call `use` before anything is fetched or freed."""
         self.files = CachedFiles(disk)
-        # Since the start: what had to come from the store, and what was freed.
+        # Since the start: how much was fetched from the store, and how much was freed.
         self.fetched_bytes = 0
         self.fetches = 0
         self.freed_bytes = 0
@@ -63,7 +63,7 @@ class Cache:
         self._frees = True
 
     def use(self, worker: Worker, tell: Callable[[str], None]) -> None:
-        """Work in this thread. `tell` hears what an operator must know."""
+        """Work in this thread. `tell` gets messages for the operator."""
         self._worker = worker
         self._tell = tell
 
@@ -73,11 +73,11 @@ class Cache:
             task.cancel()
         self._worker.stop()
 
-    # -- coming -------------------------------------------------------------------------------------------------
+    # -- fetching -----------------------------------------------------------------------------------------------
 
     async def bring(self, stretches: Iterable[Stretch]) -> Failures:
-        """Return when these parts of files are here, as long as that takes, or why one of a file cannot come. They may
-        be freed again, unless they are held.
+        """Return when these parts of files are on the disk, however long that takes, with the reasons for those that
+        cannot be fetched. They may be freed again, unless they are held.
         """
         tasks = {self._task_of(path, part): path for path, part in self.files.lacking(stretches)}
         if tasks:
@@ -92,7 +92,7 @@ class Cache:
         return failures
 
     async def held(self, stretches: Sequence[Stretch], work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do this work while these parts of files are here. Raises why one cannot come."""
+        """Do this work while these parts of files are on the disk. Raises the reason if one cannot be fetched."""
         paths = {stretch.path for stretch in stretches}
         self.files.hold(paths)
         try:
@@ -105,7 +105,7 @@ class Cache:
     def run_held(
         self, stretches: Sequence[Stretch], worker: Worker, job: Callable[[], None], done: Callable[[JobError], None]
     ) -> None:
-        """Run a job in a thread while these parts of files are here, then `done` on the event loop."""
+        """Run a job in a thread while these parts of files are on the disk, then `done` on the event loop."""
 
         async def run() -> None:
             outcome: JobError = None
@@ -155,7 +155,7 @@ class Cache:
         except Missing as gone:
             again = self.files.lacking([Stretch(path, extent.position, extent.size)])
             if again and again[0][1].extent.key != extent.key:
-                # A checkpoint has put the same bytes into another object meanwhile.
+                # A checkpoint has written the same bytes to another object meanwhile.
                 return await self._read(path, again[0][1].extent)
             raise Unreadable(f"{gone}, and {path} needs it", extent.key, is_gone=True) from None
 
@@ -177,14 +177,14 @@ class Cache:
         try:
             file = self.files.disk.open(path)
         except FileNotFoundError:
-            # It was removed meanwhile, and nobody will read it.
+            # The file was removed meanwhile, and nobody will read it.
             return
         try:
             file.write_at([body], extent.position)
         finally:
             file.close()
 
-    # -- going --------------------------------------------------------------------------------------------------
+    # -- freeing ------------------------------------------------------------------------------------------------
 
     def name(self, contents: Contents) -> None:
         """The newest checkpoint names these contents, so they may be freed."""

@@ -1,12 +1,10 @@
-"""The files of a broker on a store: each may be here in part, and the store has the rest.
+"""The files of a broker on a store: the disk may have only a part of each, and the store has the rest.
 
-A file has its whole size on the disk, with holes. What a checkpoint in the store names may be freed, and is fetched
-again when somebody reads it. What none names yet is only here, and is never freed. To read what is not here raises
-`NotHere`, so nobody ever takes a hole for records.
-
-At a start nobody knows what an earlier life has left on the disk. So it counts as not here until its digest was
-compared. Threads may read through this; only the event loop changes what is here. This file must never wait for a
-store.
+A file has its whole size on the disk, with holes. Bytes that a checkpoint in the store names may be freed, and are
+fetched again when somebody reads them. Bytes that no checkpoint names yet are only on this disk, and are never freed.
+Reading bytes that are not on the disk raises `NotHere`, so nobody takes a hole for records. At a start it is unknown
+what an earlier process has left on the disk, so those bytes count as missing until their digest was compared. Threads
+may read through this; only the event loop fetches and frees. This file must never wait for a store.
 """
 
 from bisect import bisect_right
@@ -19,19 +17,20 @@ from semel.replica.contents import Contents, Extent
 from semel.storage.files import Buffer, File, Files, NotHere
 from semel.storage.segment import Stretch
 
-# If the cache is full, this part of it is freed at once: to find what was read least recently takes a look at all.
+# If the cache is full, this share of it is freed at once, because finding the least recently read parts means looking
+# at all of them.
 _FREED_PART: Final = 10
 # File systems free whole blocks.
 _BLOCK_BYTES: Final = 4096
 
-# What is on the disk of an extent: all; perhaps something, from an earlier life; nothing.
+# How much of an extent is on the disk: all of it; perhaps some of it, from an earlier process; nothing.
 HERE: Final = 2
 UNSEEN: Final = 1
 GONE: Final = 0
 
 
 class Part:
-    """An extent of a file, and what is here of it."""
+    """An extent of a file, and how much of it is on the disk."""
 
     __slots__ = ("end", "extent", "is_named", "read_at", "state")
 
@@ -39,7 +38,7 @@ class Part:
         self.extent = extent
         self.end = extent.position + extent.size
         self.state = state
-        # When it was read last, as a number that rises.
+        # When it was last read, as a number that rises.
         self.read_at = read_at
         # Whether the newest checkpoint names it. If not, its object will be deleted.
         self.is_named = True
@@ -86,8 +85,8 @@ class Row:
         return self.parts[number] if number >= 0 and self.parts[number].is_same(extent) else None
 
     def to_free_with(self, part: Part, coming: Collection[int]) -> tuple[int, int]:
-        """Where to free from and up to, so that the space of parts that are smaller than a block is freed as well. What
-        is `coming`, by its position, may have been written already.
+        """The range to free, so that the space of parts that are smaller than a block is freed as well. Parts that are
+        being fetched (`coming`, by position) may have been written already.
         """
         begin, end = part.extent.position, part.end
         number = bisect_right(self.positions, begin) - 1
@@ -155,18 +154,18 @@ class CachedFiles:
     def __init__(self, disk: Files) -> None:
         # Reads holes as zeros.
         self.disk = disk
-        # How much is here of what the store has.
+        # How many bytes of the store are on the disk.
         self.cached_bytes = 0
         self._rows: dict[str, Row] = {}
-        # By path, the positions of what is on its way from the store.
+        # By path, the positions of the parts that are being fetched.
         self.coming: defaultdict[str, set[int]] = defaultdict(set)
         self._held: Counter[str] = Counter()
         self._clock = count(1)
 
-    # -- what is here -------------------------------------------------------------------------------------------
+    # -- what the disk has --------------------------------------------------------------------------------------
 
     def check(self, path: str, size: int, position: int) -> None:
-        """NotHere if these bytes cannot be read. Otherwise they are about to be."""
+        """NotHere if these bytes cannot be read. Otherwise the caller is about to read them."""
         row = self._rows.get(path)
         if row is None:
             return
@@ -177,12 +176,12 @@ class CachedFiles:
             part.read_at = now
 
     def end_of_parts(self, path: str) -> int:
-        """Where what the store has of this file ends."""
+        """The end of the parts of this file that the store has."""
         row = self._rows.get(path)
         return 0 if row is None or not row.parts else row.parts[-1].end
 
     def lacking(self, stretches: Iterable[Stretch]) -> list[tuple[str, Part]]:
-        """What must come before these parts of files can be read."""
+        """The parts that must be fetched before these parts of files can be read."""
         found: dict[int, tuple[str, Part]] = {}
         for path, position, size in stretches:
             row = self._rows.get(path)
@@ -191,7 +190,7 @@ class CachedFiles:
         return list(found.values())
 
     def all_lacking(self) -> list[Stretch]:
-        """All that is not here."""
+        """All parts that are not on the disk."""
         return [
             Stretch(path, part.extent.position, part.extent.size)
             for path, row in self._rows.items()
@@ -200,7 +199,7 @@ class CachedFiles:
         ]
 
     def note_here(self, path: str, extent: Extent) -> None:
-        """This extent has come. Nothing happens if the file has no such extent any more."""
+        """This extent was fetched. Nothing happens if the file no longer has it."""
         row = self._rows.get(path)
         part = None if row is None else row.part_like(extent)
         if row is None or part is None:
@@ -209,13 +208,13 @@ class CachedFiles:
             self.cached_bytes += extent.size * (part.state == GONE)
             part.state, part.read_at = HERE, next(self._clock)
         else:
-            # From now on it is only here.
+            # From now on these bytes are only on this disk.
             self._put(path, Row((other for other in row.parts if other is not part), row.named))
 
     # -- what the store has -------------------------------------------------------------------------------------
 
     def begin(self, contents: Contents) -> None:
-        """The store has this at the start of a broker, and the files have their whole size."""
+        """The contents of the store at the start of a broker; the files have their whole size."""
         self._rows, self.cached_bytes = {}, 0
         for path, extents in contents.files.items():
             file = self.disk.open(path)
@@ -227,7 +226,9 @@ class CachedFiles:
             self._put(path, Row(parts, extents))
 
     def name(self, contents: Contents) -> None:
-        """The store has this now and nothing else, and the files here have the same bytes, as far as they are here."""
+        """The store has exactly these contents now, and the files on the disk have the same bytes, except for missing
+        parts.
+        """
         for path in {**self._rows, **contents.files}:
             before, named = self._rows.get(path, Row(())), contents.files.get(path, ())
             if before.named != named:
@@ -235,7 +236,9 @@ class CachedFiles:
                 self._put(path, self._with_holes(path, row, before))
 
     def _part(self, before: Row, extent: Extent) -> Part:
-        """What is here of an extent, by what was known before. What was not known was written here a moment ago."""
+        """How much of an extent is on the disk, according to the former parts. An unknown extent was written here a
+        moment ago.
+        """
         parts = before.overlapping(extent.size, extent.position)
         read_at = max((part.read_at for part in parts), default=next(self._clock))
         same = before.part_like(extent)
@@ -244,7 +247,7 @@ class CachedFiles:
         return Part(extent, HERE if all(part.state == HERE for part in parts) else GONE, read_at)
 
     def _with_holes(self, path: str, row: Row, before: Row) -> Row:
-        """The same row with what is not here and has no name any more: a hole stays a hole."""
+        """The same row with the missing parts that no checkpoint names any more: a hole stays a hole."""
         holes = [
             part
             for part in before.parts
@@ -257,7 +260,7 @@ class CachedFiles:
         return Row([*row.parts, *holes], row.named) if holes else row
 
     def unnamed(self, contents: Contents) -> list[Stretch]:
-        """What is not here, and is not in these contents: it must come before its objects are deleted."""
+        """The missing parts that are not in these contents: they must be fetched before their objects are deleted."""
         rows = {path: Row(Part(extent, GONE, 0) for extent in extents) for path, extents in contents.files.items()}
         return [
             stretch
@@ -266,7 +269,7 @@ class CachedFiles:
         ]
 
     def knows(self, path: str, extent: Extent) -> bool:
-        """Whether the file is known to have just these bytes there, so that nobody need compare them."""
+        """Whether the file is known to have exactly these bytes there, so that they need not be compared."""
         row = self._rows.get(path)
         return row is not None and row.part_like(extent) is not None
 
@@ -284,7 +287,7 @@ class CachedFiles:
     # -- freeing ------------------------------------------------------------------------------------------------
 
     def hold(self, paths: Iterable[str]) -> None:
-        """Do not free these files until `release` was called as often."""
+        """Do not free these files until `release` was called the same number of times."""
         self._held.update(paths)
 
     def release(self, paths: Iterable[str]) -> None:
@@ -293,7 +296,7 @@ class CachedFiles:
         self._held = +self._held
 
     def choose(self, bytes_max: int) -> list[Stretch]:
-        """What to free so that the cache has no more than this. It counts as gone from now on."""
+        """Choose what to free so that the cache is no larger than this. The chosen parts count as freed from now on."""
         if self.cached_bytes <= bytes_max:
             return []
         known = [

@@ -1,12 +1,10 @@
-"""Writes checkpoints into the store, and then deletes what nobody needs any more.
-
-A checkpoint is the state at one place of the journal, and what the files of the log have there. Its objects are created
-first; then, when everything before that place is durable, one conditional write of the floor names them. Only then may
-be deleted: slots that the checkpoint before covers, and objects that neither of the two names. So a reader that starts
-from the checkpoint before has the time until the next one.
-
-A broker that was replaced may still do all this. It cannot put back an older floor, its objects bear its own epoch, and
-it deletes no object of a later one. What a crash leaves is garbage, which the next checkpoint removes.
+"""Writes checkpoints into the store, and then deletes objects that are no longer needed. A checkpoint is the state at
+one place of the journal, and the contents of the log's files there. Its objects are created first; then, when
+everything before that place is durable, one conditional write of the floor names them. Only then may slots be deleted
+that the previous checkpoint covers, and objects that neither of the two checkpoints names. So a reader that starts from
+the previous checkpoint has time until the next one. A broker that was replaced may still do all this. It cannot restore
+an older floor, the names of its objects contain its own epoch, and it deletes no object of a later epoch. A crash
+leaves garbage, which the next checkpoint removes.
 """
 
 import asyncio
@@ -28,14 +26,14 @@ from semel.replica.writer import Fenced, SlotWriter, answered
 from semel.storage.checkpoint import CheckpointJob
 from semel.store import Changed, Missing, Store, StoreError, Unsure
 
-# A slot is read in some milliseconds, and deleted in some more.
+# Reading a slot takes some milliseconds, and deleting it some more.
 SLOTS_MAX: Final = 2000
-# Where a checkpoint is large, it is worth as many slots more as it has of these.
+# A large checkpoint is written less often: one more slot for each of these units.
 SLOT_BYTES: Final = 32 * 1024
 
 
 class StoreCheckpoints:
-    """The checkpoints of the broker that is active."""
+    """The checkpoints of the active broker."""
 
     def __init__(
         self,
@@ -46,7 +44,9 @@ class StoreCheckpoints:
         known: tuple[Floor, Contents],
         tell: Callable[[str], None],
     ) -> None:
-        """`known` is what this broker has started from; `tell` is told why something could not be deleted."""
+        """`known` is the checkpoint from which this broker started; `tell` gets the reason if something could not be
+        deleted.
+        """
         self._cache = cache
         self._store = store
         self._writer = writer
@@ -59,12 +59,12 @@ class StoreCheckpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether there are so many slots after the last checkpoint that a newcomer would have to wait for them."""
+        """Whether there are so many slots after the last checkpoint that a starting broker would wait for them."""
         slots_max = max(SLOTS_MAX, sum(piece.size for piece in self._floor.pieces) // SLOT_BYTES)
         return self._writer.next_slot - self._floor.slot >= slots_max
 
     def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
-        """Write a checkpoint; `done` hears how that ended. One at a time."""
+        """Write a checkpoint; `done` gets the outcome. One at a time."""
 
         async def run() -> None:
             outcome: JobError = None
@@ -77,7 +77,7 @@ class StoreCheckpoints:
         self._task = asyncio.get_running_loop().create_task(run())
 
     def stop(self) -> None:
-        """Begin nothing any more, and wait for the disk."""
+        """Begin nothing more, and wait for the disk."""
         if self._task is not None:
             self._task.cancel()
         self._worker.stop()
@@ -114,8 +114,10 @@ class StoreCheckpoints:
             raise BrokenHistory(f"{where}: the floor is at slot {floor.slot}, before that slot was written")
 
     async def follow(self, floor: Floor) -> None:
-        """Another broker has put this floor, and this one has read all that its checkpoint covers: so it may free what
-        that one names. Raises Overtaken if the store has no longer what is not here."""
+        """Another broker has written this floor, and this broker has read everything that its checkpoint covers: so it
+        may free the bytes that the checkpoint names. Raises Overtaken if the store no longer has the parts that are
+        missing here.
+        """
         try:
             self._contents = await self._contents_of(floor)
         except Missing:
@@ -124,13 +126,14 @@ class StoreCheckpoints:
         self._floor = floor
 
     async def _contents_of(self, floor: Floor) -> Contents:
-        """What the checkpoint of this floor names, as far as the files here have the same bytes; nothing else may be
-        freed from now on. Another broker may have written it, whose files were compacted otherwise."""
+        """The contents that the checkpoint of this floor names, as far as the files here have the same bytes; nothing
+        else may be freed from now on. Another broker may have written it, and compacted its files differently.
+        """
         if floor.pieces == self._floor.pieces:
             return self._contents
         state, _ = await read_checkpoint(self._store, floor)
         contents = await self._uploads.same(self._cache.files, Contents.from_record(state["contents"]))
-        # The checkpoint before names this, so it is deleted with the next one.
+        # The previous checkpoint names this object, so it is deleted with the next one.
         unnamed = self._cache.files.unnamed(contents)
 
         async def name() -> None:
@@ -144,8 +147,8 @@ class StoreCheckpoints:
         return contents
 
     async def _raise(self, raised: Floor, version: str) -> bool:
-        """Put the floor in the place of the one with this version; False if another broker was faster."""
-        # An answer may have been lost, so that our own second attempt is refused.
+        """Replace the floor that has this version; False if another broker was faster."""
+        # If an answer was lost, the store refuses our own second attempt.
         with contextlib.suppress(Changed):
             await answered(lambda: self._store.replace(FLOOR_KEY, raised.encode(), version))
         return (await answered(lambda: read_floor(self._store)))[0] == raised
@@ -153,7 +156,7 @@ class StoreCheckpoints:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     async def _clear(self, floor: Floor, fences: list[int], needed: set[str]) -> None:
-        """Delete what the floor allows. What remains is found by the next checkpoint."""
+        """Delete what the floor allows. The next checkpoint finds the rest."""
         try:
             waste = [key async for key in self._waste(floor, frozenset(fences), needed)]
             for first in range(0, len(waste), AT_ONCE):
@@ -175,6 +178,6 @@ class StoreCheckpoints:
 
 
 def _epoch_of(key: str) -> float:
-    """The epoch of the broker that has created an object; beyond all of them, if none has."""
+    """The epoch of the broker that has created an object; larger than all epochs if no broker has."""
     number = key.rpartition("/")[2].partition("-")[0]
     return int(number) if number.isdigit() else math.inf

@@ -1,9 +1,9 @@
 """Where the bytes of a log's files lie in a store: each file is a row of extents, and an object holds many of them.
 
-A checkpoint names the extents of all files. The next one keeps what it can of them, and adds extents for the rest: so
-what grows is uploaded once, tails of many files share an object, and an object of which less than half is still needed
-is given up, with the rest of it uploaded again. So are many small extents in a row, as one, because a reader needs a
-request for each. Nothing here may read or write a store.
+A checkpoint names the extents of all files. The next one keeps the extents that it can, and adds extents for the rest.
+So a growing file is uploaded once, and the tails of many files share an object. If less than half of an object is still
+needed, that part is uploaded again and the object is given up. Many small extents in a row are also uploaded again, as
+one extent, because a reader needs a request for each. Nothing here may read or write a store.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.storage.segment import Stretch
 
-# Some of them are in memory at once; and each costs a request.
+# Some objects are in memory at once, and each costs a request.
 OBJECT_BYTES_MAX: Final = 8 * 1024 * 1024
 # Neighbours become one extent if there are 16 of them, and each is smaller than one of these sizes.
 MERGED_AT_ONCE: Final = 16
@@ -21,18 +21,18 @@ SMALL_BYTES: Final = (4 * 1024, 32 * 1024, 256 * 1024)
 
 
 class Extent(NamedTuple):
-    """A part of a file, and where it lies."""
+    """A part of a file, and its place in an object."""
 
     position: int
     size: int
     key: str
-    # Where in the object.
+    # The offset in the object.
     place: int
     digest: str
 
 
 class Contents(NamedTuple):
-    """What a checkpoint names."""
+    """The extents and objects that a checkpoint names."""
 
     # By the path of the file; extents of one file never overlap.
     files: dict[str, list[Extent]]
@@ -40,7 +40,7 @@ class Contents(NamedTuple):
     objects: dict[str, int]
 
     def to_record(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """All of it, as values that JSON can hold."""
         number_of = {key: number for number, key in enumerate(self.objects)}
         files = {
             path: [[extent.position, extent.size, number_of[extent.key], extent.place, extent.digest] for extent in row]
@@ -50,7 +50,7 @@ class Contents(NamedTuple):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Contents":
-        """What `to_record` wrote down."""
+        """The contents from a result of `to_record`."""
         objects = {str(key): int(size) for key, size in record["objects"]}
         keys = list(objects)
         files = {
@@ -66,7 +66,9 @@ NOTHING: Final = Contents({}, {})
 
 
 def kept(known: Contents, sizes: Mapping[str, int], unreadable: Collection[str] = ()) -> Contents:
-    """What the next checkpoint can name as it is, if its files have these sizes. What cannot be read stays as it is."""
+    """The extents that the next checkpoint can keep, if its files have these sizes. Extents that cannot be read are
+    kept.
+    """
     inside = {
         path: [extent for extent in known.files.get(path, ()) if extent.position + extent.size <= size]
         for path, size in sizes.items()
@@ -85,7 +87,7 @@ def kept(known: Contents, sizes: Mapping[str, int], unreadable: Collection[str] 
 
 
 def _large_or_few(row: list[Extent], unreadable: Collection[str]) -> list[Extent]:
-    """The extents of a file without those that become one."""
+    """The extents of a file without those that will be merged."""
     # Each group is an extent, or many that become one.
     groups = [[extent] for extent in sorted(row)]
     for small_bytes in SMALL_BYTES:
@@ -95,7 +97,7 @@ def _large_or_few(row: list[Extent], unreadable: Collection[str]) -> list[Extent
             is_small = _size(group) < small_bytes and group[0].key not in unreadable
             number += not is_small or group[0].position != end
             numbers.append(number)
-            # What is not small has a number of its own.
+            # An extent that is not small has a number of its own.
             end = group[-1].position + group[-1].size if is_small else -1
         runs = groupby(zip(numbers, groups, strict=True), lambda one: one[0])
         groups = [group for _, run in runs for group in _merged([group for _, group in run])]
@@ -103,10 +105,10 @@ def _large_or_few(row: list[Extent], unreadable: Collection[str]) -> list[Extent
 
 
 def _merged(run: list[list[Extent]]) -> list[list[Extent]]:
-    """The same neighbours, the last of them as one if they are many."""
+    """The same neighbours; if there are many, the last ones are merged."""
     for first in range(len(run) - MERGED_AT_ONCE + 1):
         sizes = [_size(group) for group in run[first:]]
-        # What is uploaded again becomes twice as large each time, or it would be uploaded with each few bytes.
+        # A merged extent at least doubles each time: otherwise it would be uploaded again for every few bytes.
         if 2 * max(sizes) <= sum(sizes):
             return [*run[:first], [extent for group in run[first:] for extent in group]]
     return run
@@ -129,7 +131,7 @@ def missing(known: Contents, sizes: Mapping[str, int]) -> Iterator[Stretch]:
 
 
 def packed(stretches: Iterable[Stretch], bytes_max: int = OBJECT_BYTES_MAX) -> Iterator[list[Stretch]]:
-    """What goes into each object: the stretches one after the other, cut where an object is full."""
+    """The content of each object: the stretches one after the other, cut when an object is full."""
     batch: list[Stretch] = []
     bytes_left = bytes_max
     for path, position, size in stretches:
@@ -145,7 +147,7 @@ def packed(stretches: Iterable[Stretch], bytes_max: int = OBJECT_BYTES_MAX) -> I
 
 
 def with_object(contents: Contents, key: str, stretches: Iterable[Stretch], digests: Iterable[str]) -> None:
-    """Name an object that holds these stretches, one after the other."""
+    """Add an object that holds these stretches, one after the other."""
     place = 0
     for stretch, digest in zip(stretches, digests, strict=True):
         row = contents.files.setdefault(stretch.path, [])

@@ -1,8 +1,9 @@
 """The floor: an object that names the newest checkpoint, and says below which slot the journal may be deleted.
 
 It is an authority, and only rises: the active broker replaces the floor that it has read, so a broker that was replaced
-cannot put back an older one. A reader starts from the checkpoint that it names. What a reader found in a slot, or found
-missing, counts if the floor, read afterwards, says that nothing from that slot on may be deleted.
+cannot put back an older one. A reader starts from the checkpoint that it names. A reader may trust what it found in a
+slot, or that the slot was missing, only if the floor, read afterwards, says that nothing from that slot on may be
+deleted.
 """
 
 import json
@@ -23,28 +24,28 @@ class Piece(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """What the object says."""
+    """The content of the object."""
 
-    # The epoch of the broker that has put it.
+    # The epoch of the broker that has written it.
     epoch: int
     # The first slot that the checkpoint does not cover.
     slot: int
     # Slots below this one may be deleted, except for fences.
     deleted_below: int
-    # The checkpoint; none at the very beginning.
+    # The checkpoint; None at the very beginning.
     pieces: tuple[Piece, ...]
 
     def encode(self) -> bytes:
-        """As it lies in the store."""
+        """The bytes of the object."""
         return json.dumps(self._asdict()).encode()
 
 
-# Before there is a checkpoint. The floor is there from the beginning, so that its loss can be told.
+# The floor before the first checkpoint. It exists from the beginning, so that its loss is noticed.
 FIRST_FLOOR: Final = Floor(0, 0, 0, ())
 
 
 def decode_floor(content: bytes) -> Floor:
-    """The floor that was read; BrokenHistory if it is none."""
+    """The floor in these bytes; BrokenHistory if they are not a floor."""
     try:
         fields: dict[str, Any] = json.loads(content)
         pieces = tuple(Piece(str(key), int(size), str(digest)) for key, size, digest in fields.pop("pieces"))

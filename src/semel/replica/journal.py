@@ -1,7 +1,7 @@
-"""The journal of a broker on a store: what was appended, until slots have taken it and are known to be durable.
+"""The journal of a broker on a store: holds entries until slots contain them and are durable.
 
 It replaces `semel.storage.journal.Journal`, and holds entries in memory until they are durable; until then the broker
-does not acknowledge them. Beyond a limit it accepts no more entries: so if the store does not answer, clients have to
+does not acknowledge them. Above a limit it accepts no more entries: so if the store does not answer, clients have to
 retry, but the broker's memory does not grow.
 """
 
@@ -20,24 +20,24 @@ class SlotJournal:
         self._pending_bytes_max = pending_bytes_max
         self._entries: deque[bytes] = deque()
         self.end = 0
-        # After the last entry that a slot has.
+        # The position after the last entry that a slot contains.
         self.slot_end = 0
         self.synced = 0
-        # Where a checkpoint was begun: one slot ends there, and another one begins.
+        # The position at which a checkpoint began: a slot ends there, and the next one begins.
         self.cut = -1
 
     def append(self, kind: int, parts: list[Buffer]) -> int:
-        """Hold an entry; answer the position after it. OSError means that nothing was appended."""
+        """Hold an entry; return the position after it. OSError means that nothing was appended."""
         entry = encode_entry(kind, parts)
         pending = self.end - self.synced
         if pending and pending + len(entry) > self._pending_bytes_max:
-            raise OSError(errno.EBUSY, f"{pending} bytes wait for the store, and no more are taken")
+            raise OSError(errno.EBUSY, f"{pending} bytes wait for the store, the most that may wait")
         self._entries.append(entry)
         self.end += len(entry)
         return self.end
 
     def take(self, bytes_max: int) -> list[bytes]:
-        """The oldest entries that no slot has yet: up to this many bytes, or one entry; none beyond the cut."""
+        """The oldest entries that no slot contains yet: up to this many bytes, or one entry; none beyond the cut."""
         entries: list[bytes] = []
         size = 0
         while self._entries and (
@@ -51,11 +51,11 @@ class SlotJournal:
 
     @property
     def bytes_under_way(self) -> int:
-        """What slots have taken and is not durable yet."""
+        """The bytes in slots that are not durable yet."""
         return self.slot_end - self.synced
 
     def note_synced(self, position: int) -> None:
-        """All before this position is durable."""
+        """Everything before this position is durable."""
         self.synced = position
 
     def follow(self, position: int) -> None:
@@ -63,7 +63,7 @@ class SlotJournal:
         self.end = self.slot_end = self.synced = position
 
     def mark(self) -> int:
-        """The place after the last entry. No slot holds what comes before it and what comes after it."""
+        """The place after the last entry. No slot will contain entries from both sides of it."""
         self.cut = self.end
         return self.cut
 

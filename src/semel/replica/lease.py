@@ -1,9 +1,8 @@
-"""The lease: an object that says which broker is active and where, and that it was running a moment ago.
-
-It is a hint and no authority: what decides who writes is the fence in the journal. The active broker replaces it three
-times in its period; who stands by waits until it has not changed for a whole period in which the store could be read.
-Reads end with the lease: an active broker that could not put it counts from before the last put was sent, so it falls
-silent before anybody else begins. Times come from a clock that goes on while the machine sleeps.
+"""The lease: an object that says which broker is active and where, and that it was running a moment ago. It is a hint
+and no authority: the fence in the journal decides which broker may write. The active broker replaces the lease three
+times in its period. A standby waits until it has not changed for a whole period in which the store could be read. The
+active broker serves reads only while it holds the lease. It counts the period from before the last write was sent, so
+it stops serving before any other broker begins. Times come from a clock that goes on while the machine sleeps.
 """
 
 import json
@@ -16,9 +15,9 @@ from semel.store import Changed, Exists, Missing, Store
 
 LEASE_KEY: Final = "lease"
 LEASE_SECONDS: Final = 3.0
-# Puts in a period: two of them may fail.
+# Writes in a period: two of them may fail.
 PUTS: Final = 3
-# Looks in a period, by those who stand by.
+# How often a standby looks in a period.
 LOOKS: Final = 10
 
 Addresses = Mapping[str, tuple[str, int]]
@@ -30,19 +29,19 @@ def boot_seconds() -> float:
 
 
 class Lease(NamedTuple):
-    """What the object says."""
+    """The content of the object."""
 
-    # The epoch of the broker that is active, or was about to be when it put this.
+    # The epoch of the broker that is active, or was about to become active when it wrote this.
     epoch: int
-    # By the names of its listeners: where clients reach it.
+    # Its addresses for clients, by the names of its listeners.
     addresses: Addresses
     seconds: float
-    # It has stopped, and waits for nobody.
+    # Whether the broker has stopped, so that others need not wait.
     is_released: bool
-    # The process, and how often it has put the lease: no two puts are alike.
+    # The process, and how often it has written the lease: no two writes are equal.
     nonce: str
     puts: int
-    # Up to where it has sent slots, in bytes of entries.
+    # How far it has sent slots, in bytes of entries.
     position: int
 
     def encode(self) -> bytes:
@@ -51,7 +50,7 @@ class Lease(NamedTuple):
 
 
 def decode_lease(content: bytes) -> Lease:
-    """The lease that was read; BrokenHistory if it is none."""
+    """The lease in these bytes; BrokenHistory if they are not a lease."""
     try:
         fields: dict[str, Any] = json.loads(content)
         addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.pop("addresses").items()}
@@ -86,7 +85,7 @@ class LeaseWatch:
         return self.lease is None or self.lease.is_released or self._silent_seconds >= self.lease.seconds
 
     async def look(self, clock: Callable[[], float]) -> None:
-        """Look at the lease. Raises StoreError: then the time since the last look does not count."""
+        """Read the lease. After a StoreError the time since the last look does not count."""
         now = clock()
         looked_at, self._looked_at = self._looked_at, now
         try:
@@ -96,10 +95,10 @@ class LeaseWatch:
             return
         if version != self._version:
             self.lease, self._version = decode_lease(content), version
-            # It may have been put while this look was under way: only from now on it is silent.
+            # It may have been written while this look was under way, so its silence begins only now.
             self._silent_seconds, self._looked_at = 0.0, clock()
         elif self.lease is not None:
-            # A process that was stopped, or a store that did not answer, did not see that time.
+            # That time does not count: this process was stopped, or the store did not answer.
             self._silent_seconds += min(now - looked_at, 2 * self.pause_seconds)
 
 
@@ -110,7 +109,7 @@ class LeaseHolder:
         self._store = store
         self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0, position=0)
         self._version: str | None = None
-        # Until when this broker certainly holds it.
+        # The time until which this broker certainly holds it.
         self._held_until = 0.0
 
     @property
@@ -120,7 +119,7 @@ class LeaseHolder:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait for the next put."""
+        """How long to wait until the next write."""
         return self._next.seconds / PUTS
 
     def is_held(self, now: float) -> bool:
@@ -128,7 +127,7 @@ class LeaseHolder:
         return now < self._held_until
 
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
-        """Put the lease in the place of the one with this version; False if somebody was faster."""
+        """Replace the lease that has this version; False if another broker was faster."""
         self._version = version
         self._next = self._next._replace(epoch=epoch)
         return await self._put(now)
@@ -138,7 +137,7 @@ class LeaseHolder:
         self._next = self._next._replace(epoch=epoch, position=position)
         if await self._put(now):
             return True
-        # An answer may have been lost: then the lease is our own.
+        # If an answer was lost, the lease is our own.
         try:
             content, self._version = await self._store.get(LEASE_KEY)
         except Missing:
@@ -150,7 +149,7 @@ class LeaseHolder:
         """Release the lease, so that another broker may begin at once. Raises StoreError if that fails."""
         self._held_until = 0.0
         self._next = self._next._replace(is_released=True)
-        # A put may have been under way when the broker began to stop.
+        # A write may have been under way when the broker began to stop.
         await self.renew(self._next.epoch, 0.0)
 
     async def _put(self, now: float) -> bool:

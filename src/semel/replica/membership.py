@@ -1,8 +1,8 @@
-"""What a broker on a store does beside serving: it joins the cluster, stands by, takes over, and keeps the lease.
+"""How a broker on a store joins the cluster, stands by, takes over, and keeps the lease.
 
-The object `format`, made by the first broker, says which cluster the store belongs to, in which version everything else
-is written, and how many slots a broker may have under way. A store in another version, or with another number, must
-never be used.
+The object `format`, made by the first broker, says which cluster the store belongs to, which format version everything
+else has, and how many slots a broker may have under way. A store with another version or another number must never be
+used.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
-# Since 2 there is a floor, and what lies below it may be deleted.
+# Version 2 added the floor, below which objects may be deleted.
 VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
-# An operator who names a store that is not there has to learn that; later a broker waits for its store.
+# At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
 
 
@@ -49,7 +49,7 @@ async def _cluster_of(store: Store, new_cluster_id: str) -> str:
     try:
         stored = await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
-        # The floor first: where there is a format, a floor that is missing was lost.
+        # The floor comes first: if there is a format, a missing floor was lost.
         is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
         if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):
             return new_cluster_id
@@ -61,9 +61,9 @@ async def _cluster_of(store: Store, new_cluster_id: str) -> str:
 
 
 async def _why_without_format(store: Store) -> str:
-    """Why there is a floor, and not even its maker has put a format there."""
+    """Why there is a floor but no format."""
     try:
-        # The first that a broker creates once there is a format.
+        # The first object that a broker creates when there is a format.
         await answered(lambda: store.get(key_of(0)))
     except Missing:
         return "a move into it has not ended: start it again, or name a store that is empty"
@@ -83,7 +83,7 @@ def read_cluster_id(content: bytes, where: str) -> str:
 
 
 class Membership:
-    """One broker's part, from the moment it joins."""
+    """The membership of one broker, from the moment it joins."""
 
     def __init__(
         self,
@@ -101,27 +101,28 @@ class Membership:
         self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds)
         self._note = NoteKeeper(store, addresses)
         self._has_read = asyncio.Event()
-        # Up to where the active broker has sent slots, by the lease.
+        # How far the active broker has sent slots, according to the lease.
         self._active_position = 0
 
     @property
     def may_serve(self) -> bool:
-        """Whether no other broker can have begun to serve, by the lease."""
+        """Whether, according to the lease, no other broker can have begun to serve."""
         return self._holder.is_held(self._clock())
 
     @property
     def lag_bytes(self) -> int:
-        """By how many bytes of entries a standby is behind the active broker, as far as it knows."""
+        """How many bytes of entries a standby is behind the active broker, as far as it knows."""
         return max(self._active_position - self._reader.history.position, 0)
 
     async def stand_by(
         self, note_active: Callable[[Lease], None], note_floor: Callable[[Floor], Awaitable[None]] | None = None
     ) -> None:
-        """Follow the broker that is active, and return when the lease is ours because nobody held it any more.
-        `note_active` hears who is active, at first and whenever that changes, and `note_floor` of a checkpoint, when
-        all that it covers was read."""
+        """Follow the active broker, and return when this broker has the lease because no other held it any more.
+        `note_active` gets the lease of the active broker, at first and after each change, and `note_floor` the floor of
+        a checkpoint when everything that it covers was read.
+        """
         loop = asyncio.get_running_loop()
-        # Neither keeps this broker from looking at the lease, however long it takes.
+        # However long these take, this broker goes on looking at the lease.
         beside = [loop.create_task(self._keep_note())]
         if note_floor is not None:
             beside.append(loop.create_task(self._note_floors(note_floor)))
@@ -144,7 +145,7 @@ class Membership:
                 await note_floor(floor)
 
     async def _keep_note(self) -> None:
-        """Write down how far this standby is, over and over."""
+        """Regularly write how far this standby has read."""
         await self._has_read.wait()
         while True:
             history = self._reader.history
@@ -176,7 +177,7 @@ class Membership:
                 await asyncio.sleep(watch.pause_seconds)
 
     async def take_over(self) -> int:
-        """Read what is left and create the fence; answer the epoch in which this broker is active."""
+        """Read the remaining slots and create the fence; return the epoch in which this broker is active."""
         while True:
             try:
                 return await self._reader.take_over()
@@ -184,7 +185,7 @@ class Membership:
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def keep_lease(self, epoch: int) -> None:
-        """Replace the lease, over and over. Raises Fenced when another broker has it."""
+        """Regularly renew the lease. Raises Fenced when another broker has it."""
         while True:
             try:
                 is_ours = await self._holder.renew(epoch, self._clock(), self._reader.history.position)
@@ -195,12 +196,12 @@ class Membership:
             await asyncio.sleep(self._holder.pause_seconds)
 
     async def leave(self, *, is_active: bool) -> None:
-        """Let another broker take over at once, and be missed by nobody. If the store does not take that, others wait
-        for the end of the lease.
+        """Release the lease, so that another broker can take over at once, and remove this broker's note. If the store
+        does not answer, other brokers wait for the end of the lease.
         """
         if is_active:
             with contextlib.suppress(StoreError):
                 await self._holder.release()
-        # An active broker has one, too, from when it stood by.
+        # An active broker has a note, too, from its time as a standby.
         with contextlib.suppress(StoreError):
             await self._note.remove()

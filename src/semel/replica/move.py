@@ -1,9 +1,8 @@
-"""Moves a whole log from a directory into a store, and back, while no broker is at work on it.
-
-In a store it becomes the first checkpoint, so nobody has to replay anything. Out of a store comes what a broker would
-take over: the newest checkpoint and the journal after it. This puts up a fence as a broker would, so one that comes
-back later can write nothing that the directory does not have. Every byte is compared with its digest at its new place
-before the old one is given up.
+"""Moves a whole log from a directory into a store, and back, while no broker uses it. In a store the log becomes the
+first checkpoint, so no broker has to replay anything. A move out of a store reads what a broker would take over: the
+newest checkpoint and the journal after it. It creates a fence as a broker would, so a broker that comes back later can
+write nothing that the directory does not have. Every byte is compared with its digest at the new place before the old
+one is given up.
 """
 
 import contextlib
@@ -32,22 +31,23 @@ from semel.storage.journal import Bookmark, Damaged
 from semel.storage.log import Log, LogSettings
 from semel.store import Missing, Store
 
-# What other brokers are told while a log is moved out of the store.
+# The address in the lease while a log is moved out of the store.
 _NO_ADDRESS: Final = {"move": ("127.0.0.1", 0)}
 
 
 class Moved(NamedTuple):
-    """What is at its new place."""
+    """The log at its new place."""
 
     topics: int
     partitions: int
-    # The size of the partitions' files.
+    # The total size of the partitions' files.
     size_bytes: int
 
 
 async def move_to_store(files: Files, store: Store) -> Moved:
-    """Make the log of this directory the log of an empty store. The directory is the cache of it then. Raises Damaged
-    and BrokenHistory with what keeps it from that, and StoreError; then the directory is as it was."""
+    """Make the log of this directory the log of an empty store. The directory is then its cache. Raises Damaged or
+    BrokenHistory with the obstacle, or StoreError; then the directory is unchanged.
+    """
     where = files.describe("")
     if checkpoint.NAME not in files.names(""):
         raise Damaged(f"{where}: no broker has kept a log there")
@@ -80,8 +80,9 @@ async def move_to_store(files: Files, store: Store) -> Moved:
 
 
 async def move_from_store(store: Store, files: Files, note_active: Callable[[str], None]) -> Moved:
-    """Make the log of a store the log of this directory, which holds none, or is the store's cache. Waits while a
-    broker is active; `note_active` is told its address. Raises as the other way; the store keeps what it has."""
+    """Make the log of a store the log of this directory, which is empty or the store's cache. Waits while a broker is
+    active; `note_active` gets its address. Raises the same errors; the store keeps its objects.
+    """
     try:
         await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
@@ -126,14 +127,14 @@ async def _all_of(store: Store, cache: Cache) -> Beginning:
 
 
 def _cache_of(store: Store, files: Files) -> Cache:
-    """A cache that has room for all."""
+    """A cache without a limit."""
     cache = Cache(store, files, None)
     cache.use(Here(), _tell_nobody)
     return cache
 
 
 def _tell_nobody(reason: str) -> None:
-    """It is in an error as well."""
+    """The caller gets the reason as an error."""
 
 
 def _settle_down(log: Log) -> None:
@@ -146,7 +147,7 @@ def _settle_down(log: Log) -> None:
             path = path.rpartition("/")[0]
             directories.add(path)
     files.make_directory(journal.DIRECTORY)
-    # A move into the store may have been killed before it did so, and entries of then may have positions of now.
+    # A move into the store may have been killed before this step, and old entries may have positions that are used now.
     _remove_journal(files)
     files.remove(MARK)
     state = {**job.state, "journal": Bookmark(1, log.end, log.end)}
@@ -164,7 +165,7 @@ def _address_in(lease: Lease) -> str:
 
 
 async def _floor_in(store: Store) -> Floor | None:
-    """The floor of a move that was interrupted, or perhaps of another log; None if the store is empty."""
+    """The floor of an interrupted move, or perhaps of another log; None if the store is empty."""
     try:
         floor = decode_floor((await answered(lambda: store.get(FLOOR_KEY))).body)
     except Missing:
@@ -180,8 +181,9 @@ async def _floor_in(store: Store) -> Floor | None:
 async def _same_contents(
     store: Store, floor: Floor, uploads: Uploads, job: CheckpointJob, history: History
 ) -> Contents:
-    """What the checkpoint of this floor names, if that is this log as it is now: a move of it has put it there. It may
-    have been killed with only its own directory left to change."""
+    """The contents that the checkpoint of this floor names, if they are this log as it is now: then an earlier move of
+    this log wrote the floor, and was perhaps killed when only the directory was left to change.
+    """
     try:
         state, _ = await read_checkpoint(store, floor)
     except Missing:
@@ -193,8 +195,9 @@ async def _same_contents(
 
 
 async def _begin(store: Store, floor: Floor, cluster_id: str) -> None:
-    """Make it the log of the store. The move that has created the floor has won: if another one replaced it, the first
-    would not notice, and would give up a log that the store does not name any more."""
+    """Make it the log of the store. The move that creates the floor wins: if another move replaced the floor, the first
+    would not notice, and would give up a log that the store no longer names.
+    """
     for key, content in ((FLOOR_KEY, floor.encode()), (FORMAT_KEY, format_of(cluster_id))):
         if not await create_surely(store, key, content):
             raise _held_by_a_log(store)

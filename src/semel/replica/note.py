@@ -1,8 +1,7 @@
-"""The note of a broker that stands by: an object that says where it is, and how far it has read.
-
-It is for people alone: no broker reads one. A standby replaces its note every ten seconds, so it costs little where
-each call costs money; who reads it sees by the time in it whether that standby is still there. A broker that has become
-active has one still, and the lease says by the same nonce that it is this one. It goes when the broker is stopped.
+"""The note of a standby: an object that says where the standby is, and how far it has read. It is only for people: no
+broker reads a note. A standby replaces its note every ten seconds, so it costs little if the store charges for each
+call; the time in the note shows whether that standby still runs. A broker that has become active still has its note;
+the lease has the same nonce. The note is removed when the broker is stopped.
 """
 
 import json
@@ -18,21 +17,21 @@ NOTE_SECONDS: Final = 10.0
 
 
 class StandbyNote(NamedTuple):
-    """What the object says."""
+    """The content of the object."""
 
-    # By the names of its listeners: where clients reach it.
+    # Its addresses for clients, by the names of its listeners.
     addresses: Addresses
     nonce: str
     # The epoch of the last slot that it has read.
     epoch: int
-    # Up to where it has read, in bytes of entries.
+    # How far it has read, in bytes of entries.
     position: int
     # By the clock of its machine, in seconds since 1970.
     noted_at: float
 
 
 def decode_note(content: bytes) -> StandbyNote | None:
-    """The note that was read; None if it is none that this semel knows."""
+    """The note in these bytes; None if this version of semel cannot read it."""
     try:
         fields: dict[str, Any] = json.loads(content)
         addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.pop("addresses").items()}
@@ -54,7 +53,7 @@ class NoteKeeper:
         self._version: str | None = None
 
     async def put(self, note: StandbyNote) -> None:
-        """Write it, over the one before. Raises StoreError; the next one may succeed."""
+        """Write the note, replacing the one before. After a StoreError the next write may succeed."""
         content = json.dumps(note._asdict()).encode()
         while True:
             try:
@@ -67,14 +66,14 @@ class NoteKeeper:
                 content_found, version = await self._store.get(self._key)
                 found = decode_note(content_found)
                 if self._version is not None and found is not None and found.nonce != note.nonce:
-                    # Another standby says the same address, and is there: from now on each has its own.
+                    # Another running standby has the same address: from now on each has its own note.
                     self._key, self._version = f"{self._key}-{note.nonce}", None
                 else:
-                    # It is from an earlier life of this standby, or was written by a call whose answer was lost.
+                    # The note is from an earlier process of this standby, or from a call whose answer was lost.
                     self._version = version
             except Missing:
                 self._version = None
 
     async def remove(self) -> None:
-        """This standby is stopped, and nobody need miss it. Raises StoreError."""
+        """Remove the note, because this standby is stopped. Raises StoreError."""
         await self._store.delete(self._key)

@@ -1,11 +1,10 @@
 """Follows the slots that another broker writes, and takes over after the last one.
 
-Every entry goes into the log as in a recovery. To take over, this reads to the first slot that is missing and creates
-it as its fence; if somebody was faster, it reads that one and tries the next.
-
-A slot that was deleted looks like one that was never created, and an overtaken reader may have put its fence there. So
-what was read counts only if the floor, read afterwards, says that it was not deleted. If it was, this broker has fallen
-behind too far, and has to start from the checkpoint that the floor names.
+The log applies every entry as in a recovery. To take over, the reader reads to the first missing slot and creates that
+slot as its fence; if another broker was faster, it reads that slot and tries the next one. A deleted slot looks like
+one that was never created, and a reader that fell behind may have created its fence there. So a slot counts only if the
+floor, read afterwards, says that it was not deleted. If it was, this broker has fallen too far behind, and has to start
+from the checkpoint that the floor names.
 """
 
 import asyncio
@@ -22,60 +21,63 @@ from semel.replica.writer import Fenced, answered, create_surely
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
-# Slots that are read before the floor is looked at.
+# Slots to read between two looks at the floor.
 SLOTS_PER_LOOK: Final = 50
-# Entries that go into the log in one turn of the event loop.
+# Entries that the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
 
 
 class Follower(Protocol):
-    """What takes in the entries: the log."""
+    """The log, which applies the entries."""
 
     def replay(self, kind: int, payload: memoryview) -> None:
         """Apply an entry that another broker wrote."""
 
     def enter_epoch(self, epoch: int) -> None:
-        """What follows was written in this epoch."""
+        """The next entries were written in this epoch."""
 
     def clear(self) -> Steps[None]:
-        """Remove the files that nothing needs any more."""
+        """Remove files that are no longer needed."""
 
 
 class Overtaken(Fenced):
-    """The slots that this broker has read last, or would have read next, may have been deleted. It can start again."""
+    """The slots that this broker read last, or would have read next, may have been deleted. The broker can be started
+    again.
+    """
 
 
 class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
     def __init__(self, store: Store, journal: SlotJournal, log: Follower, history: History) -> None:
-        """Goes on after this history, which a checkpoint has."""
+        """Continues after this history, which a checkpoint has."""
         self._store = store
         self._journal = journal
         self._log = log
         self.history = history
-        # All that was read in slots below this one was there.
+        # All slots below this one were read before they were deleted.
         self._verified = history.next_slot
-        # The newest one that was seen; and whether this broker has read all that its checkpoint covers.
+        # The newest floor, and whether this broker has read everything that its checkpoint covers.
         self.floor: Floor | None = None
         self.has_reached_floor = asyncio.Event()
 
     async def read_on(self, slots_max: int) -> bool:
-        """Take in the next slots, up to this number; whether there may be more. Raises Overtaken, BrokenHistory, and
-        StoreError if the store does not let us look."""
+        """Read and apply up to this many slots; return whether there may be more. Raises Overtaken, BrokenHistory, or
+        StoreError if the store cannot be read.
+        """
         read = 0
         try:
             while read < slots_max and await self._read_next():
                 read += 1
         except BrokenHistory:
-            # Nothing may be read after it, so this waits until the store answers.
+            # Nothing may be read after the fence, so this waits until the store answers.
             await answered(self._verify)
             raise
         await self._verify()
         return read == slots_max
 
     async def _verify(self) -> None:
-        """Raises Overtaken if something that was read, or the next slot, may have been deleted."""
+        """Raises Overtaken if a slot that was read, or the next slot, may have been deleted."""
         floor, _ = await read_floor(self._store)
         if floor.deleted_below > self._verified:
             where = f"slot {self._verified} of {self._store.describe()}"
@@ -88,7 +90,7 @@ class SlotReader:
             self.has_reached_floor.set()
 
     async def _read_next(self) -> bool:
-        """Take in the next slot; False if there is none yet."""
+        """Read and apply the next slot; False if there is none yet."""
         slot = self.history.next_slot
         try:
             content = (await self._store.get(key_of(slot))).body
@@ -108,14 +110,14 @@ class SlotReader:
                 await asyncio.sleep(0)
         self._journal.follow(self.history.position)
         with contextlib.suppress(OSError):
-            # What cannot be removed now is removed by the next start.
+            # The next start removes what cannot be removed now.
             for count, _ in enumerate(self._log.clear(), start=1):
                 if count % ENTRIES_PER_TURN == 0:
                     await asyncio.sleep(0)
         return True
 
     async def take_over(self) -> int:
-        """Read all slots and create the fence after the last one; answer the epoch of this broker."""
+        """Read all slots and create the fence after the last one; return the epoch of this broker."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         while True:
             while await self.read_on(SLOTS_PER_LOOK):
@@ -123,7 +125,7 @@ class SlotReader:
             head = self.history.fence(nonce, digest_of([]))
             encoded = encode_head(head)
             if await create_surely(self._store, key_of(head.slot), encoded):
-                # The slot may have been deleted before: then the fence is nobody's.
+                # The slot may have been deleted before: then the fence has no effect.
                 await self._verify()
                 self.history.take(head, digest_of([encoded]))
                 self._log.enter_epoch(head.epoch)

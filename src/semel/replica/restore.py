@@ -1,7 +1,6 @@
-"""Starts from the checkpoint that the floor names: reads what it says, and makes the files of which it speaks.
-
-The files get their size and nothing else, so a start takes as long on an empty disk as on a full one. What is in them
-comes when somebody reads it, and what an earlier life has left on the disk is compared with its digest then.
+"""Starts from the checkpoint that the floor names: reads the state, and creates the files that it names. The files get
+their size but no content, so a start takes as long on an empty disk as on a full one. The content is fetched when
+somebody reads it; bytes that an earlier process has left on the disk are compared with their digest then.
 """
 
 import asyncio
@@ -26,13 +25,13 @@ AT_ONCE: Final = 4
 
 
 class Beginning(NamedTuple):
-    """Where a broker starts."""
+    """The beginning of a broker."""
 
     floor: Floor
     # The slots that the checkpoint covers.
     history: History
     contents: Contents
-    # What the checkpoint says; None if there is none yet.
+    # The content of the checkpoint; None if there is none yet.
     content: Content | None
 
 
@@ -56,7 +55,7 @@ async def restore(store: Store, cache: Cache) -> Beginning:
 
 
 async def read_checkpoint(store: Store, floor: Floor) -> Content:
-    """What the checkpoint of this floor says. Raises Missing if it is deleted by now."""
+    """The content of this floor's checkpoint. Raises Missing if it was deleted meanwhile."""
     parts = []
     for key, size, digest in floor.pieces:
         body = (await answered(partial(store.get, key))).body
@@ -70,7 +69,7 @@ async def read_checkpoint(store: Store, floor: Floor) -> Content:
 
 
 async def check_replaced(store: Store, floor: Floor, gone: Missing) -> None:
-    """An object is gone that the checkpoint of this floor needs. Raises BrokenHistory unless there is a newer floor."""
+    """An object that this floor's checkpoint needs is gone. Raises BrokenHistory unless there is a newer floor."""
     if (await answered(lambda: read_floor(store)))[0] == floor:
         raise BrokenHistory(f"{gone}, and the newest checkpoint needs it") from None
 
@@ -82,7 +81,7 @@ async def _make_files(disk: Files, contents: Contents) -> None:
         try:
             end = max((extent.position + extent.size for extent in row), default=0)
             if file.size() != end:
-                # What comes after that is no part of the checkpoint, and may be of another file of this name.
+                # The bytes after that are not part of the checkpoint, and may belong to another file of this name.
                 file.truncate(end)
         finally:
             file.close()
@@ -90,7 +89,7 @@ async def _make_files(disk: Files, contents: Contents) -> None:
 
 
 async def check_objects(store: Store, contents: Contents) -> None:
-    """BrokenHistory if an object does not have what these contents say. Raises Missing if one is gone."""
+    """BrokenHistory if an object does not have the bytes of these contents. Raises Missing if one is gone."""
     inside: defaultdict[str, list[tuple[str, Extent]]] = defaultdict(list)
     for path, row in contents.files.items():
         for extent in row:
@@ -102,7 +101,7 @@ async def check_objects(store: Store, contents: Contents) -> None:
 
 
 def _part(path: str, extent: Extent, body: bytes, where: str) -> memoryview:
-    """What an object has of a file."""
+    """The part of a file that an object has."""
     part = memoryview(body)[extent.place : extent.place + extent.size]
     if len(part) != extent.size or digest_of([part]).hex() != extent.digest:
         raise BrokenHistory(f"{where} is damaged: the checkpoint knows another digest of {path} in it")

@@ -26,7 +26,7 @@ ENTRY_HEAD_BYTES: Final = _ENTRY.size
 
 
 class Slot(NamedTuple):
-    """An object as it was read."""
+    """A slot that was read."""
 
     head: SlotHead
     # The digest of the head.
@@ -54,19 +54,19 @@ def digest_of(parts: Sequence[Buffer]) -> bytes:
 
 
 def encode_head(head: SlotHead) -> bytes:
-    """The head as it lies in the object."""
+    """The bytes of the head."""
     fields = _HEAD.pack(*head)
     return _PREFIX.pack(_MAGIC, VERSION, crc32c(fields)) + fields
 
 
 def encode_entry(kind: int, parts: Sequence[Buffer]) -> bytes:
-    """An entry as it lies in the body: a copy, for the parts are views of what a client has sent."""
+    """An entry as in the body: a copy, because the parts are views of a client's request."""
     size = sum(len(part) for part in parts)
     return b"".join((_ENTRY.pack(size, kind), *parts))
 
 
 def decode(slot: int, content: bytes) -> Slot:
-    """The object that was found in this slot; BrokenHistory if it is none, or is not whole."""
+    """The slot in these bytes; BrokenHistory if they are not a slot, or not a whole one."""
     if len(content) < HEAD_BYTES or not content.startswith(_MAGIC):
         raise BrokenHistory(f"slot {slot} holds what is no part of a journal")
     _, version, checksum = _PREFIX.unpack_from(content)

@@ -1,7 +1,6 @@
-"""What a store tells about its brokers: who is active, who stands by and how far behind, and how much it holds.
-
-It reads and nothing else. Whether the active broker is there nobody can see in one look: the lease says only what was
-once put. So this waits until the lease is replaced, or until it has been silent for its whole time.
+"""The status of a store: the active broker, the standbys and how far behind they are, and how much the store holds. It
+only reads. One look at the lease does not show whether the active broker still runs. So this waits until the lease is
+replaced, or until it has been silent for its whole period.
 """
 
 import asyncio
@@ -15,25 +14,25 @@ from semel.replica.note import FOLDER, NOTE_SECONDS, decode_note
 from semel.store import Missing, Store
 from semel.store.contents import Contents, contents_of
 
-# A standby that has written no note for this long has died, or cannot reach the store.
+# A standby that has not written its note for this long has died, or cannot reach the store.
 SILENT_SECONDS: Final = 3 * NOTE_SECONDS
-# One that was taken away is missed for a day.
+# A standby that disappeared is shown for a day.
 FORGOTTEN_SECONDS: Final = 86_400.0
 _DAY_SECONDS: Final = 86_400
 
 
 class Standby(NamedTuple):
-    """A broker that stands by, or did."""
+    """A standby, or a former one."""
 
     addresses: Addresses
     # How many bytes of the journal it has yet to read.
     behind_bytes: int
-    # Since its note, by the clocks of both machines.
+    # The age of its note, by the clocks of both machines.
     seconds_ago: float
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has not been heard of for longer than it would be silent."""
+        """Whether its note is older than that of a running standby can be."""
         return self.seconds_ago > SILENT_SECONDS
 
 
@@ -41,7 +40,7 @@ class StoreStatus(NamedTuple):
     """All of it."""
 
     cluster_id: str
-    # The broker that was active last, if there ever was one; and whether it still is.
+    # The broker that was last active, if there ever was one; and whether it still is.
     lease: Lease | None
     is_active: bool
     standbys: list[Standby]
@@ -49,7 +48,7 @@ class StoreStatus(NamedTuple):
 
     @property
     def idle_puts_per_day(self) -> int:
-        """Calls that write, of all brokers together, while no client does anything."""
+        """The writes of all brokers together while no client does anything."""
         if self.lease is None or not self.is_active:
             return 0
         notes = sum(not standby.is_silent for standby in self.standbys) / NOTE_SECONDS
@@ -57,7 +56,7 @@ class StoreStatus(NamedTuple):
 
     @property
     def idle_gets_per_day(self) -> int:
-        """Calls that read: each standby looks for the next slot and at the lease."""
+        """The reads: each standby looks for the next slot and at the lease."""
         if self.lease is None or not self.is_active:
             return 0
         watching = sum(not standby.is_silent for standby in self.standbys)
@@ -70,8 +69,9 @@ async def status_of(
     clock: Callable[[], float] = boot_seconds,
     time_of_day: Callable[[], float] = time.time,
 ) -> StoreStatus:
-    """Look, for as long as a lease at most while the store answers. Raises Missing if no broker was ever on the store,
-    BrokenHistory if it is none of this semel's, Unsure if the store does not answer."""
+    """Read the status, which takes at most the period of a lease while the store answers. Raises Missing if no broker
+    was ever on the store, BrokenHistory if this version of semel must not use it, Unsure if it does not answer.
+    """
     try:
         cluster_id = read_cluster_id((await store.get(FORMAT_KEY)).body, store.describe())
     except Missing:
@@ -83,7 +83,7 @@ async def status_of(
 
 
 async def _is_active(watch: LeaseWatch, clock: Callable[[], float]) -> bool:
-    """Whether the lease is replaced before it is over."""
+    """Whether the lease is replaced before it ends."""
     await watch.look(clock)
     first = watch.version
     while not watch.is_over and watch.version == first:
@@ -93,7 +93,7 @@ async def _is_active(watch: LeaseWatch, clock: Callable[[], float]) -> bool:
 
 
 async def _standbys(store: Store, lease: Lease | None, now: float) -> list[Standby]:
-    """By their notes; the active broker left one behind when it took over, and is none."""
+    """The standbys by their notes; the active broker still has a note, but is not a standby."""
     standbys = []
     async for listed in store.list(FOLDER):
         try:

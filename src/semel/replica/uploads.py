@@ -1,7 +1,6 @@
-"""Creates the objects of a checkpoint: what the files of a log have and the store does not, and the state.
-
-Every object gets a name that was never used before, with the epoch of its broker. Nothing counts before the floor names
-it. The disk is read, and digests are made, in a thread. What has to be uploaded again and is not on the disk is fetched
+"""Creates the objects of a checkpoint: the bytes of the log's files that the store does not have, and the state. Every
+object gets a name that was never used before, with the epoch of its broker. An object counts only when the floor names
+it. A thread reads the disk and computes digests. Bytes that must be uploaded again and are not on the disk are fetched
 first.
 """
 
@@ -38,13 +37,13 @@ class Uploads:
         self._store = store
         self._worker = worker
         self._cache = cache
-        # Objects that are damaged or lost. What they had is named for as long as its files are there.
+        # Objects that are damaged or lost. A checkpoint names their contents as long as the files exist.
         self._unreadable: set[str] = set()
         self._name = secrets.token_hex(8)
         self._objects = 0
 
     async def contents(self, job: CheckpointJob, before: Contents, epoch: int) -> Contents:
-        """What the files have that the checkpoint speaks of. What the one before names is not created again."""
+        """The contents of the files of a checkpoint. Extents of the previous checkpoint are not uploaded again."""
         while True:
             contents, batches = await self._in_thread(partial(_planned, job, before, frozenset(self._unreadable)))
             try:
@@ -53,7 +52,7 @@ class Uploads:
                     await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
                 return contents
             except Unreadable as error:
-                # Readers of it are refused. But nobody has to go without a checkpoint because of it.
+                # Readers of it get an error, but the checkpoint is written all the same.
                 if error.key in self._unreadable:
                     raise
                 self._unreadable.add(error.key)
@@ -63,7 +62,7 @@ class Uploads:
         with_object(contents, await self._create(SEGMENTS, epoch, body), batch, digests)
 
     async def state(self, job: CheckpointJob, history: dict[str, Any], contents: Contents) -> tuple[Piece, ...]:
-        """The checkpoint itself, as of the end of this history."""
+        """The state, at the end of this history."""
         parts = await self._in_thread(partial(_encoded, job, history, contents))
         epoch = history["epoch"]
         pieces = [Piece(await self._create(CHECKPOINTS, epoch, part), len(part), digest) for part, digest in parts]
@@ -72,7 +71,7 @@ class Uploads:
     async def is_same(
         self, pieces: Iterable[Piece], job: CheckpointJob, history: dict[str, Any], contents: Contents
     ) -> bool:
-        """Whether `state` would create just these pieces, and the files have all bytes of the contents."""
+        """Whether `state` would create exactly these pieces, and the files have all bytes of the contents."""
         parts = await self._in_thread(partial(_encoded, job, history, contents))
         if [digest for _, digest in parts] != [piece.digest for piece in pieces]:
             return False
@@ -106,7 +105,7 @@ class Uploads:
 
 
 def _planned(job: CheckpointJob, before: Contents, unreadable: frozenset[str]) -> tuple[Contents, list[list[Stretch]]]:
-    """What stays of the contents of the checkpoint before, and what goes into each new object."""
+    """The contents that stay from the previous checkpoint, and the content of each new object."""
     sizes = {}
     for path, size in job.contents:
         if size is None:

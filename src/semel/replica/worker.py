@@ -19,7 +19,7 @@ class Worker(Protocol):
 
 
 class Here:
-    """A worker that is no thread, where nobody else waits."""
+    """A worker without a thread, for a caller that holds up nobody."""
 
     def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         """Run both now."""

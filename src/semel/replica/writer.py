@@ -1,13 +1,10 @@
-"""Creates slots: several at the same time, in order, and each exactly once, whatever the store answers.
-
-A slot is sent when the one `DEPTH` before it is known to be created, and counts when all before it count. No answer
-means that the same bytes go to the same key again. If the slot then holds exactly these bytes, it is ours; anything
-else there was written by a broker that took over, and this one is fenced: what it holds in memory may not be durable,
-so it must answer nobody any more.
-
-An answer that rests on what is in memory leaves after a proof that no other broker had taken over when its request had
-come in. A fence goes into the first slot that is missing, and is never deleted. So if all slots that this broker has
-sent turn out to be its own, and the next one was missing a moment ago, there was no fence then.
+"""Creates slots: several at the same time, in order, and each exactly once, whatever the store answers. A slot is sent
+when the slot `DEPTH` before it is known to be created, and counts when all slots before it count. If the store does not
+answer, the writer sends the same bytes to the same key again. If the slot then has exactly these bytes, this broker
+created it. If it has other bytes, a broker that took over wrote them, and this one is fenced: its memory may not be
+durable, so it must not answer any more. An answer that relies on memory is sent after a proof that no other broker had
+taken over when the request came in. A fence is in the first missing slot, and is never deleted. So if all slots that
+this broker has sent are its own, and the next one was missing a moment ago, there was no fence then.
 """
 
 import asyncio
@@ -19,24 +16,25 @@ from semel.replica.journal import SlotJournal
 from semel.replica.slot import digest_of, encode_head, key_of
 from semel.store import Exists, Missing, Store, Unsure
 
-# Large enough to make many bytes of one PUT, and small enough that four of them are soon there.
+# Large enough that a PUT has many bytes, and small enough that four of them arrive soon.
 SLOT_BYTES_MAX: Final = 4 * 1024 * 1024
 _AGAIN_SECONDS_MIN: Final = 0.05
 _AGAIN_SECONDS_MAX: Final = 1.0
 
 Done = Callable[[int, BaseException | None], None]
-# Hears how many seconds it took until a slot was certain to be there, and its size.
+# Called for each created slot with the seconds that it took, and its size.
 NoteCreated = Callable[[float, int], None]
 Result = TypeVar("Result")
 
 
 class Fenced(Exception):
-    """Another broker has taken over; one line says where that was seen."""
+    """Another broker has taken over; the message, one line, says where this broker noticed it."""
 
 
 async def create_surely(store: Store, key: str, content: bytes) -> bool:
-    """Create an object; True if it is there and is exactly this one, however often that had to be sent, False if it is
-    another one. Takes as long as the store does not answer."""
+    """Create an object, however often it must be sent. True if the key now has exactly this object, False if it has
+    another one. This takes as long as the store does not answer.
+    """
     pause = _AGAIN_SECONDS_MIN
     while True:
         try:
@@ -51,7 +49,7 @@ async def create_surely(store: Store, key: str, content: bytes) -> bool:
         try:
             return (await store.get(key)).body == content
         except Missing:
-            # It was there a moment ago, and only a broker that has taken over removes slots.
+            # The slot existed a moment ago, and only a broker that has taken over removes slots.
             return False
         except Unsure:
             await asyncio.sleep(pause)
@@ -59,7 +57,7 @@ async def create_surely(store: Store, key: str, content: bytes) -> bool:
 
 
 async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
-    """What a call answers that may be made again and again. Takes as long as the store does not answer."""
+    """The result of a call that may be repeated. This takes as long as the store does not answer."""
     pause = _AGAIN_SECONDS_MIN
     while True:
         try:
@@ -73,14 +71,14 @@ class SlotWriter:
     """The slots of the active broker, from the one after its fence on. Busy until it is opened: a standby must not
     write."""
 
-    # A kill takes what no slot has.
+    # A kill loses entries that no slot has.
     outlives_kills = False
 
     def __init__(self, store: Store, journal: SlotJournal, history: History, note_created: NoteCreated) -> None:
         self._store = store
         self._journal = journal
         self._note_created = note_created
-        # Beyond the last slot that was sent.
+        # The position after the last slot that was sent.
         self._history = history
         # The slots under way, in their order: the position after each, and how it ended once that is known.
         self._under_way: dict[int, tuple[int, BaseException | None, bool]] = {}
@@ -95,7 +93,7 @@ class SlotWriter:
         self._is_open = False
 
     def open(self) -> None:
-        """The fence is there, and the history goes up to it."""
+        """The fence is created, and the history ends with it."""
         self._is_open = True
 
     @property
@@ -114,8 +112,9 @@ class SlotWriter:
         return self._journal.end > self._journal.slot_end
 
     def begin(self, done: Done) -> int:
-        """Send one more slot; answer the position up to which it goes. `done` gets that position when everything before
-        it is durable, or the reason why it is not."""
+        """Send one more slot; return the position after it. `done` gets that position when everything before it is
+        durable, or the reason why it is not.
+        """
         self._note_cut()
         body = self._journal.take(SLOT_BYTES_MAX)
         head = self._history.following(sum(map(len, body)), digest_of(body))
@@ -155,7 +154,7 @@ class SlotWriter:
                     if self._history.next_slot == slot:
                         where = f"slot {slot} of {self._store.describe()}"
                         raise Fenced(f"another broker has taken over: {where} is not ours")
-                    # This broker has sent it meanwhile; that it is its own proves as much.
+                    # This broker has sent that slot meanwhile; if it is its own, that proves the same.
                     slot += 1
             except Exception as error:
                 done(number, error)
@@ -185,7 +184,7 @@ class SlotWriter:
         task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
-        """Send nothing any more. Whether what is under way becomes durable is not known here any more."""
+        """Send nothing more. It is then unknown whether the slots under way become durable."""
         self._failed = True
         for task in self._tasks:
             task.cancel()
@@ -205,7 +204,7 @@ class SlotWriter:
         self._settle(done)
 
     def _settle(self, done: Done) -> None:
-        """Tell of the slots that have ended and have nothing before them."""
+        """Report the slots that have ended and are not preceded by unfinished ones."""
         while self._under_way and not self._failed:
             slot, (target, error, has_ended) = next(iter(self._under_way.items()))
             if not has_ended:

@@ -1,8 +1,8 @@
-"""Hosts, as they stand in addresses and in Host headers: shown with a port, on the loopback or not, our own or not.
+"""Hosts in addresses and in Host headers: how they are shown with a port, and whether they are the loopback or our own.
 
 The rule for Host headers ends DNS rebinding. A browser may show a page of another site, whose owner makes its name
-resolve to this machine. What that page then asks of this machine counts as a request to its own site, but the browser
-sends the name of that site as the Host. Nothing here may resolve a name.
+resolve to this machine. The browser then takes requests of that page to this machine for requests to the page's own
+site, but sends the name of that site as the Host. Nothing here may resolve a name.
 """
 
 import re
@@ -20,7 +20,7 @@ def shown_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can connect to what listens on this host."""
+    """Whether only programs on this machine can connect to a listener on this host."""
     if host == "localhost":
         return True
     try:

@@ -1,6 +1,6 @@
 """Listeners: the addresses on which the broker accepts connections, with their protocols and advertised addresses.
 
-A listener without login, or without encryption, is accepted on the loopback only, unless the operator says that the
+Beyond the loopback, a listener without login or without encryption is refused, unless the operator says that the
 network is trusted. Nothing here may open a socket or resolve a name.
 """
 
@@ -34,7 +34,7 @@ class SecurityProtocol(StrEnum):
 
 _DANGERS: Final = {
     SecurityProtocol.PLAINTEXT: "every client that reaches it may read and change everything",
-    SecurityProtocol.SASL_PLAINTEXT: "what its clients send, their logins included, can be read on the way",
+    SecurityProtocol.SASL_PLAINTEXT: "everything that its clients send, passwords included, can be read on the way",
 }
 
 
@@ -58,17 +58,17 @@ class Listener:
         """How its clients may log in."""
         if not self.protocol.uses_sasl:
             return ()
-        # By PLAIN the password itself is sent.
+        # PLAIN sends the password itself.
         return MECHANISMS if self.protocol.uses_tls else tuple(SCRAM_MECHANISMS)
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether its clients may log in by OAUTHBEARER: a token that is read on the way lets in everybody."""
+        """Whether its clients may log in by OAUTHBEARER: anybody who reads a token on the way could use it."""
         return self.protocol.uses_sasl and self.protocol.uses_tls
 
     @property
     def reached_at(self) -> tuple[str, int]:
-        """The host and the port that its clients use: the advertised ones, if there are any."""
+        """The host and the port that its clients use: the advertised ones, or its own."""
         host = self.host if self.advertised_host is None else self.advertised_host
         return host, self.port if self.advertised_port is None else self.advertised_port
 
@@ -88,12 +88,12 @@ class Listener:
         return is_loopback(self.host)
 
     def bound_to(self, port: int) -> "Listener":
-        """The same listener with the port that it got."""
+        """The same listener with its actual port."""
         return replace(self, port=port)
 
 
 def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
-    """Refuse two listeners of one name, and one beyond the loopback that anybody may read, unless `insecure`."""
+    """Refuse two listeners with one name, and an unencrypted one beyond the loopback, unless `insecure`."""
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
@@ -102,5 +102,5 @@ def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
         if not insecure and not listener.is_on_loopback and not listener.protocol.uses_tls:
             raise ListenersRefused(
                 f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: "
-                f"{_DANGERS[listener.protocol]}; listen on 127.0.0.1, or say --insecure if the network is trusted"
+                f"{_DANGERS[listener.protocol]}; listen on 127.0.0.1, or pass --insecure if you trust the network"
             )

@@ -1,10 +1,10 @@
-"""The login of one connection: which mechanism, how far it has come, and who the client turned out to be.
+"""The login of one connection: its mechanism, its progress, and the user who has logged in.
 
     nothing --handshake--> a mechanism --tokens--> logged in --handshake--> a mechanism --tokens--> logged in ...
 
 A client that is logged in may log in again over the same connection (KIP-368), by the same mechanism and as the same
-user; until then it is who it was. What is refused ends the connection. This file must never know a socket, and never
-put into an error what a client sent to prove itself.
+user; until then the former login counts. A refusal ends the connection. This file must never use a socket, and never
+put a client's password, token or proof into an error.
 """
 
 import hmac
@@ -27,20 +27,20 @@ from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
-# What a client may ask for before it is logged in.
+# The APIs that a client may use before it is logged in.
 BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 
 
 class Tokens(Protocol):
-    """What checks the tokens of OAUTHBEARER."""
+    """Checks the tokens of OAUTHBEARER."""
 
     def check(self, token: str) -> Bearer:
-        """Whom a token names; Refused if it is not good."""
+        """The user whom a token names; Refused if the token is not valid."""
 
 
 class Login:
-    """How far the client of one connection has come with saying who it is."""
+    """The progress of one client's login."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class Login:
         tokens: Tokens | None = None,
         hashing: Door | None = None,
     ) -> None:
-        """`mechanisms` are those that the listener takes; `tokens` is needed where OAUTHBEARER is one of them. Logins
+        """`mechanisms` are those that the listener accepts; `tokens` is needed if OAUTHBEARER is one of them. Logins
         by PLAIN wait for each other at `hashing`.
         """
         self.mechanisms = mechanisms
         self.principal: Principal = ANONYMOUS
-        # When this login has to be repeated, by the broker's steady clock; None: never.
+        # When the client has to log in again, by the broker's steady clock; None: never.
         self.expires_at_ms: int | None = None
-        # Until when what the client has proven is good, in seconds since 1970; None: for ever.
+        # When the client's certificate or token expires, in seconds since 1970; None: never.
         self.proven_until_seconds: float | None = None
         self._users = users
         self._new_nonce = new_nonce
         self._tokens = tokens
         self._hashing = hashing or Door(1)
-        # The mechanism of the login under way, and the one that has let the client in.
+        # The mechanism of the login under way, and that of the last successful login.
         self._chosen: str | None = None
         self._used: str | None = None
-        # Whom the client says it is, for the event that tells of a refusal.
+        # The user whom the client names, for the event of a refused login.
         self.claimed_user = ""
         self._scram: ScramExchange | None = None
 
@@ -77,11 +77,11 @@ class Login:
 
     @property
     def is_finished(self) -> bool:
-        """The same, and the client is not in the middle of logging in again."""
+        """Whether the client is logged in, and not in the middle of another login."""
         return self.is_over and self._chosen is None
 
     def is_valid_at(self, now_ms: int) -> bool:
-        """Whether the client is logged in, and need not do it again."""
+        """Whether the client is logged in, and its login has not expired."""
         return self.is_over and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
 
     def choose(self, mechanism: str) -> None:
@@ -97,9 +97,9 @@ class Login:
             self._scram = ScramExchange(SCRAM_MECHANISMS[mechanism], self._users, self._new_nonce())
 
     def respond(self, token: bytes) -> Steps[bytes]:
-        """The answer to what the client sends to prove itself; Refused if it does not get in."""
+        """The answer to a message of the login; Refused if the login fails."""
         if self._chosen is None:
-            raise Refused(ILLEGAL_SASL_STATE, "a mechanism has to be chosen first")
+            raise Refused(ILLEGAL_SASL_STATE, "the client has to choose a mechanism first")
         if self._chosen == OAUTHBEARER and self._tokens is not None:
             self._take_token(token, self._tokens)
             return b""
@@ -129,7 +129,7 @@ class Login:
     def _finish(self, user: str) -> None:
         principal = Principal(USER, user)
         if self.is_over and principal != self.principal:
-            raise Refused(SASL_AUTHENTICATION_FAILED, "the user of a connection may not change")
+            raise Refused(SASL_AUTHENTICATION_FAILED, "the user of a connection cannot change")
         self.principal = principal
         self._used, self._chosen, self._scram = self._chosen, None, None
 

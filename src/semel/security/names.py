@@ -1,10 +1,10 @@
-"""The principal that a client's certificate names: its subject as text, and Kafka's rules that make a name of that.
+"""The principal of a client's certificate: the subject as text, and Kafka's rules that map it to a name.
 
     RULE:^CN=([^,]+),.*$/$1/L, DEFAULT
 
-The subject is written as RFC 2253 has it, and as Java's X500Principal does, so that rules written for Apache Kafka give
-the same names here: the last part of the certificate's name first, an attribute without a short name by its number.
-Nothing here may open a file or a socket; and a certificate comes here only when TLS has verified it.
+The text of the subject follows RFC 2253, as Java's X500Principal does, so that rules written for Apache Kafka give the
+same names here: the last part of the certificate's name comes first, and an attribute without a short name is shown by
+its number. Nothing here may open a file or a socket, and TLS must have verified a certificate before.
 """
 
 import re
@@ -29,7 +29,7 @@ _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
 
 class RulesRefused(ValueError):
-    """What is written is no rule for principals; the message says which part."""
+    """The text is not a list of rules for principals; the message names the wrong part."""
 
 
 class NoName(Exception):
@@ -37,8 +37,9 @@ class NoName(Exception):
 
 
 def rules_of(text: str) -> Callable[[str], str]:
-    """Makes the name of a principal of a subject, as `ssl.principal.mapping.rules` of Apache Kafka would: the first
-    rule that matches the whole subject counts. Raises `NoName` for a subject that none matches."""
+    """A function that maps a subject to a principal's name, as Apache Kafka's `ssl.principal.mapping.rules` does: the
+    first rule that matches the whole subject counts. It raises `NoName` if no rule matches.
+    """
     rules = list(_parsed(text)) or [_name_itself]
 
     def name_of(subject: str) -> str:
@@ -87,7 +88,7 @@ def _rule(pattern: str, name: str, case: str) -> Callable[[str], str | None]:
 
 
 def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
-    """What `$1` stands for; a number for which the pattern has no group stands for itself."""
+    """The text for `$1`; a number without a group in the pattern stays as it is."""
     if reference[1] is not None:
         return str(reference[1])
     number = int(reference[2])
@@ -106,12 +107,12 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of an X.509 certificate in DER. ValueError for what is none."""
+    """The subject of an X.509 certificate in DER. ValueError if it is not a certificate."""
     try:
         ((_, certificate_content, _),) = _elements(certificate)
         to_be_signed = next(_elements(certificate_content))
         fields = [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
-        # After the serial number, the signature's algorithm, the issuer, and how long it is valid.
+        # After the serial number, the signature's algorithm, the issuer, and the validity.
         relative_names = [list(_elements(relative.content)) for relative in _elements(fields[4].content)]
         return ",".join("+".join(map(_attribute, relative)) for relative in reversed(relative_names))
     except (IndexError, StopIteration, UnicodeDecodeError) as error:

@@ -1,12 +1,11 @@
-"""The broker's side of SCRAM (RFC 5802): two messages of a client come in, two answers go out, and a user is proven.
+"""The broker's side of SCRAM (RFC 5802): two messages of a client, two answers, and then a proven user.
 
     client: n,,n=app,r=<its nonce>              broker: r=<both nonces>,s=<salt>,i=<iterations>
     client: c=biws,r=<both nonces>,p=<proof>    broker: v=<its own proof>
 
-An exchange is over when the second message has been judged, and only then does `user` have a name: that a client has
-finished is not that it has proven who it is. A user who does not exist gets an answer like any other, from keys that
-are made up, and fails at the proof. Nothing here may read a clock, a socket or a random number, and no message may say
-which part of a proof was wrong.
+An exchange is over after the second message, and `user` has a name only if the proof was right. An unknown user gets an
+answer like any other, from made-up keys, and fails at the proof. Nothing here may read a clock, a socket or a random
+number, and no message may say which part of a proof was wrong.
 """
 
 import base64
@@ -22,7 +21,7 @@ from semel.core.users import Credential, Mechanism, Users
 _NONCE: Final = r"[\x21-\x2b\x2d-\x7e]{1,1024}"
 # The name of a user, in which a comma is =2C and an equals sign =3D.
 _NAME: Final = r"(?:[^,=\x00]|=2C|=3D)+"
-# No extension is known, and a mandatory one ("m=") has to be refused by who does not know it.
+# No extension is supported, and an unsupported mandatory one ("m=") must be refused.
 _EXTENSIONS: Final = r"(?:,[A-Za-ln-z]=[^,\x00]+)*"
 _FIRST: Final = re.compile(
     rf"(?P<header>[ny],(?:a=(?P<acting>{_NAME}))?,)(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE}){_EXTENSIONS})"
@@ -33,7 +32,7 @@ _FINAL: Final = re.compile(
 
 
 def failed(mechanism: str) -> Refused:
-    """The error for every failed login, whatever was wrong."""
+    """The error for every failed login, whatever the reason."""
     return Refused(SASL_AUTHENTICATION_FAILED, f"invalid credentials with SASL mechanism {mechanism}")
 
 
@@ -44,7 +43,7 @@ class ScramExchange:
         """`nonce` is the broker's, and must never have been used before."""
         # The user who has been proven.
         self.user: str | None = None
-        # Whom the client says it is.
+        # The user whom the client names.
         self.name = ""
         self._mechanism = mechanism
         self._users = users
@@ -57,7 +56,7 @@ class ScramExchange:
         self._is_over = False
 
     def respond(self, message: bytes) -> bytes:
-        """The answer to the client's next message; Refused if it does not get in."""
+        """The answer to the client's next message; Refused if the login fails."""
         if self._is_over:
             raise self._malformed("a message after the last one")
         try:
@@ -74,7 +73,7 @@ class ScramExchange:
         match = _FIRST.fullmatch(text)
         if match is None:
             self._is_over = True
-            raise self._malformed("a first message that cannot be read, or asks for what is not there")
+            raise self._malformed("a first message that is not valid, or asks for an unsupported feature")
         self.name = _unescaped(match["name"])
         if match["acting"] is not None and _unescaped(match["acting"]) != self.name:
             self._is_over = True
@@ -90,7 +89,7 @@ class ScramExchange:
         match = _FINAL.fullmatch(text)
         if match is None:
             raise self._malformed("a second message that cannot be read")
-        # Had anybody on the way changed how the connection is bound, the header would be another one.
+        # If an attacker had changed the channel binding, this header would differ.
         if _decoded(match["header"]) != self._header.encode() or match["nonce"] != self._nonce:
             raise failed(self._mechanism.sasl_name)
         dialogue = f"{self._first_messages},{match['bare']}".encode()

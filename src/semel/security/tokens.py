@@ -1,9 +1,9 @@
 """Tokens of OAUTHBEARER (RFC 7628): a JWT that an identity provider has signed says who the client is, and until when.
 
-A token is good if its key is one of the provider's, its algorithm is one that the operator allows for this key, its
-signature is right, and its issuer, its audience and its times are those that are asked for. A token names its key
-(`kid`); no key is tried because no other one fits, and none is taken from the token itself. Nothing here may read a
-clock, a file or a socket, and no message may contain anything of a token.
+A token is valid if its key belongs to the provider, the operator allows its algorithm for this key, its signature is
+right, its issuer and audience are the configured ones, and it has not expired. A token names its key (`kid`); no other
+key is tried, and no key is taken from the token itself. Nothing here may read a clock, a file or a socket, and no
+message may contain a part of a token.
 """
 
 import json
@@ -16,8 +16,8 @@ from semel.core.refusals import SASL_AUTHENTICATION_FAILED, Refused
 from semel.core.users import NAME_BYTES_MAX
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-# What may be allowed, with the kind of key, and for elliptic curves the curve. Those of shared secrets (HS256) are not
-# here: the key with which a token is checked would be the one with which anybody could make one.
+# The supported algorithms, each with its kind of key, and for elliptic curves the curve. Algorithms with shared secrets
+# (HS256) are missing on purpose: anybody with the key to check a token could also make one.
 ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
     "ES256": ("EC", "P-256"),
@@ -26,16 +26,16 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {
     "EdDSA": ("OKP", None),
 }
 ALGORITHMS_DEFAULT: Final = ("RS256", "ES256")
-# As far as two clocks may differ, as in Apache Kafka (sasl.oauthbearer.clock.skew.seconds).
+# How far two clocks may differ, as in Apache Kafka (sasl.oauthbearer.clock.skew.seconds).
 SKEW_SECONDS: Final = 30
 # Providers have two or three.
 KEYS_MAX: Final = 100
-# What a key is needed for. Some sets hold the private part as well, and it is not for checking.
+# The parameters that checking needs. Some sets hold the private part as well, which is ignored.
 _PUBLIC: Final = frozenset(("kty", "crv", "n", "e", "x", "y"))
-# The year 9999: what is beyond it is no time.
+# The year 9999: a later time is not valid.
 _SECONDS_MAX: Final = 253_402_300_800
-# The client's one message: whom it wants to act as, then pairs, of which one is the token. Others are what Kafka calls
-# extensions, and mean nothing here.
+# The client's one message: the user it wants to act as, then pairs, one of which is the token. Kafka calls the others
+# extensions; they are ignored here.
 _HEADER: Final = re.compile(r"n,(?:a=(?P<acting>[^,]+))?,")
 _PAIR: Final = re.compile(r"(?P<name>[A-Za-z]+)=(?P<value>.*)", re.DOTALL)
 _AUTH: Final = re.compile(r"[Bb]earer +(?P<token>[A-Za-z0-9_.=-]+) *")
@@ -48,7 +48,7 @@ class TokensRefused(ValueError):
 
 @dataclass(frozen=True)
 class TokenSettings:
-    """What is asked of tokens, and where the keys of their provider are: a file, or an https URL."""
+    """The requirements for tokens, and where the provider's keys are: a file, or an https URL."""
 
     keys: str
     issuer: str
@@ -68,28 +68,28 @@ class TokenSettings:
 
 
 class Bearer(NamedTuple):
-    """Whom a token names, and until when it is good, in seconds since 1970."""
+    """The user whom a token names, and when it expires, in seconds since 1970."""
 
     user: str
     until_seconds: float
 
 
-# By the names of a key and of an algorithm that it may be used with.
+# The keys by their name and by an algorithm that they may be used with.
 Keys = Mapping[tuple[str, str], Any]
 
 
 def keys_of(content: bytes, algorithms: tuple[str, ...]) -> Keys:
-    """The keys of a JSON Web Key Set that can be used; TokensRefused if there are none."""
+    """The usable keys of a JSON Web Key Set; TokensRefused if there are none."""
     jwt = _jwt()
     try:
         listed = json.loads(content)["keys"]
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise TokensRefused("this is no JSON Web Key Set") from None
+        raise TokensRefused("this is not a JSON Web Key Set") from None
     keys: dict[tuple[str, str], Any] = {}
     for listed_key in listed[:KEYS_MAX] if isinstance(listed, list) else ():
         for algorithm in algorithms:
             if _fits(listed_key, algorithm):
-                # One that cannot be read keeps no other from being used.
+                # A key that cannot be read does not affect the others.
                 try:
                     public = {name: listed_key[name] for name in _PUBLIC & listed_key.keys()}
                     keys[listed_key["kid"], algorithm] = jwt.PyJWK(public, algorithm)
@@ -113,7 +113,7 @@ def _fits(key: Any, algorithm: str) -> bool:
 
 
 def read_message(message: bytes) -> tuple[str | None, str]:
-    """Whom the client wants to act as, if it says so, and its token."""
+    """The user whom the client wants to act as, if it names one, and its token."""
     header, _, rest = message.decode(errors="replace").partition(_BETWEEN)
     head = _HEADER.fullmatch(header)
     pairs = [_PAIR.fullmatch(pair) for pair in rest.removesuffix(2 * _BETWEEN).split(_BETWEEN)]
@@ -129,11 +129,11 @@ def refused(why: str) -> Refused:
 
 
 class UnknownKey(Refused):
-    """The token names a key that is not known; the provider may have a new one."""
+    """The token names an unknown key; the provider may have a new one."""
 
 
 def checked(token: str, keys: Keys, settings: TokenSettings, now_seconds: float) -> Bearer:
-    """Whom the token names; Refused if it is not good."""
+    """The bearer of the token; Refused if the token is not valid."""
     jwt = _jwt()
     try:
         header = jwt.get_unverified_header(token)
@@ -143,8 +143,8 @@ def checked(token: str, keys: Keys, settings: TokenSettings, now_seconds: float)
         if not isinstance(kid, str) or (kid, algorithm) not in keys:
             raise UnknownKey(SASL_AUTHENTICATION_FAILED, f"{OAUTHBEARER}: the token is signed by a key that is unknown")
         if "crit" in header:
-            raise refused("the token asks for an extension that is not known")
-        # What it claims is judged below, by the broker's clock.
+            raise refused("the token requires an extension that is not supported")
+        # The claims are checked below, by the broker's clock.
         claims = jwt.decode(token, keys[kid, algorithm], algorithms=[algorithm], options=_SIGNATURE_ALONE)
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
         raise refused("the token is not signed by the provider, or cannot be read") from None
@@ -161,7 +161,7 @@ def _judged(claims: Mapping[str, Any], settings: TokenSettings, now_seconds: flo
     if now_seconds >= until:
         raise refused("the token has expired")
     if "nbf" in claims and now_seconds < _seconds(claims["nbf"]) - SKEW_SECONDS:
-        raise refused("the token is not good yet")
+        raise refused("the token is not valid yet")
     user = claims.get(settings.user_claim)
     if not isinstance(user, str) or not 0 < _bytes_of(user) <= NAME_BYTES_MAX:
         raise refused(f"the token's claim {settings.user_claim!r} names no user")
@@ -169,7 +169,7 @@ def _judged(claims: Mapping[str, Any], settings: TokenSettings, now_seconds: flo
 
 
 def _bytes_of(name: str) -> int:
-    """How long a name is in UTF-8; 0 if UTF-8 cannot say it, as it cannot half of a character, which JSON can."""
+    """The length of a name in UTF-8; 0 if it cannot be encoded, such as half of a surrogate pair, which JSON allows."""
     try:
         return len(name.encode())
     except UnicodeEncodeError:
@@ -177,11 +177,11 @@ def _bytes_of(name: str) -> int:
 
 
 def _seconds(value: object) -> float:
-    """A time that a token claims, in seconds since 1970."""
+    """A time in a token, in seconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refused("the token has no time at which it expires, or another time that cannot be read")
+        raise refused("the token has no expiry time, or a time that is not valid")
     if not 0 <= value <= _SECONDS_MAX:
-        raise refused("the token has a time that cannot be")
+        raise refused("the token has a time that is not valid")
     return float(value)
 
 
@@ -189,7 +189,7 @@ _SIGNATURE_ALONE: Final[Any] = {
     "verify_signature": True,
     **dict.fromkeys(("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss"), False),
     **dict.fromkeys(("verify_sub", "verify_jti"), False),
-    # A key that is too short is none.
+    # A key that is too short is ignored.
     "enforce_minimum_key_length": True,
 }
 

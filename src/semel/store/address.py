@@ -8,18 +8,19 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from semel.store.contract import Store, StoreRefused, check_folder
 
 EXAMPLES: Final = "file:///srv/semel, s3://bucket/prefix or postgresql://user@host/database?prefix=name"
-# What a URL may say besides; else the AWS_* variables of the environment count.
+# The options of a URL; if one is missing, the AWS_* variables of the environment count.
 BUCKET_OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key")
 
 
 def open_store(url: str) -> Store:
     """The store at this URL: `file:///dir`; `s3://bucket/prefix`, with `?endpoint=http://host:port` where the store is
-    not Amazon's; or `postgresql://user@host/database?prefix=name`, with `&allow_async=1` where no standby is to be
-    waited for. Raises StoreRefused."""
+    not Amazon's; or `postgresql://user@host/database?prefix=name`, with `&allow_async=1` if commits need not wait for a
+    standby. Raises StoreRefused.
+    """
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise StoreRefused(f"{url!r} is no URL of a store ({error}): write {EXAMPLES}") from None
+        raise StoreRefused(f"{url!r} is not the URL of a store ({error}): write {EXAMPLES}") from None
     if parts.scheme == "file":
         return _directory(url, parts)
     if parts.scheme == "s3":
@@ -42,7 +43,7 @@ def _directory(url: str, parts: SplitResult) -> Store:
 
 
 def _bucket(parts: SplitResult) -> Store:
-    # No message repeats the query: there may be a secret in it.
+    # No message repeats the query, because it may contain a secret.
     shown = f"s3://{parts.netloc}{parts.path}"
     prefix = parts.path.strip("/")
     try:
@@ -56,7 +57,7 @@ def _bucket(parts: SplitResult) -> Store:
         if name not in BUCKET_OPTIONS or not value:
             raise StoreRefused(f"{shown}: no such option as {name!r}: there are {', '.join(BUCKET_OPTIONS)}")
     if "endpoint" in options and not re.match("https?://.", options["endpoint"]):
-        raise StoreRefused(f"{shown}: the endpoint is no URL: write ?endpoint=http://host:port")
+        raise StoreRefused(f"{shown}: the endpoint is not a URL: write ?endpoint=http://host:port")
     from semel.store.bucket import BucketStore
 
     return BucketStore(parts.netloc, prefix, options)

@@ -1,9 +1,8 @@
 """The engine for object stores that speak S3, through `obstore`.
 
-A create is a PUT with `If-None-Match: *`, a replace one with `If-Match`. What a failed request means is read off the
-status that the server has answered, and not off the kind of exception: `obstore` makes one kind of a 412, which says
-that the object exists, and of a 409, which says only that somebody else is writing it. This must never send a put
-twice.
+A create is a PUT with `If-None-Match: *`, a replace one with `If-Match`. The status in the server's answer says what a
+failed request means, not the class of the exception: `obstore` makes one kind of a 412, which says that the object
+exists, and of a 409, which says only that somebody else is writing it. This must never send a put twice.
 """
 
 import contextlib
@@ -31,15 +30,15 @@ from semel.store.contract import (
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-# A request that takes longer is given up, and its end unknown. 4 MiB over a slow line take a few seconds.
+# A request that takes longer is given up, and its outcome is unknown. 4 MiB over a slow line take a few seconds.
 REQUEST_SECONDS_MAX: Final = 20
 CONNECT_SECONDS_MAX: Final = 5
 
 _STATUS: Final = re.compile(r"status code: (\d{3})(?:.*?<Code>(\w+)</Code>)?", re.DOTALL)
-# An address that only machines of AWS have. It is asked when nobody has named any keys.
+# An address that exists only on machines of AWS. obstore asks it if no keys are configured.
 _METADATA_ADDRESS: Final = "169.254.169.254"
 _NO_ANSWER: Final = 0
-# Timeout, Conflict, Too Early, Too Many Requests. A conflict says that somebody else is writing the object right now.
+# Timeout, Conflict, Too Early, Too Many Requests. A conflict says that another client is writing the object right now.
 _PASSING: Final = frozenset((408, 409, 425, 429))
 _RIGHTS: Final = "allow these keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket"
 _REMEDIES: Final = {
@@ -48,7 +47,7 @@ _REMEDIES: Final = {
     "SignatureDoesNotMatch": "correct AWS_SECRET_ACCESS_KEY",
     "RequestTimeTooSkewed": "set the clock of this machine",
     "ExpiredToken": "renew AWS_SESSION_TOKEN",
-    "NotImplemented": "take a store that knows conditional writes (If-None-Match)",
+    "NotImplemented": "use a store with conditional writes (If-None-Match)",
     "PermanentRedirect": "name the region of the bucket with AWS_REGION or ?region=",
     "AuthorizationHeaderMalformed": "name the region of the bucket with AWS_REGION or ?region=",
 }
@@ -83,7 +82,7 @@ class BucketStore:
             bucket,
             prefix=prefix or None,
             client_options={
-                # Whether it is safe is the choice of the one who has written http:// into the endpoint.
+                # The user who writes http:// into the endpoint has chosen not to encrypt.
                 "allow_http": True,
                 "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
                 "timeout": timedelta(seconds=request_seconds_max),
@@ -125,7 +124,7 @@ class BucketStore:
         check_key(key)
         check_range(start, size)
         try:
-            # A range of no bytes cannot be asked for.
+            # S3 cannot read a range of no bytes.
             answer = await self._obstore.get_range_async(self._store, key, start=start, length=max(size, 1))
             return bytes(answer)[:size]
         except Exception as error:
@@ -150,7 +149,7 @@ class BucketStore:
             await self._obstore.delete_async(self._store, key)
 
     async def close(self) -> None:
-        """Its connections go with it."""
+        """Its connections are closed with it."""
 
     def describe(self) -> str:
         return self._address
@@ -159,7 +158,7 @@ class BucketStore:
         try:
             return make(*arguments, **options)
         except Exception as error:
-            # Half of the keys, or an endpoint that is no URL: the first line says which.
+            # One of the two keys, or an invalid endpoint: the first line of the error says which.
             reason = str(error).partition("\n")[0]
             raise StoreRefused(f"{self._address}: {reason}: correct the URL, or the AWS_* variables") from error
 
@@ -185,8 +184,8 @@ class BucketStore:
 
 
 def failure(error: Exception) -> Failure:
-    """What the server has answered; status 0 if it has not."""
-    # Beyond this, a representation for debugging repeats all of it.
+    """The server's answer; status 0 if there was none."""
+    # After this, obstore's debugging representation repeats everything.
     text = str(error).partition("Debug source:")[0]
     match = _STATUS.search(text)
     return Failure(int(match[1]), match[2] or "") if match else Failure(_NO_ANSWER, "")
@@ -195,5 +194,5 @@ def failure(error: Exception) -> Failure:
 def _version(result: Any) -> str:
     tag = result["e_tag"]
     if not tag:
-        raise StoreRefused("the store names no ETag of its objects: take one that does")
+        raise StoreRefused("the store has no ETags for its objects: use a store that has")
     return str(tag)

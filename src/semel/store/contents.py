@@ -1,4 +1,4 @@
-"""What lies in a store, by the first part of the key: how many objects, and how many bytes."""
+"""The contents of a store, by the first part of the key: how many objects, and how many bytes."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from semel.store.contract import Store
 
 
 class Contents(NamedTuple):
-    """What lies under one first part."""
+    """The objects under one first part."""
 
     objects: int
     size_bytes: int
 
 
 async def contents_of(store: Store) -> dict[str, Contents]:
-    """All of it, in the order of the names. It takes a call for each thousand objects, on most stores."""
+    """The contents in the order of the names. On most stores this takes a call for each thousand objects."""
     objects: Counter[str] = Counter()
     size_bytes: Counter[str] = Counter()
     async for listed in store.list(""):

@@ -21,7 +21,7 @@ Buffer = bytes | bytearray | memoryview
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 # S3 allows 1,024 bytes with the prefix of the user, and a path on a disk 255 in each part.
 KEY_CHARACTERS_MAX: Final = 200
-# Parts between slashes. None begins with a dot: the engine of the directory has such names for itself.
+# Parts between slashes. None begins with a dot, because the directory engine uses such names itself.
 _KEY: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 
@@ -42,8 +42,8 @@ class Changed(StoreError):
 
 
 class Unsure(StoreError):
-    """No answer came, or none that says how the call ended: it may have happened, or may yet happen. The same call may
-    succeed later by itself, because the store is busy, full, restarting or out of reach.
+    """No answer came, or one that does not say how the call ended: it may have happened, or may still happen. The same
+    call may succeed later, because the store is only busy, full, restarting or unreachable.
     """
 
 
@@ -71,26 +71,29 @@ class Store(Protocol):
     while a call is under way."""
 
     async def create(self, key: str, body: Buffer) -> str:
-        """Make the object, whole and durable, and answer its version; raises Exists if the key has one. When many
-        create the same key at once, one succeeds."""
+        """Create the object, whole and durable, and return its version; raises Exists if the key has one. If many
+        callers create the same key at once, one succeeds.
+        """
         ...
 
     async def replace(self, key: str, body: Buffer, version: str) -> str:
-        """Put a new body in the place of the one with this version, and answer the new version; raises Changed if
-        somebody was faster, and Missing if there is no object any more."""
+        """Replace the body that has this version, and return the new version; raises Changed if another caller was
+        faster, and Missing if there is no object any more.
+        """
         ...
 
     async def get(self, key: str) -> Found:
-        """The whole object, as the last call that happened before has left it; raises Missing."""
+        """The whole object, as the last call before this one has left it; raises Missing."""
         ...
 
     async def get_range(self, key: str, start: int, size: int) -> bytes:
-        """`size` bytes from `start`, fewer where the object ends, none after its end; raises Missing."""
+        """`size` bytes from `start`; fewer if the object ends before, none after its end; raises Missing."""
         ...
 
     def list(self, folder: str) -> AsyncIterator[Listed]:
-        """The objects below `folder/`, or all of them below "", in no order. It may miss what comes or goes meanwhile,
-        and show what has just gone."""
+        """The objects below `folder/`, or all of them below "", in no order. It may miss objects that are created or
+        deleted meanwhile, and show objects that were just deleted.
+        """
         ...
 
     async def delete(self, key: str) -> None:
@@ -98,7 +101,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Return when no call of this process is under way any more. None may follow."""
+        """Return when no call of this process is under way any more. No call may follow."""
         ...
 
     def describe(self) -> str:
@@ -107,14 +110,14 @@ class Store(Protocol):
 
 
 def check_key(key: str) -> str:
-    """The key, if it may be one."""
+    """The key, if it is valid."""
     if len(key) > KEY_CHARACTERS_MAX or not _KEY.fullmatch(key):
         raise ValueError(f"not a key of a store: {key[:KEY_CHARACTERS_MAX]!r}")
     return key
 
 
 def check_folder(folder: str) -> str:
-    """The folder, if it may be one: the beginning of keys up to a slash, without the slash."""
+    """The folder, if it is valid: the beginning of keys up to a slash, without the slash."""
     return check_key(folder) if folder else folder
 
 
@@ -126,7 +129,7 @@ def check_body(body: Buffer) -> Buffer:
 
 
 def check_range(start: int, size: int) -> slice:
-    """The range, if it may be one."""
+    """The range, if it is valid."""
     if start < 0 or size < 0:
         raise ValueError(f"not a range: {size} bytes from {start}")
     return slice(start, start + size)

@@ -24,10 +24,10 @@ from semel.store.contract import Buffer, Changed, Exists, Found, Listed, Missing
 
 _NEW: Final = ".new"
 _LOCK: Final = ".lock"
-# A file that a crash has left in `.new` goes after this time. Nobody takes as long to write an object.
+# A file that a crash has left in `.new` is removed after this time; writing an object never takes as long.
 ABANDONED_SECONDS: Final = 24 * 3600
 PAGE_OBJECTS: Final = 1000
-# These pass when there is space again, or when the server of the file system is back.
+# These errors pass when there is space again, or when the server of the file system is back.
 _PASSING: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 )
@@ -44,7 +44,7 @@ class DirectoryStore:
         now: Callable[[], float] = time.time,
         sync: Callable[[int], None] = sync_with_metadata,
     ) -> None:
-        """Makes the directory if there is none. `sync` gets the descriptor of a file or a directory."""
+        """Creates the directory if it does not exist. `sync` gets the descriptor of a file or a directory."""
         self._root = root.absolute()
         self._sync = sync
         self._sync_failed = False
@@ -58,7 +58,7 @@ class DirectoryStore:
             try:
                 self._link(new, path)
             except FileExistsError:
-                # What the caller reads there next has to be as durable as what is created.
+                # The object that the caller reads there next must be as durable as a created one.
                 self._sync_folder(path.parent)
                 raise Exists(f"{key} exists in {self.describe()}") from None
             self._sync_folder(path.parent)
@@ -112,7 +112,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _written(self, body: Buffer) -> Iterator[Path]:
-        """A synced file in `.new`, which is gone afterwards."""
+        """A synced file in `.new`, which is removed afterwards."""
         new = self._root / _NEW / f"{os.getpid()}-{threading.get_ident()}-{secrets.token_hex(8)}"
         try:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -136,7 +136,7 @@ class DirectoryStore:
             os.link(new, path)
 
     def _make_folder(self, folder: Path) -> None:
-        """Make it and those above it, each of them durable."""
+        """Create it and those above it, each of them durably."""
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
@@ -149,7 +149,7 @@ class DirectoryStore:
         try:
             self._sync(descriptor)
         except OSError:
-            # A second sync may succeed although the kernel has forgotten what the first one could not write.
+            # A second sync may succeed although the kernel has dropped the pages that the first one could not write.
             self._sync_failed = True
             raise
         finally:
@@ -157,7 +157,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other replaces or deletes meanwhile, in any process."""
+        """No other thread or process replaces or deletes meanwhile."""
         descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -205,7 +205,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """What the operating system says, in the words of the contract."""
+        """Errors of the operating system as errors of the contract."""
         if self._sync_failed:
             raise StoreRefused(f"{self.describe()}: a sync of its directory has failed: check the disk, then restart")
         try:

@@ -1,16 +1,14 @@
 """The engine for PostgreSQL with a synchronous standby: one table of keys and bodies.
 
-A create is an insert that does nothing where the key exists. All that makes this more than five statements is failover:
+A create is an insert that does nothing if the key exists. Failover makes this more than five statements:
 
-- A commit that waited for the standby and was cancelled succeeds, with a warning. Nobody knows then whether a failover
-  would keep it, so the caller is left unsure.
-- What such a commit has written is visible, and so is what a server that was restarted after a crash has not sent to
-  its standby yet; and a server that was replaced goes on answering. So a read commits something as well, and counts
-  when that commit was clean: then the standby has all that the read saw, and has not taken over.
-- Who runs the server may take the name of the standby away, and commits do not wait any more. So each answer says
-  whether one was named.
-
-This must never say that something happened unless a standby has it, but where the user has allowed that.
+- A commit that waited for the standby and was cancelled succeeds, with a warning. It is then unknown whether a failover
+  would keep it, so the call raises Unsure.
+- The rows of such a commit are visible, and so are rows that a server which restarted after a crash has not sent to its
+  standby yet; and a server that was replaced still answers. So a read commits something as well, and counts only if
+  that commit was clean: then the standby has everything that the read saw, and has not taken over.
+- If the operator of the server removes the standby's name, commits do not wait any more. So each answer says whether a
+  standby was named. This must never report success unless a standby has the data, except if the user has allowed that.
 """
 
 import contextlib
@@ -41,27 +39,27 @@ if TYPE_CHECKING:
 
 TABLE: Final = "semel_objects"
 PAGE_OBJECTS: Final = 1000
-# A statement is given up after this, and its end unknown. PostgreSQL's own timeout ends before the commit begins, and
-# without its standby a commit waits for ever: so each statement is watched from here as well.
+# A statement is given up after this time, and its outcome is unknown. PostgreSQL's own timeout ends before the commit
+# begins, and without its standby a commit waits for ever: so this process watches each statement as well.
 STATEMENT_SECONDS_MAX: Final = 20
 CONNECT_SECONDS_MAX: Final = 5
 
 _SHA256: Final = "encode(sha256(body), 'hex')"
 _NAMED: Final = "current_setting('synchronous_standby_names') <> ''"
-# No byte of a body, if there is a body.
+# An empty value if there is a body, otherwise null.
 _NOTHING: Final = "substring(body FOR 0)"
-# Something to commit; a transaction that only reads waits for nobody.
+# Something to commit, because a transaction that only reads does not wait for the standby.
 _MESSAGE: Final = "pg_logical_emit_message(true, 'semel', '')"
-# The number of the lock under which the table is made: two that make it at once get in each other's way.
+# The number of the lock under which the table is created: two processes cannot create it at the same time.
 _LOCK: Final = 0x73656D656C
 _ALONE: Final = (
-    "what is acknowledged lies on this server alone: set synchronous_standby_names there, "
-    "or add ?allow_async=1 to the URL to lose it with the server"
+    "acknowledged data would be on this server alone: set synchronous_standby_names there, or add ?allow_async=1 to "
+    "the URL to accept its loss with the server"
 )
 # Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's intervention; and the code of a
 # server that may not write, which is a standby.
 _PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "58030")
-# What the client library says where there is no code.
+# A message of the client library that comes without a code.
 _FOR_A_PERSON: Final = ("authentication failed", "does not exist", "no password", "invalid", "certificate")
 
 
@@ -90,7 +88,7 @@ class PostgresStore:
                 application_name="semel",
                 connect_timeout=CONNECT_SECONDS_MAX,
                 target_session_attrs="read-write",
-                # A server that is gone without a word.
+                # For a server that disappears without closing its connections.
                 keepalives_idle=CONNECT_SECONDS_MAX,
                 keepalives_interval=CONNECT_SECONDS_MAX,
                 keepalives_count=3,
@@ -115,7 +113,7 @@ class PostgresStore:
         with self._session(key) as session:
             statement = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING {_NAMED}"
             if self._committed(session, statement, self._key(key), body) is None:
-                # What the caller reads there next has to be as durable as what is created.
+                # The object that the caller reads there next must be as durable as a created one.
                 self._read(session, key, _NOTHING)
                 raise Exists(f"{key} exists in {self._address}")
         return _version(body)
@@ -139,7 +137,7 @@ class PostgresStore:
 
     def list(self, folder: str) -> Iterator[list[Listed]]:
         beginning = self._key(f"{folder}/" if folder else "")
-        # The character after the slash; all objects, without a prefix and a folder.
+        # The character after the slash; without a prefix and a folder, all objects.
         end = f"{beginning[:-1]}0" if beginning else "\U0010ffff"
         after, page = beginning, [Listed("", 0)]
         while page:
@@ -170,12 +168,13 @@ class PostgresStore:
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def _read(self, session: "_Session", key: str, what: str) -> bytes:
-        """What is asked of the object, as the standby has it, too."""
+        """A column of the object, in a state that the standby has, too."""
         if not self._needs_standby:
             rows = session.run(f"SELECT {what} FROM {TABLE} WHERE key = %s", self._key(key))
             body = rows[0][0] if rows else None
         else:
-            # The message is written before the commit that ends this statement, and after all that it has seen.
+            # The message is written before the commit that ends this statement, and after everything that the statement
+            # has seen.
             statement = (
                 f"WITH message AS MATERIALIZED (SELECT {_MESSAGE} AS position) "
                 f"SELECT {_NAMED}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"
@@ -186,7 +185,7 @@ class PostgresStore:
         return bytes(body)
 
     def _committed(self, session: "_Session", statement: str, *parameters: Any) -> Any:
-        """The second column of the first row, or else its first, of a statement that has to reach the standby."""
+        """The second column of the first row, or otherwise the first, of a statement that must reach the standby."""
         rows = session.run(statement, *parameters)
         if self._needs_standby and session.warned:
             raise Unsure(f"{self._address}: the synchronous standby did not confirm it: see whether it is running")
@@ -198,7 +197,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def _session(self, what: str) -> Iterator["_Session"]:
-        """A session for one call; after anything unforeseen it is closed, and the next call opens another."""
+        """A session for one call; after an unexpected error it is closed, and the next call opens another."""
         session: _Session | None = None
         try:
             session = self._idle.pop() if self._idle else self._opened()
@@ -214,7 +213,7 @@ class PostgresStore:
             raise
         except self._psycopg.Error as error:
             session.close()
-            # The others were probably cut off as well, and each would fail one more call.
+            # The other connections were probably lost as well, and each would fail one more call.
             self._close_idle()
             raise self._translated(what, error) from error
         except BaseException:
@@ -236,7 +235,7 @@ class PostgresStore:
         return session
 
     def _end_overdue(self) -> None:
-        """Cancel what takes too long, and cut off what cannot be cancelled."""
+        """Cancel statements that take too long, and cut off those that cannot be cancelled."""
         while not self._closed.wait(self._statement_seconds_max / 4):
             for session, began in list(self._busy.items()):
                 seconds = time.monotonic() - began
@@ -251,7 +250,7 @@ class PostgresStore:
                 self._idle.pop().close()
 
     def _prepare(self, session: "_Session") -> None:
-        """Make the table, if there is none."""
+        """Create the table, if it does not exist."""
         if not self._needs_standby or session.run(f"SELECT {_NAMED}")[0][0]:
             if not session.run("SELECT to_regclass(%s) IS NOT NULL", TABLE)[0][0]:
                 with session.connection.transaction():
@@ -259,7 +258,8 @@ class PostgresStore:
                     session.run(
                         f'CREATE TABLE IF NOT EXISTS {TABLE} (key text COLLATE "C" PRIMARY KEY, body bytea NOT NULL)'
                     )
-                    # What brokers write is compressed already, and a range of what is not is read without the rest.
+                    # Brokers write compressed data, and without PostgreSQL's compression a range can be read without
+                    # the rest.
                     session.run(f"ALTER TABLE {TABLE} ALTER body SET STORAGE EXTERNAL")
             return
         session.close()
@@ -295,7 +295,7 @@ class _Session:
             self.connection.cancel_safe(timeout=CONNECT_SECONDS_MAX)
 
     def cut_off(self) -> None:
-        """As if the network had broken: the thread that waits for an answer learns it."""
+        """Close the socket as a broken network would: the thread that waits for an answer gets an error."""
         with contextlib.suppress(Exception), socket.socket(fileno=os.dup(self.connection.fileno())) as connected:
             connected.shutdown(socket.SHUT_RDWR)
 
@@ -303,7 +303,7 @@ class _Session:
         self.connection.close()
 
     def _note(self, notice: "psycopg.errors.Diagnostic") -> None:
-        # That the table exists is a notice as well.
+        # "The table exists" is a notice as well.
         self.warned |= notice.severity_nonlocalized == "WARNING"
 
 

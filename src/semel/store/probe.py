@@ -15,22 +15,22 @@ from typing import Final
 from semel.store.contract import Changed, Exists, Missing, Store, StoreError, StoreRefused, Unsure
 
 FOLDER: Final = "probe"
-# Enough for a start: a store that looks first and acts then loses nearly every race.
+# Enough for a start: a store that checks first and writes later loses nearly every race.
 ROUNDS: Final = 3
 # Some stores decide a race of two in milliseconds, and one of eight in seconds.
 RACERS: Final = 2
-# A store that is restarting answers within this time, and an operator who named a wrong one has to learn that.
+# A restarting store answers within this time; if the operator named a wrong store, the start has to fail.
 START_SECONDS_MAX: Final = 30.0
 _AGAIN_SECONDS: Final = 0.5
 
 
 async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> None:
-    """Raises StoreRefused with what the store did wrong; Unsure, if it cannot be reached."""
+    """Raises StoreRefused with the store's mistake; Unsure if it cannot be reached."""
     await _Probe(store, f"{FOLDER}/{secrets.token_hex(8)}").run(rounds, racers)
 
 
 async def probe_at_start(store: Store) -> None:
-    """The same, for as long as a broker that starts may wait for its store."""
+    """The same, within the time that a starting broker may wait for its store."""
     try:
         async with asyncio.timeout(START_SECONDS_MAX):
             while True:
@@ -64,21 +64,21 @@ class _Probe:
         return self._keys[-1]
 
     async def _alone(self) -> None:
-        """One call after another."""
+        """The checks with one call after another."""
         key, body = self._key(), b"first body"
         if await _refusal(self._store.get(key)) is not Missing:
             raise self._lies("it has an object under a key that was never used")
         version = await self._store.create(key, body)
         await self._holds(key, body, "it does not show what was just created")
         if await self._store.get_range(key, 6, 100) != body[6:]:
-            raise self._lies("it does not keep to the range that it is asked for")
+            raise self._lies("it does not return the range that it is asked for")
         if await _refusal(self._store.create(key, b"second body")) is not Exists:
-            raise self._lies("it creates an object that exists: it does not heed If-None-Match")
+            raise self._lies("it creates an object that exists: it ignores If-None-Match")
         await self._holds(key, body, "a refused create changes the object")
         newer = await self._store.replace(key, b"third body", version)
         await self._holds(key, b"third body", "it does not show what was just replaced")
         if await _refusal(self._store.replace(key, b"fourth body", version)) is not Changed:
-            raise self._lies("it replaces an object that has changed: it does not heed If-Match")
+            raise self._lies("it replaces an object that has changed: it ignores If-Match")
         await self._holds(key, b"third body", "a refused replace changes the object")
         await self._store.replace(key, b"fifth body", newer)
         await self._store.delete(key)
@@ -120,7 +120,7 @@ class _Probe:
 
 
 async def _refusal(call: Awaitable[object]) -> type[StoreError] | None:
-    """As what the call was refused; None if it succeeded."""
+    """The error with which the call was refused; None if it succeeded."""
     try:
         await call
     except (Exists, Missing, Changed) as refusal:

@@ -66,7 +66,7 @@ class ThreadedStore:
         await self._run(partial(self._engine.delete, check_key(key)))
 
     async def close(self) -> None:
-        # Not in a thread of their own: they would wait for themselves.
+        # Not in a thread of this pool, which would wait for itself.
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._engine.close)
 

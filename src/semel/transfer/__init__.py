@@ -1,5 +1,4 @@
-"""Moves all that a running cluster holds into another one, record by record, each once: to Apache Kafka, for example.
-
-It is a client of both, and works with any that speak the protocol. It must never write a record whose place in the
-source is not committed in the same transaction.
+"""Copies the log of a running cluster into another cluster, such as Apache Kafka, each record exactly once. It is a
+client of both, and works with all clusters that speak Kafka's protocol. It must never write a record without committing
+the record's place in the source in the same transaction.
 """

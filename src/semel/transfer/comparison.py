@@ -1,8 +1,6 @@
-"""The audit of a move: both logs side by side, record by record, in their order. On the way it finds the place in the
-target that each committed offset of a group stands for.
-
-Where batches passed as they are, they are compared unopened. This must never call two logs equal of which one has a
-record more or less, or in another place.
+"""The audit of a move: compares both logs record by record, in order. It also finds the offset in the target for each
+committed offset of a group. Batches that were copied unchanged are compared without opening them. This must never call
+two logs equal if one has an additional record, lacks one, or has one in another place.
 """
 
 from collections import Counter, deque
@@ -17,8 +15,9 @@ _DIGEST_BYTES: Final = 16
 
 
 class Compared(NamedTuple):
-    """How many records are the same on both sides, the place that each wanted offset means in the target, and the
-    offsets of the first two records that differ, -1 where one side has none."""
+    """How many records are the same on both sides, the offset in the target for each wanted offset, and the offsets of
+    the first two records that differ; -1 if one side has no more records.
+    """
 
     records: int
     places: dict[int, int]
@@ -26,7 +25,7 @@ class Compared(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What differs between two logs that are not the same."""
+    """The differences between two logs."""
 
     lost: int
     doubled: int
@@ -34,11 +33,13 @@ class Count(NamedTuple):
 
 
 def compare(source: Iterable[Piece], target: Iterable[Piece], wanted: Iterable[int], *, may_lack: bool) -> Compared:
-    """Both logs from their beginnings. With `may_lack`, compaction may have removed records from the source since."""
+    """Compare both logs from their beginnings. With `may_lack`, compaction may have removed records from the source
+    since the copy.
+    """
     left, right = _Log(iter(source)), _Log(iter(target))
     places = _Places(wanted)
     records = 0
-    # Keys of records that only the target has; a later record has to supersede each.
+    # Keys of records that only the target has; a later record must supersede each of them.
     superseded: dict[bytes | None, RecordBody] = {}
     while True:
         ours, theirs = left.whole(), right.whole()
@@ -87,7 +88,7 @@ def behind(log: Iterable[Piece], records: int) -> Iterator[Piece]:
 
 
 def count_differences(source: Iterable[Piece], target: Iterable[Piece]) -> Count:
-    """What two logs that are not the same have in common, by digests."""
+    """Count what two different logs have in common, by digests."""
     ours, theirs = _digests(source), _digests(target)
     more = theirs - ours
     doubled = sum(count for digest, count in more.items() if digest in ours)
@@ -103,7 +104,7 @@ def _digests(log: Iterable[Piece]) -> Counter[bytes]:
 
 
 def _are_same(one: Piece, other: Piece) -> bool:
-    """Whether two batches have the same records, as far as that can be seen from outside."""
+    """Whether two batches have the same records, as far as that is visible without opening them."""
     ours, theirs = one.header, other.header
     return (
         one.is_plain
@@ -123,7 +124,7 @@ class _Log:
         self._bodies: deque[RecordBody] = deque()
 
     def whole(self) -> Piece | None:
-        """The next batch, if no record of it was taken yet."""
+        """The next batch, if none of its records was read yet."""
         return None if self._bodies else self._piece
 
     def take_whole(self) -> None:
@@ -140,14 +141,14 @@ class _Log:
 
 
 class _Places:
-    """The offsets that are wanted, and the places that were found for them."""
+    """The wanted offsets, and the offsets in the target for them."""
 
     def __init__(self, wanted: Iterable[int]) -> None:
         self._wanted = deque(sorted(set(wanted)))
         self.targets: dict[int, int] = {}
 
     def note(self, source: int, target: int, records: int) -> None:
-        """`records` records lie at these offsets. An offset without a record stands for the next one."""
+        """`records` records have these offsets. An offset without a record stands for the next record."""
         while self._wanted and self._wanted[0] < source + records:
             wanted = self._wanted.popleft()
             self.targets[wanted] = target + max(wanted - source, 0)

@@ -25,10 +25,10 @@ from semel.transfer.pieces import Fetch, Piece, fetches, pieces
 from semel.transfer.progress import PREFIX, GroupOffsets, MoveRefused, Progress, Reached, Stage, read_progress
 from semel.transfer.topics import Original
 
-# Large enough that a claim and a commit do not count, and small enough for any transaction.max.timeout.ms.
+# Large enough that claim and commit cost little in comparison, and small enough for any transaction.max.timeout.ms.
 TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 _TRANSACTION_MS: Final = 60_000
-# For so long nothing must be written before both sides are compared.
+# Nothing must be written for this long before both sides are compared.
 QUIET_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.5
 # The states of a group without members.
@@ -36,7 +36,7 @@ _WITHOUT_MEMBERS: Final = frozenset(("empty", "dead"))
 
 
 class Moved(NamedTuple):
-    """What is in the target."""
+    """The result of a move."""
 
     topics: int
     partitions: int
@@ -46,8 +46,9 @@ class Moved(NamedTuple):
 
 
 class Move:
-    """One move. `say` is told, in lines, what it does and what it waits for; `show` how many records this run has
-    copied so far."""
+    """One move. `say` gets a line for each step and each wait; `show` gets the number of records that this run has
+    copied so far.
+    """
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Move:
         self._originals: dict[str, Original] = {}
 
     def run(self) -> Moved:
-        """Go on from where the last move of this cluster came to. Raises LogError with what keeps it from that."""
+        """Continue where the last move of this cluster stopped. Raises LogError with the obstacle."""
         progress = self._begin()
         was_moved_before = progress.stage is Stage.MOVED
         if was_moved_before:
@@ -96,7 +97,7 @@ class Move:
         if ids[0] == ids[1]:
             raise MoveRefused("the source and the target are the same cluster")
         self._transactional_id = f"{PREFIX}{ids[0]}"
-        # An earlier move can write nothing any more, and what it left open is aborted.
+        # From now on an earlier move cannot write, and its open transaction is aborted.
         transactional_ids.claim(self._target.cluster, self._transactional_id)
         topic = topics.progress_topic(self._target, self._transactional_id)
         progress = read_progress(self._target, topic)
@@ -113,7 +114,7 @@ class Move:
     # -- copying
 
     def _copy_and_audit(self, progress: Progress) -> tuple[int, dict[str, GroupOffsets]]:
-        """The number of records on both sides, and what the offsets of the groups are in the target."""
+        """The number of records on both sides, and the offsets of the groups in the target."""
         while True:
             self._copy_until_quiet(progress)
             committed = self._committed()
@@ -121,7 +122,7 @@ class Move:
             self._originals = topics.originals(self._source)
             if not self._behind(progress) and not self._in_use() and self._committed() == committed:
                 return records, _translated(committed, places)
-            self._say_once("something was written, read or committed meanwhile: copying that as well")
+            self._say_once("a client wrote, read or committed meanwhile: copying that as well")
 
     def _copy_until_quiet(self, progress: Progress) -> None:
         quiet_since = time.monotonic()
@@ -134,15 +135,15 @@ class Move:
                 quiet_since = time.monotonic()
             waiting = self._in_use()
             if not waiting and time.monotonic() - quiet_since < self._quiet_seconds:
-                waiting = f"until nobody has written for {self._quiet_seconds:g} s"
+                waiting = f"until no client has written for {self._quiet_seconds:g} s"
             if waiting:
-                self._say_once(f"copied all there is; waiting {waiting}")
+                self._say_once(f"copied everything; waiting {waiting}")
                 time.sleep(_LOOK_SECONDS)
             elif not slices:
                 return
 
     def _behind(self, progress: Progress) -> list[Slice]:
-        """What is committed in the source and not in the target."""
+        """The records that are committed in the source and not yet in the target."""
         slices = []
         for original in self._originals.values():
             topic = original.topic
@@ -183,7 +184,7 @@ class Move:
                 yield wanted, Fetch([], wanted.end)
             for fetch in fetches(self._source, wanted, may_lack_its_end=self._may_lack(wanted.topic)):
                 yield wanted, fetch
-            # Compaction may have taken what was at the end.
+            # Compaction may have removed the records at the end.
             yield wanted, Fetch([], wanted.end)
 
     def _write(self, transaction: Transaction, where: TopicPartition, batches: list[Piece]) -> int:
@@ -200,10 +201,10 @@ class Move:
     def _may_lack(self, topic: Topic) -> bool:
         return self._originals[topic.name].is_compacted
 
-    # -- who is still at work in the source
+    # -- clients that still use the source
 
     def _in_use(self) -> str:
-        """What keeps the source in use, a transaction or a group with members; empty if there is none."""
+        """The transaction or the group with members that still uses the source; empty if there is none."""
         for original in self._originals.values():
             places = partitions_of(original.topic)
             ends = self._source.offsets(places, LATEST, Isolation.READ_UNCOMMITTED)
@@ -253,7 +254,7 @@ class Move:
 
         def target() -> Iterator[Piece]:
             copies = pieces(self._target, slice_of_target, may_lack_its_end=False)
-            # What retention has removed from the source since is in the target.
+            # The target still has records that retention has removed from the source since.
             return behind(copies, more) if more > 0 else copies
 
         more = 0
@@ -268,7 +269,7 @@ class Move:
                 f"{count.foreign} foreign; they differ first at {at} of the source and {there} of the target. Delete "
                 f"the topic, and {progress.topic.name!r}, in the target, and start again"
             )
-        # After the last record comes what is written next.
+        # The next record to be written follows the last one.
         return compared.records, {offset: compared.places.get(offset, target_end) for offset in wanted}
 
     def _edge(self, client: LogClient, where: TopicPartition, edge: object) -> int:
@@ -278,7 +279,7 @@ class Move:
     # -- groups
 
     def _committed(self) -> dict[str, GroupOffsets]:
-        """The committed offsets of all groups in what is moved."""
+        """The committed offsets of all groups in the moved topics."""
         cluster = self._source.cluster
         by_group = {}
         for name in self._source.patiently(lambda: groups.listed(cluster)):
@@ -297,7 +298,7 @@ class Move:
 def _translated(
     committed: Mapping[str, GroupOffsets], places: Mapping[TopicPartition, Mapping[int, int]]
 ) -> dict[str, GroupOffsets]:
-    """The offsets of the groups, as the target has them."""
+    """The offsets of the groups in the target."""
     return {
         group: {where: Committed(places[where][one.offset], one.note) for where, one in own.items()}
         for group, own in committed.items()

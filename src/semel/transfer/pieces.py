@@ -1,7 +1,6 @@
-"""The committed records of a slice of the source, batch by batch, as another log can take them.
-
-A batch passes as it is, compressed and unopened, where its records are all there. Compaction leaves holes, and a broker
-may have put its own times in; such a batch is built again, its records byte by byte the same.
+"""The committed records of a slice of the source, batch by batch, in a form that another log accepts. A batch with all
+its records is copied as it is, compressed and unopened. If compaction left holes, or the broker replaced the
+timestamps, the batch is built again, with the same bytes for each record.
 """
 
 from collections.abc import Iterator
@@ -20,12 +19,12 @@ class Piece(NamedTuple):
 
     header: BatchHeader
     batch: memoryview
-    # Records before this offset are not wanted.
+    # Records before this offset are left out.
     start: int
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of its records are wanted, and lie at consecutive offsets with times of their own."""
+        """Whether all of its records are wanted, have consecutive offsets, and have their own timestamps."""
         header = self.header
         return (
             header.record_count == header.last_offset_delta + 1
@@ -38,11 +37,11 @@ class Piece(NamedTuple):
         return self.batch[HEADER_BYTES:]
 
     def bodies(self) -> list[RecordBody]:
-        """Its records that are wanted."""
+        """The wanted records."""
         return [body for body in record_bodies(self.batch, self.header) if body.offset >= self.start]
 
     def records(self) -> Records | None:
-        """It as a batch for another log; None if no record of it is left."""
+        """The batch for another log; None if no record is left."""
         header = self.header
         codec = header.attributes & CODEC_MASK
         if self.is_plain:
@@ -56,7 +55,7 @@ class Piece(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What one answer of the source holds, and the offset after it."""
+    """The content of one answer of the source, and the offset after it."""
 
     pieces: list[Piece]
     next_offset: int

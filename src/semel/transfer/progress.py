@@ -1,8 +1,7 @@
-"""How far a move has come: records in a topic of the target, written in the transactions that move something.
-
-So what is moved and that it is moved are there together or not at all, and a move that was killed goes on exactly
-after its last transaction. The topic is compacted and has one partition. A move claims the transactional id first and
-reads then; before each commit it looks whether another move has written meanwhile.
+"""The progress of a move: records in a topic of the target, written in the transactions that copy records. So records
+and progress commit together or not at all, and a move that was killed continues exactly after its last transaction. The
+topic is compacted and has one partition. A move first claims the transactional id and then reads the progress; before
+each commit it checks whether another move has written meanwhile.
 """
 
 import json
@@ -19,10 +18,10 @@ from semel.client.transaction import Records, Transaction
 from semel.transfer.pieces import pieces
 from semel.wire.record_bodies import RecordBody, content_of, key_and_value, payload_of
 
-# In front of the source's id: the name of the topic, and the transactional id.
+# The prefix of the source's id, for the name of the topic and for the transactional id.
 PREFIX: Final = "semel-move-"
 TOPIC_CONFIGS: Final = {"cleanup.policy": "compact"}
-# Records of one batch; a group may have thousands of offsets.
+# The most records in one batch; a group may have thousands of offsets.
 _RECORDS_PER_BATCH: Final = 100
 _STAGE: Final = "stage"
 _PARTITION: Final = "partition"
@@ -30,20 +29,20 @@ _GROUP: Final = "group"
 
 
 class MoveRefused(LogError):
-    """Why a move cannot go on, in one line that says what to do."""
+    """The move cannot continue; the message, one line, says why and what to do."""
 
 
 class Stage(Enum):
-    """How far the move as a whole is."""
+    """The stage of the whole move."""
 
     COPYING = "copying"
-    # Both sides were compared; the offsets of groups are written down.
+    # Both sides were compared; the offsets of the groups are stored.
     AUDITED = "audited"
     MOVED = "moved"
 
 
 class Reached(NamedTuple):
-    """How far a partition is copied: the source's topic, where copying began, and the first offset to copy next."""
+    """The progress in a partition: the source's topic id, the first offset, and the next offset to copy."""
 
     topic_id: str
     first: int
@@ -55,14 +54,14 @@ GroupOffsets = dict[TopicPartition, Committed]
 
 @dataclass
 class Progress:
-    """What the records in the topic say, the newest of each key."""
+    """The progress according to the topic's records, the newest for each key."""
 
     topic: Topic
     stage: Stage = Stage.COPYING
     reached: dict[TopicPartition, Reached] = field(default_factory=dict)
     # For each group its offsets in the target.
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
-    # All that was written before this offset is known here.
+    # Everything before this offset was read.
     known: int = 0
 
     @property
@@ -78,7 +77,9 @@ class Progress:
         reached: Mapping[TopicPartition, Reached] | None = None,
         offsets: Mapping[str, GroupOffsets] | None = None,
     ) -> None:
-        """Commit this with all that the transaction has written. Raises MoveRefused if another move came between."""
+        """Commit this together with everything that the transaction has written. Raises MoveRefused if another move
+        came in between.
+        """
         content = {
             **{_partition_key(where): one._asdict() for where, one in (reached or {}).items()},
             **{json.dumps([_GROUP, group]): _offsets_told(own) for group, own in (offsets or {}).items()},
@@ -91,10 +92,10 @@ class Progress:
             batch = bodies[at : at + _RECORDS_PER_BATCH]
             transaction.write(self.where, Records(len(batch), payload_of(batch, now_ms, 0), now_ms, now_ms, 0))
         first = transaction.last_offset(self.where) - at
-        # All that was committed before lies below, and is shown: this transaction is the only one that is open.
+        # Everything that was committed before is below this offset and visible, because no other transaction is open.
         if any(True for _ in _bodies(client, self.topic, self.known, first)):
             transaction.abort()
-            raise MoveRefused("another semel move from the same cluster is at work: let only one of them go on")
+            raise MoveRefused("another semel move from the same cluster is running: let only one of them continue")
         transaction.commit()
         self.known = first + len(bodies)
         self.stage = stage or self.stage
@@ -103,7 +104,7 @@ class Progress:
 
 
 def read_progress(client: LogClient, topic: Topic) -> Progress:
-    """What the topic says. The transactional id was claimed before, so all that was written under it is decided."""
+    """The progress in the topic. The transactional id was claimed before, so all its transactions have ended."""
     progress = Progress(topic)
     patience = Patience(client.settings)
     while True:

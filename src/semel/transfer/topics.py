@@ -1,7 +1,6 @@
-"""The topics of a move: what the source has, and the same in the target.
-
-While records are copied, the topics of the target delete nothing, compact nothing, and take any time of a record. They
-get the configurations that they have in the source when all is there and compared.
+"""The topics of a move, in the source and in the target. While records are copied, the target's topics have no
+retention and no compaction, and accept any timestamp. They get the source's configurations when all records are copied
+and compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +28,7 @@ from semel.wire.errors import ErrorCode
 _NEVER: Final = str((1 << 63) - 1)
 _SIZE: Final = "max.message.bytes"
 _SIZE_MAX: Final = (1 << 31) - 1
-# How these are while a move is under way, where the target knows them.
+# The values of these configurations during a move, if the target knows them.
 _MEANWHILE: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -38,12 +37,12 @@ _MEANWHILE: Final = {
     "message.timestamp.before.max.ms": _NEVER,
     "message.timestamp.after.max.ms": _NEVER,
 }
-# The source of a configuration that somebody has set for this topic.
+# Kafka's number for the source of a value that is set on the topic itself.
 _SET_FOR_TOPIC: Final = 1
 
 
 class Original(NamedTuple):
-    """A topic of the source, the configurations that were set for it, and those that count."""
+    """A topic of the source, the configurations that are set on it, and the effective ones."""
 
     topic: Topic
     configs: Mapping[str, str]
@@ -55,7 +54,7 @@ class Original(NamedTuple):
 
 
 def originals(source: LogClient) -> dict[str, Original]:
-    """The topics that are to be moved."""
+    """The topics to move."""
     by_name = {}
     for name, topic in source.patiently(source.cluster.every_topic).items():
         if not name.startswith(PREFIX):
@@ -69,7 +68,7 @@ def _set_in(configs: Iterable[Any]) -> dict[str, str]:
 
 
 def progress_topic(target: LogClient, name: str) -> Topic:
-    """The topic of the progress; it is made if it is not there."""
+    """The topic of the progress; it is created if it does not exist."""
     if name not in target.topics([name]):
         _make(target, name, 1, TOPIC_CONFIGS)
     topic = _await(target, name, 1)
@@ -79,7 +78,7 @@ def progress_topic(target: LogClient, name: str) -> Topic:
 
 
 def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
-    """Make the topics that the target does not have, and have all of them keep what they get."""
+    """Create the missing topics in the target, and set all of them to keep every record."""
     there = target.topics(sources)
     known = {where.topic for where in progress.reached}
     for name, original in sources.items():
@@ -107,7 +106,7 @@ def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progre
 
 
 def settle(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
-    """Give the topics of the target the configurations of the source."""
+    """Set the source's configurations on the target's topics."""
     known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
     altered = [name for name in (*_MEANWHILE, _SIZE) if name in known_to_target]
     _alter(
@@ -124,7 +123,7 @@ def _anew(progress: Progress) -> str:
 
 
 def _roomy(size: str | None) -> str:
-    """Room for a batch that is built again, and may be compressed less well."""
+    """A size for a batch that is built again, and may be compressed less well."""
     return str(min(2 * int(size or 0) + (1 << 20), _SIZE_MAX))
 
 
@@ -151,7 +150,7 @@ def _make(target: LogClient, name: str, partitions: int, configs: Mapping[str, s
 
 
 def _unless_done(target: LogClient, change: partial[Any], done: ErrorCode) -> None:
-    """Make a change, as often as it takes; an answer may have been lost that said that it was made."""
+    """Make a change, and repeat it if needed; if the answer was lost, it may have been made already."""
     try:
         target.patiently(change)
     except RefusedByBroker as error:
@@ -160,7 +159,7 @@ def _unless_done(target: LogClient, change: partial[Any], done: ErrorCode) -> No
 
 
 def _await(target: LogClient, name: str, partitions: int) -> Topic:
-    """The topic, once the target serves all of its partitions."""
+    """The topic, when the target serves all of its partitions."""
     patience = Patience(target.settings)
     while True:
         topic = target.topics([name]).get(name)
