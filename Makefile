@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,9 @@ verify: $(STAMP) ## Everything that is too slow for make test: planted bugs, his
 
 test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against semel; needs Java 17 and mvn
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m pytest tests/java $(ARGS)
+
+test-go: $(STAMP) ## Log three clients of Go in to semel, each way, right and wrong; needs Go 1.26
+	@SEMEL_TEST_GO=1 .venv/bin/python -m pytest tests/go -rs $(ARGS)
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
