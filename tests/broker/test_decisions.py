@@ -20,14 +20,14 @@ from eventually import eventually
 from profiled import profiled
 from semel.broker import decisions
 from semel.broker.broker import Broker
-from semel.broker.decisions import SUBSCRIPTIONS_MAX, Decisions, Subscription
+from semel.broker.decisions import SUBSCRIPTIONS_MAX, Decision, Decisions, Subscription, Told, event_of
 from semel.broker.metrics import Metrics
 from semel.broker.metrics_server import serve_metrics
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
 from semel.core.batch import read_header
 from semel.core.batch_checks import Verdict
-from semel.core.producers import ACCEPTED
+from semel.core.producers import ACCEPTED, FENCED, GAP, Outcome
 from semel.security.listeners import Listener
 from semel.wire.records import encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
@@ -80,7 +80,7 @@ def decisions_of(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Those that come; after a minute in which there was none, none comes any more."""
     quiet = 0
     for event in events:
-        assert event["lost"] == 0
+        assert not any(event["left_out"].values())
         quiet = 0 if event["decisions"] else quiet + 1
         assert quiet < 5, "what is waited for was not told"
         yield from event["decisions"]
@@ -187,32 +187,35 @@ def test_nothing_is_put_together_while_nobody_watches() -> None:
                         sender(asker)(0)
 
                 await asyncio.to_thread(send_one)
-            assert calls == ["tell", "hear"], "so the count above is one of something"
+            assert calls == ["tell"], "so the count above is one of something"
 
     asyncio.run(serve())
 
 
 HEADER = read_header(encode_batch(at(1)))
+WORDS = {outcome: outcome.name.lower() for outcome in Outcome}
+
+STEPS = st.one_of(st.integers(0, 2), st.sampled_from([*Outcome, "join", "leave"]))
 
 
-STEPS = st.one_of(st.integers(0, 2), st.sampled_from(["tell", "join", "leave"]))
-
-
-@given(st.lists(STEPS, max_size=60), st.integers(1, 4))
-@example(["join", "tell", "tell", 0], 1)
+@given(st.lists(STEPS, max_size=60), st.integers(1, 4), st.integers(1, 4))
+@example(["join", ACCEPTED, ACCEPTED, 0], 1, 1)
+@example(["join", GAP, GAP, ACCEPTED, 0], 1, 1)
+@example(["join", "leave"], 1, 1)
 def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out(
-    steps: list[int | str], held_max: int
+    steps: list[int | str], accepted_max: int, others_max: int
 ) -> None:
     """Against a naive model: a list of all that was told, and for each subscriber how far it has got in it."""
-    metrics, told = Metrics(), [0]
-    watched = Decisions(metrics, held_max=held_max)
+    metrics, told = Metrics(), list[Outcome]()
+    watched = Decisions(metrics, accepted_max, others_max)
     reached: list[tuple[Subscription, int]] = []
     for step in steps:
-        if step == "tell":
-            metrics.accepted_batches += 1
+        if isinstance(step, Outcome):
+            name = f"{WORDS[step]}_batches"
+            setattr(metrics, name, getattr(metrics, name) + 1)
             if watched.is_watched:
-                watched.tell("payments", 0, HEADER, Verdict(ACCEPTED, 17), 0)
-            told.append(metrics.accepted_batches)
+                watched.tell("payments", 0, HEADER, Verdict(step, 17), 0)
+            told.append(step)
         elif step == "join":
             subscription = watched.subscribe()
             assert (subscription is None) == (len(reached) == SUBSCRIPTIONS_MAX)
@@ -222,34 +225,94 @@ def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_
             watched.unsubscribe(reached.pop(0)[0])
         elif isinstance(step, int) and step < len(reached):
             subscription, place = reached[step]
-            lost, taken = subscription.take()
-            waiting = told[place:]
-            assert [decision.number for decision in taken] == waiting[-held_max:]
-            assert lost + len(taken) == len(waiting)
+            counts, left_out, taken = subscription.take()
+            listed = set[int]()
+            for outcome in Outcome:
+                numbers = [number for number, one in enumerate(told, 1) if one is outcome and number > place]
+                newest = numbers[-(accepted_max if outcome is ACCEPTED else others_max) :]
+                listed.update(newest)
+                assert left_out[WORDS[outcome]] == len(numbers) - len(newest)
+                assert counts[WORDS[outcome]] == told.count(outcome)
+            assert [decision.number for decision in taken] == sorted(listed)
             reached[step] = (subscription, len(told))
         assert watched.is_watched == bool(reached)
 
 
-def test_a_subscriber_who_does_not_read_holds_up_nobody_and_is_told_what_it_missed() -> None:
+def test_a_flood_of_accepted_batches_is_counted_and_hides_no_duplicate() -> None:
     def scenario(broker: Broker, address: Address) -> None:
         with Asker(broker.bootstrap) as asker, watching(address) as events:
             asker.create("payments")
+            sender(asker)(0)
+            sender_of = sender(asker)
+            sender_of(0)
+            sender_of(0)
             batch, count = bytes(encode_batch(at(1))), 40
             data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}] * count}]
             asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
-            numbers, lost = [], 0
-            while len(numbers) + lost < count:
+            listed, left_out = [], 0
+            while len(listed) + left_out < count + 3:
                 event = next(events)
-                lost += event["lost"]
-                numbers += [decision["number"] for decision in event["decisions"]]
-                assert len(event["decisions"]) <= 5
-            assert lost > 0, "several fall in one turn of the event loop"
+                left_out += event["left_out"].pop("accepted")
+                assert not any(event["left_out"].values())
+                listed += event["decisions"]
+                assert sum(one["outcome"] == "accepted" for one in event["decisions"]) <= 5
+            assert left_out > 0, "several fall in one turn of the event loop"
+            numbers = [one["number"] for one in listed]
             assert numbers == sorted(set(numbers))
-            assert numbers[-1] == count
+            assert numbers[-1] == count + 3
+            assert [one["outcome"] for one in listed if one["outcome"] != "accepted"] == ["duplicate"]
 
     broker = Broker()
-    broker.decisions = Decisions(broker.metrics, held_max=5)
+    broker.decisions = Decisions(broker.metrics, accepted_max=5)
     beside_a_broker(scenario, broker)
+
+
+def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile() -> None:
+    async def story() -> None:
+        metrics = Metrics()
+        watched = Decisions(metrics)
+        quiet, busy = watched.subscribe(), watched.subscribe()
+        assert quiet is not None
+        assert busy is not None
+        waiting = asyncio.create_task(quiet.wait(60))
+        await turns()
+        assert not waiting.done()
+        metrics.gap_batches += 1
+        watched.tell("payments", 0, HEADER, Verdict(GAP), 0)
+        await turns()
+        assert waiting.done()
+        assert [decision.number for decision in quiet.take().decisions] == [1]
+        late = asyncio.create_task(busy.wait(60))
+        await turns()
+        assert late.done()
+
+    async def turns() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+@given(
+    topic=st.text(max_size=20),
+    message=st.one_of(st.none(), st.text(max_size=20)),
+    outcome=st.sampled_from(list(Outcome)),
+    number=st.integers(0, 1 << 63),
+)
+@example('a\u2028"\n\r', "\ud800</script>", GAP, 1)
+def test_an_event_is_one_line_of_json_whatever_stands_in_it(
+    topic: str, message: str | None, outcome: Outcome, number: int
+) -> None:
+    decision = Decision(number, 7, topic, 0, HEADER, Verdict(outcome, 5, message=message))
+    event = event_of(Told({"accepted": 1}, {"accepted": 0}, [decision, decision]))
+    assert event.startswith(b"data: ")
+    assert event.endswith(b"\n\n")
+    assert len(event.splitlines()) == 2
+    told = json.loads(event.removeprefix(b"data: "))
+    assert told["decisions"][0] == told["decisions"][1]
+    assert (told["decisions"][0]["topic"], told["decisions"][0]["number"]) == (topic, number)
+    if outcome in (GAP, FENCED):
+        assert told["decisions"][0]["said"] == f"ERROR: {message}"
 
 
 @pytest.mark.parametrize(

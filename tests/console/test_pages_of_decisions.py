@@ -74,7 +74,7 @@ def test_a_page_gets_the_counts_at_once_and_each_verdict_as_it_falls() -> None:
             while (now := await feed.now(EVERYTHING))["counts"]["duplicate"] < 2:
                 await anext(answers)
             assert [one["said"] for one in now["decisions"]] == ["DUPLICATE offset:1", "OK offset:1"]
-            assert now["lost"] == 0
+            assert now["left_out"] == 0
             duplicates = await feed.now(Query({"outcome": "duplicate"}))
             assert [one["outcome"] for one in duplicates["decisions"]] == ["duplicate"]
             await answers.aclose()
@@ -150,7 +150,9 @@ def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place()
 
         async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             number, outcome = next(lives)
-            event = {"counts": {outcome: number}, "lost": number, "decisions": [{"number": number, "outcome": outcome}]}
+            left_out = {"accepted": 9, "duplicate": number, "gap": 0, "fenced": 0}
+            decisions = [{"number": number, "outcome": outcome}]
+            event = {"counts": {outcome: number}, "left_out": left_out, "decisions": decisions}
             writer.write(b"HTTP/1.1 200 OK\r\n\r\ndata: %s\n\n" % json.dumps(event).encode())
             await ends.wait()
             ends.clear()
@@ -164,7 +166,7 @@ def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place()
         while (told := json.loads(await anext(answers))).get("counts") != {"accepted": 1}:
             pass
         assert told.pop("history")["accepted_max"] == 0
-        assert told == {"counts": {"accepted": 1}, "lost": 1, "decisions": [{"number": 1, "outcome": "accepted"}]}
+        assert told == {"counts": {"accepted": 1}, "left_out": 1, "decisions": [{"number": 1, "outcome": "accepted"}]}
         await answers.aclose()
         feed.stop()
         ends.set()

@@ -235,7 +235,7 @@ async def _stream(
     going = asyncio.create_task(_end_with(subscription, reader))
     try:
         while not subscription.has_ended:
-            writer.write(event_of(subscription, broker.metrics))
+            writer.write(event_of(subscription.take()))
             async with asyncio.timeout(deadline_seconds):
                 await writer.drain()
             await asyncio.sleep(GATHER_SECONDS)

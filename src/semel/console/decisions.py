@@ -32,7 +32,7 @@ AGAIN_SECONDS: Final = 1.0
 FIRST_SECONDS_MAX: Final = 5.0
 # A broker that is silent for longer has gone: it says something every 15 seconds.
 QUIET_SECONDS_MAX: Final = 40.0
-# An event carries 500 decisions at most.
+# An event carries 950 decisions at most.
 EVENT_BYTES_MAX: Final = 1024 * 1024
 
 Beside = Callable[[], dict[str, Any]]
@@ -55,7 +55,7 @@ class DecisionFeed:
         self._changed = asyncio.Event()
         self._error: str | None = None
         self._counts: dict[str, Any] | None = None
-        self._lost = 0
+        self._left_out = 0
         self._newest: dict[str, deque[dict[str, Any]]] = {outcome: deque(maxlen=NEWEST_MAX) for outcome in OUTCOMES}
         self._history = History(OUTCOMES)
 
@@ -114,7 +114,7 @@ class DecisionFeed:
 
     def _forget(self) -> None:
         """What was missed since nobody can tell; and a broker that was started again counts from one again."""
-        self._counts, self._error, self._lost = None, None, 0
+        self._counts, self._error, self._left_out = None, None, 0
         for newest in self._newest.values():
             newest.clear()
         self._history = History(OUTCOMES)
@@ -124,7 +124,7 @@ class DecisionFeed:
         in_order = sorted(newest, key=lambda decision: decision["number"], reverse=True)
         return {
             "counts": self._counts,
-            "lost": self._lost,
+            "left_out": self._left_out,
             "decisions": in_order[:NEWEST_MAX],
             "history": self._history.drawn(_now()),
         }
@@ -167,7 +167,9 @@ class DecisionFeed:
     def _take(self, event: dict[str, Any]) -> None:
         for decision in event["decisions"]:
             self._newest[decision["outcome"]].append(decision)
-        self._counts, self._error, self._lost = event["counts"], None, self._lost + event["lost"]
+        self._counts, self._error = event["counts"], None
+        # The broker lists only the newest of the accepted batches, as the page does.
+        self._left_out += sum(event["left_out"][outcome] for outcome in OUTCOMES if outcome != "accepted")
         self._history.note(_now(), event["counts"])
         self._note_change()
 

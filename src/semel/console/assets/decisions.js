@@ -16,7 +16,7 @@ export const words = [
   ["fenced", "A newer epoch of the same producer is at work. The batch is refused, and nothing is stored."],
   ["refused", "The batch was refused for another reason, such as a checksum that does not match. There is no verdict on its number."],
   ["offset", "Where the batch lies; of a duplicate, where its original lies."],
-  ["not shown", "Verdicts that fell faster than the console took them. The counts have them all."],
+  ["not shown", "Duplicates, gaps and fenced batches that fell faster than they could be listed. The counts and the chart have them all. Of accepted batches, only the newest are ever listed."],
 ];
 
 const OUTCOMES = [["", "All"], ["accepted", "Accepted"], ["duplicate", "Duplicates"], ["gap", "Gaps"], ["fenced", "Fenced"]];
@@ -33,7 +33,7 @@ export function view(answer, query) {
       tile(number(gap), "gaps", "refused: a batch before them is missing", gap ? "bad" : null),
       tile(number(fenced), "fenced", "refused: a newer epoch is at work", fenced ? "held" : null),
       refused ? tile(number(refused), "refused", "for another reason, without a verdict") : null,
-      answer.lost ? tile(number(answer.lost), "not shown", "they fell faster than the console took them") : null,
+      answer.left_out ? tile(number(answer.left_out), "not shown", "duplicates, gaps and fenced that fell faster than they could be listed", "held") : null,
     ),
     verdicts(answer.history),
     h("nav", { class: "choices", "aria-label": "Which verdicts" }, OUTCOMES.map(([outcome, text]) => choice(outcome, text, query))),
