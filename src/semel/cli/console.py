@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
     from semel.console.broker_door import BrokerDoor
     from semel.console.claims import Databases
+    from semel.console.registry import Registry
     from semel.console.server import Given
     from semel.console.standbys import Stores
 
@@ -180,8 +181,17 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
     return BrokerDoor(host, port, "" if login is None else f"{login.name}:{login.password}", tls)
 
 
+# Each is loaded only by a console that is to show it: loading all of them would make the start of every console longer
+# by half.
+
+
+def _registry(url: str) -> "Registry":
+    from semel.console.registry import Registry
+
+    return Registry(url)
+
+
 def _stores(url: str) -> "Stores":
-    # Loading what reads a store would make the start of every console longer by half.
     from semel.console.standbys import Stores
 
     return Stores(url)
@@ -193,7 +203,6 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
     from semel.console.audits import Audits
     from semel.console.broker_door import BrokerDoor
     from semel.console.people import NoPeople, People
-    from semel.console.registry import Registry
     from semel.console.server import Given
     from semel.store import StoreError
 
@@ -201,7 +210,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
         given = Given(
             databases=_databases(options.database, options.application),
             decisions=_door_of(options),
-            registry=Registry(options.registry) if options.registry else None,
+            registry=_registry(options.registry) if options.registry else None,
             audits=Audits(options.audits) if options.audits else None,
             stores=_stores(options.store) if options.store else None,
             people=People(options.users) if options.users else None,

@@ -79,10 +79,10 @@ def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
 
 def login_in(file: str | None) -> "Login | None":
     """The login in a file's first line; None without a file."""
-    from semel.broker.metrics_server import Login
-
     if file is None:
         return None
+    from semel.broker.metrics_server import Login
+
     name, _, password = password_in(file).partition(":")
     if not (name and password):
         raise Failure(f"{file}: the first line has to be NAME:PASSWORD")

@@ -31,6 +31,8 @@ class Listed(NamedTuple):
     kind: str
     # None where the broker is too old to say it in a list.
     state: str | None
+    # The broker that looks after it: a broker lists its own groups alone.
+    coordinator: Address
 
 
 class Member(NamedTuple):
@@ -60,7 +62,7 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
             # Only version 5 tells the protocols apart, and brokers that do not know it know one.
             kind = str(getattr(group, "group_type", "classic")).lower()
             name = str(group.group_id)
-            groups[name] = Listed(name, kind, getattr(group, "group_state", None))
+            groups[name] = Listed(name, kind, getattr(group, "group_state", None), broker)
     return dict(sorted(groups.items()))
 
 

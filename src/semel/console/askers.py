@@ -10,12 +10,14 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.settings import ClientSettings
 from semel.console.broker_door import BrokerDoor
-from semel.console.registry import Registry
+
+if TYPE_CHECKING:
+    from semel.console.registry import Registry
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -31,7 +33,7 @@ class View(NamedTuple):
 
     cluster: Cluster
     door: BrokerDoor | None = None
-    registry: Registry | None = None
+    registry: "Registry | None" = None
 
 
 _Report = Callable[[Any, BaseException | None], None]
@@ -88,7 +90,7 @@ def askers_of(one: R) -> Askers[R]:
 
 
 def cluster_askers(
-    settings: ClientSettings, door: BrokerDoor | None = None, registry: Registry | None = None
+    settings: ClientSettings, door: BrokerDoor | None = None, registry: "Registry | None" = None
 ) -> Askers[View]:
     """Askers of the cluster, and of what knows more of it."""
     own = replace(

@@ -4,7 +4,6 @@ It is the same address at which the broker tells its decisions. A broker that do
 """
 
 import base64
-import http.client
 import json
 import ssl
 from collections.abc import Mapping
@@ -60,7 +59,11 @@ class BrokerDoor(NamedTuple):
             raise NotTold("the broker tells windows in words that this console does not know") from None
 
     def _get(self, target: str) -> Any:
+        # What reads mail headers comes with it, which a console does not need at its start.
+        import http.client
+
         place = self.place
+        connection: http.client.HTTPConnection
         connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_SECONDS_MAX)
         if self.tls is not None:
             connection = http.client.HTTPSConnection(self.host, self.port, timeout=ANSWER_SECONDS_MAX, context=self.tls)

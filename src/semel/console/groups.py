@@ -52,8 +52,8 @@ def every_group(cluster: Cluster, query: Query) -> Answer:
 def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
     """How far a group has come; None where that cannot be asked, as of a group that keeps no offsets."""
     try:
-        coordinator = cluster.coordinator(group.name, GROUP)
-        return {where: one.offset for where, one in groups.committed(cluster, coordinator, group.name).items()}
+        committed = groups.committed(cluster, group.coordinator, group.name)
+        return {where: one.offset for where, one in committed.items()}
     except (AuthenticationFailed, RefusedByBroker):
         return None
 
@@ -81,8 +81,7 @@ def _lag(committed: dict[TopicPartition, int] | None, stable: dict[TopicPartitio
 def one_group(cluster: Cluster, query: Query) -> Answer:
     """A group, its members, and a page of its partitions."""
     group = _group(cluster, query.text("group"))
-    coordinator = cluster.coordinator(group.name, GROUP)
-    members = groups.members(cluster, coordinator, group)
+    members = groups.members(cluster, group.coordinator, group)
     owners = {where: one.member_id for one in members for where in one.partitions}
     committed = committed_of(cluster, group) or {}
     every = sorted({*committed, *owners})
@@ -96,7 +95,7 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
         "name": group.name,
         "kind": group.kind,
         "state": group.state,
-        "coordinator": f"{coordinator[0]}:{coordinator[1]}",
+        "coordinator": "{}:{}".format(*group.coordinator),
         "lag": _lag(committed, stable)["lag"],
         "members": [
             {

@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from semel.client import groups, transactional_ids
-from semel.client.cluster import GROUP, Cluster
+from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.groups import QUERY_NOTE
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
@@ -64,7 +64,7 @@ def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
         return []
     for group in every[:GROUPS_ASKED_MAX]:
         try:
-            committed = groups.committed(cluster, cluster.coordinator(group.name, GROUP), group.name)
+            committed = groups.committed(cluster, group.coordinator, group.name)
         except (AuthenticationFailed, RefusedByBroker):
             continue
         places = {where: one.offset for where, one in committed.items() if one.note == QUERY_NOTE}

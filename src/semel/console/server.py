@@ -100,6 +100,9 @@ class Console:
             self._door, self._sources(), self._decisions, given.trial, Live(), about, self._tell_next, self._tell
         )
         self._tell(f"semel console on {self.address}")
+        preparing = asyncio.create_task(self._site.prepare())
+        self._tasks.add(preparing)
+        preparing.add_done_callback(self._tasks.discard)
 
     def _sources(self) -> sources.Sources:
         given = self._given

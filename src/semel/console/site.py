@@ -19,7 +19,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.charts.drawing import colours
 from semel.client.errors import LogError
@@ -29,8 +29,10 @@ from semel.console.http import PageRefused, Request, Response, as_json, json_res
 from semel.console.live import Live
 from semel.console.query import Query
 from semel.console.sources import CHANGES, QUESTIONS, Asked, Sources
-from semel.console.trial import Trial
 from semel.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from semel.console.trial import Trial
 
 # What the broker tells by itself, where the console knows its address; the second with the switches of a trial.
 DECISIONS: Final = "decisions"
@@ -62,7 +64,7 @@ class Site:
         door: Door,
         sources: Sources,
         decisions: DecisionFeed | None,
-        trial: Trial | None,
+        trial: "Trial | None",
         live: Live,
         about: Mapping[str, Any],
         entered: Callable[[], None],
@@ -78,6 +80,11 @@ class Site:
         self._about = about
         self._entered = entered
         self._tell = tell
+
+    async def prepare(self) -> None:
+        """Ask once what the first page will ask. That loads what speaks to the cluster, and connects, while the browser
+        is still on its way."""
+        await self._overview()
 
     async def answer(self, request: Request) -> Response | Stream:
         self._door.check_origin(request)
@@ -145,7 +152,7 @@ class Site:
         names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
         asked = {name: self._ask(QUESTIONS, name, Query({})) for name in names}
         if self._decisions is not None:
-            asked[DECISIONS] = self._decisions.now(Query({}))
+            asked[DECISIONS] = self._counts()
         answers = await asyncio.gather(*asked.values(), return_exceptions=True)
         parts: dict[str, Any] = {}
         for name, answer in zip(asked, answers, strict=True):
@@ -158,6 +165,12 @@ class Site:
             else:
                 parts[name] = answer
         return parts
+
+    async def _counts(self) -> dict[str, Any]:
+        """The counts of the verdicts and their chart: the first page lists none of them."""
+        assert self._decisions is not None
+        told = await self._decisions.now(Query({}))
+        return {name: told[name] for name in ("counts", "history")}
 
     def _feed(self, name: str) -> tuple[DecisionFeed, Callable[[], dict[str, Any]]]:
         if name == CHAOS:
