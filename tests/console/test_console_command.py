@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -35,6 +37,33 @@ def test_a_login_for_decisions_that_cannot_be_used_is_refused_in_one_line(
     failure = semel_failure("console", *(option.format(file=file) for option in options))
     assert message.format(file=file) in failure
     assert "planted-secret" not in failure
+
+
+_LOADED = """
+import sys
+from semel.console.server import Console
+async def start(self):
+    print(*sys.modules, flush=True)
+    raise OSError(0, "enough was seen")
+Console.start = start
+from semel.cli import main
+main(["console", "--decisions=127.0.0.1:1", "--decisions-login-file", sys.argv[1]])
+"""
+
+
+def test_a_console_loads_no_broker_and_nothing_that_it_was_not_asked_to_show(tmp_path: Path) -> None:
+    """Each of these would make the first page wait."""
+    login = tmp_path / "login"
+    login.write_text("console:secret\n")
+    login.chmod(0o600)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED, login], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+    loaded = done.stdout.split()
+    assert "semel.console.site" in loaded, done.stderr
+    dear = ("semel.broker", "semel.chaos", "semel.replica", "semel.storage", "semel.testing", "sqlalchemy")
+    dear += ("semel.console.registry", "email", "http.client", "importlib.metadata", "urllib.request")
+    assert [name for name in loaded if name in dear or name.startswith("kio.schema")] == []
 
 
 @pytest.mark.slow

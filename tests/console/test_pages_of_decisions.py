@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from asking import Asker, at
-from browsing import Browser, browse
+from browsing import Browser, browse, consoled
 from eventually import eventually
 from semel.broker.broker import Broker
 from semel.broker.certificates import TlsSettings
@@ -23,6 +23,7 @@ from semel.console.decisions import NEWEST_MAX, DecisionFeed
 from semel.console.query import PageRefused, Query
 from semel.security.listeners import Listener, SecurityProtocol
 from semel.testing.certificates import Authority
+from semel.wire.versions import LIST_TRANSACTIONS
 
 NOWHERE = "127.0.0.1:1"
 EVERYTHING = Query({})
@@ -200,6 +201,15 @@ def test_the_broker_is_listened_to_only_while_somebody_looks() -> None:
             feed = DecisionFeed(address, linger_seconds=0.0)
             await feed.now(EVERYTHING)
             assert await asyncio.to_thread(eventually, lambda: not broker.decisions.is_watched)
+
+    run(story)
+
+
+def test_a_console_asks_for_its_first_page_before_a_browser_does() -> None:
+    async def story() -> None:
+        async with told() as (broker, address), consoled(broker.bootstrap, {}, decisions=address):
+            assert await asyncio.to_thread(eventually, lambda: broker.decisions.is_watched)
+            assert await asyncio.to_thread(eventually, lambda: LIST_TRANSACTIONS in broker.metrics.latencies)
 
     run(story)
 

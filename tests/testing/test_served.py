@@ -2,12 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from eventually import SECONDS_MAX, eventually
 from left_behind import processes_about
 from producing import deliver, idempotent_producer
 from semel.testing.served import ServedBroker, ServeFailed
@@ -78,6 +81,22 @@ def test_an_interrupt_that_comes_during_a_start_leaves_no_process_behind(tmp_pat
         ended.set()
         signal.signal(signal.SIGINT, usual)
     assert processes_about(tmp_path / "data") == []
+
+
+_KILLED = """
+import os, signal, sys
+from semel.testing.served import ServedBroker
+ServedBroker(sys.argv[1]).start()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_broker_ends_when_whoever_has_started_it_is_killed(tmp_path: Path) -> None:
+    """As the broker of `semel console --trial` does."""
+    data = tmp_path / "data"
+    done = subprocess.run([sys.executable, "-c", _KILLED, data], timeout=SECONDS_MAX, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert eventually(lambda: not processes_about(data)), "the broker is left behind"
 
 
 def test_what_it_logs_is_kept_when_it_has_ended(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import getpass
-import os
 import signal
 import ssl
 import sys
@@ -23,6 +22,7 @@ from semel.cli.cluster import add_bootstrap, client_settings
 from semel.cli.databases import warn_of_password
 from semel.cli.display import printable
 from semel.cli.errors import Failure
+from semel.cli.input_end import add_until_input_ends, when_input_ends
 from semel.cli.input_files import password_in
 from semel.cli.metrics import OVER_TLS, login_in
 from semel.cli.subcommands import add_subcommand
@@ -123,8 +123,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help='read flags from this file, as TOML: audits = "./audits"; flags on the command line override it',
     )
-    # For a broker that starts a console beside it, and may be killed.
-    parser.add_argument("--until-input-ends", action="store_true", help=argparse.SUPPRESS)
+    add_until_input_ends(parser)
     things = parser.add_subparsers(dest="thing", metavar="[user]", title="the people who may log in")
     user = add_subcommand(things, "user", "add or remove a person who may log in to the console")
     actions = user.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -283,7 +282,7 @@ async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if options.until_input_ends:
-        loop.add_reader(0, lambda: None if os.read(0, 1) else stop.set())
+        when_input_ends(loop, stop.set)
     console = Console(host, port, settings, given, allow_changes=options.allow_changes, tell=_tell)
     try:
         await console.start()
@@ -292,8 +291,6 @@ async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given
     try:
         await stop.wait()
     finally:
-        if options.until_input_ends:
-            loop.remove_reader(0)
         with contextlib.suppress(OSError):
             await console.stop()
 

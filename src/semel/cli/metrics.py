@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from semel.broker.broker import Broker
-    from semel.broker.metrics_server import Login
 
 OVER_TLS: Final = "https://"
+
+
+class NameAndPassword(NamedTuple):
+    """A login."""
+
+    name: str
+    password: str
 
 
 class MetricsDoor(NamedTuple):
@@ -28,15 +34,16 @@ class MetricsDoor(NamedTuple):
     host: str
     port: int
     over_tls: bool
-    # The name and the password of its clients; None if they need none.
-    login: "Login | None"
+    # Of its clients; None if they need none.
+    login: NameAndPassword | None
 
     async def open(self, broker: "Broker", *, insecure: bool) -> "asyncio.Server":
         """Serve them; OSError if the port is not free."""
-        from semel.broker.metrics_server import serve_metrics
+        from semel.broker.metrics_server import Login, serve_metrics
 
+        login = None if self.login is None else Login(*self.login)
         tls: Callable[[], ssl.SSLContext] | None = broker.doors.tls_context if self.over_tls else None
-        return await serve_metrics(broker, self.host, self.port, login=self.login, tls=tls, insecure=insecure)
+        return await serve_metrics(broker, self.host, self.port, login=login, tls=tls, insecure=insecure)
 
     def shown(self, port: int) -> str:
         """The address with the port that it got."""
@@ -77,13 +84,11 @@ def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
     return MetricsDoor(host, port, over_tls, login)
 
 
-def login_in(file: str | None) -> "Login | None":
+def login_in(file: str | None) -> NameAndPassword | None:
     """The login in a file's first line; None without a file."""
     if file is None:
         return None
-    from semel.broker.metrics_server import Login
-
     name, _, password = password_in(file).partition(":")
     if not (name and password):
         raise Failure(f"{file}: the first line has to be NAME:PASSWORD")
-    return Login(name, password)
+    return NameAndPassword(name, password)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.beside import Beside, plain_listener
 from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
+from semel.cli.input_end import add_until_input_ends, when_input_ends
 from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
 from semel.cli.metrics import MetricsDoor, add_metrics, metrics_of
 from semel.cli.progress import Progress
@@ -150,6 +151,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="change a limit, such as connections_max=100; an unknown name lists them all",
     )
+    add_until_input_ends(parser)
     add(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -232,6 +234,9 @@ async def _serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
+    if options.until_input_ends:
+        # It comes once, so it is never the second signal that stops the broker at once.
+        when_input_ends(loop, lambda: None if stop.done() else stop.set_result(None))
     if broker.doors.uses_tls:
         loop.add_signal_handler(signal.SIGHUP, broker.doors.reload_certificates)
     if store is not None:

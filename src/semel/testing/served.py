@@ -107,13 +107,15 @@ class ServedBroker:
         if self._process is not None:
             raise ServeFailed("the broker has been started already")
         command = [sys.executable, "-m", "semel", "serve", f"--listen={self._bootstrap}", f"--data={self._data}"]
+        # This process may be killed, and the broker is to end with it.
+        command.append("--until-input-ends")
         self._errors = _nameless_file()
         try:
             # Until the process is known here, nobody could end it.
             with undisturbed():
                 self._process = subprocess.Popen(
                     [*command, *self._options],
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
                     text=True,
@@ -236,8 +238,9 @@ class ServedBroker:
             self._output = self._read_errors()
             self._process = None
             os.close(self._errors)
-            if process.stdout is not None:
-                process.stdout.close()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
     def _read_errors(self) -> str:
         return os.pread(self._errors, os.fstat(self._errors).st_size, 0).decode(errors="replace")
