@@ -30,6 +30,8 @@ GUESSERS = 8
 HELLO = bytes((0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3))
 # The size of a request, and the beginning of one.
 HALF_A_REQUEST = bytes((0, 0, 0x70, 0, 0, 17, 0, 1))
+# Requests for ApiVersions of version 0, without a client id.
+MANY_QUESTIONS = bytes((0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xFF, 0xFF)) * 1_000
 
 
 def silent(connected: socket.socket) -> None:
@@ -48,6 +50,11 @@ def no_tls(connected: socket.socket) -> None:
 
 def half_a_login(connected: socket.socket) -> None:
     connected.send(HALF_A_REQUEST)
+
+
+def asking(connected: socket.socket) -> None:
+    connected.setblocking(False)
+    connected.send(MANY_QUESTIONS)
 
 
 @contextmanager

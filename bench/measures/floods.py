@@ -29,6 +29,8 @@ QUOTA_BYTES = 1 * MEGABYTE
 TURNS = 4
 FLOODS_MOST = 2.0
 GREED_MOST = 1.2
+# 500 strangers may be connected, and an idle connection over TLS takes 85 KB.
+MEMORY_MOST = 64.0
 
 # Metrics and titles.
 FLOODS: Mapping[str, str] = {
@@ -36,6 +38,7 @@ FLOODS: Mapping[str, str] = {
     "byte_by_byte": "beside TLS handshakes that come byte by byte and never end",
     "no_tls": "beside plain bytes on the port with TLS",
     "half_a_login": "beside logins that never end",
+    "asking": "beside strangers who ask for versions again and again, and never log in",
     "guessing": "beside wrong passwords",
 }
 GREED = "greed"
@@ -62,7 +65,13 @@ class Floods(Measure):
             tansu=None,
             decimals=2,
         ),
-        Row("memory that the broker has come to take beside strangers, MB", "memory", kafka=None, tansu=None),
+        Row(
+            "memory that the broker has come to take beside strangers, MB",
+            "memory",
+            Target(Kind.VALUE_AT_MOST, MEMORY_MOST),
+            kafka=None,
+            tansu=None,
+        ),
     )
 
     def run(self, broker: Broker, scale: Scale) -> Figures:
@@ -99,7 +108,7 @@ def _beside(broker: SecuredSemel, what: str) -> AbstractContextManager[None]:
         return _greedy(broker)
     if what == "guessing":
         return strangers.guessing(USER, broker.doors.login_port)
-    port = broker.doors.login_port if what == "half_a_login" else broker.doors.tls_port
+    port = broker.doors.login_port if what in ("half_a_login", "asking") else broker.doors.tls_port
     return strangers.connecting(getattr(strangers, what), port)
 
 

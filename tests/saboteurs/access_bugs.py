@@ -136,7 +136,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "every checkpoint encodes all rules, users and quotas again",
-        "semel.core.cached_part:CachedPart.text",
+        "semel.core.cached_part:CachedPart.encoded",
         "content = self._content = encode(content())",
         "content = encode(content())",
         _CACHED,

@@ -17,11 +17,11 @@ class CachedPart:
         """`make` returns the part as a value that JSON can hold. It is called in the thread that writes the checkpoint,
         so it must not read anything that changes later.
         """
-        self._content: Callable[[], Any] | str = make
+        self._content: Callable[[], Any] | bytes = make
 
-    def text(self, encode: Callable[[Any], str]) -> str:
+    def encoded(self, encode: Callable[[Any], bytes]) -> bytes:
         """The part as JSON, which only the first caller has to encode."""
         content = self._content
-        if not isinstance(content, str):
+        if not isinstance(content, bytes):
             content = self._content = encode(content())
         return content

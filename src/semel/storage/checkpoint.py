@@ -125,24 +125,33 @@ def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
 
 def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
     """The content of the file."""
-    text = _joined({"format": FORMAT, **state}).encode()
-    size = sum(len(part) for part in packed)
-    checksum = crc32c(text)
-    for part in packed:
+    texts = list(_texts({"format": FORMAT, **state}))
+    checksum = 0
+    for part in (*texts, *packed):
         checksum = crc32c(part, checksum)
-    return [_HEAD.pack(_MAGIC, len(text), size, checksum), text, *packed]
+    head = _HEAD.pack(_MAGIC, sum(map(len, texts)), sum(map(len, packed)), checksum)
+    return [head, *texts, *packed]
 
 
-def _joined(value: Any) -> str:
-    return "".join(_pieces(value))
+def _texts(value: Any) -> Iterator[bytes]:
+    """A value as JSON, in a few buffers. The parts that were encoded for an earlier checkpoint are not copied."""
+    new: list[str] = []
+    for piece in _pieces(value):
+        if isinstance(piece, str):
+            new.append(piece)
+        else:
+            yield "".join(new).encode()
+            yield piece
+            new.clear()
+    yield "".join(new).encode()
 
 
-def _pieces(value: Any) -> Iterator[str]:
+def _pieces(value: Any) -> Iterator[str | bytes]:
     """A value as JSON, piece by piece. No other thread can run while a piece is encoded, so no piece may be large. It
     assumes that all items of a list are as large as the first one.
     """
     if isinstance(value, CachedPart):
-        yield value.text(_joined)
+        yield value.encoded(lambda part: b"".join(_texts(part)))
     elif isinstance(value, dict) and _may_be_large(value):
         mark = "{"
         for key, inner in value.items():
