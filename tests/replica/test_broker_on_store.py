@@ -295,7 +295,7 @@ def test_semel_serve_goes_on_from_its_store_when_its_machine_is_gone(tmp_path: P
         (["--store=file:///x", "--durability=os"], "--durability os is for a log in --data"),
         (["--commit-interval=5"], "needs --store"),
         (["--cache-bytes=100000000"], "needs --store"),
-        (["--store=file:///x", "--cache-bytes=1000"], "--cache-bytes 1000 is too little"),
+        (["--store=file:///x", "--cache-bytes=1000"], "--cache-bytes 1000 is too small"),
     ],
 )
 def test_options_that_cannot_be_meant_are_one_line(tmp_path: Path, options: list[str], reason: str) -> None:
