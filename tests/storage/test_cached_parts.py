@@ -50,8 +50,8 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many characters JSON's encoder has made since the last call."""
     sizes: list[int] = []
 
-    def note(value: object, **options: object) -> str:
-        text = dumps(value, **options)
+    def note(encoder: json.JSONEncoder, value: object) -> str:
+        text = encode(encoder, value)
         sizes.append(len(text))
         return text
 
@@ -60,8 +60,8 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         sizes.clear()
         return made
 
-    dumps: Callable[..., str] = json.dumps
-    monkeypatch.setattr(json, "dumps", note)
+    encode = json.JSONEncoder.encode
+    monkeypatch.setattr(json.JSONEncoder, "encode", note)
     return count
 
 

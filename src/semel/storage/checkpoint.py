@@ -42,6 +42,8 @@ _MAGIC: Final = b"semel-ck"
 _PIECE_ITEMS: Final = 500
 # Buffers in one write.
 _BUFFERS_AT_ONCE: Final = 500
+# json.dumps would make one for every piece.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
@@ -186,7 +188,7 @@ def _may_be_large(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _replace(files: Files, content: list[bytes]) -> None:
