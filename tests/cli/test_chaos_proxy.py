@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from forked import SECONDS_MAX
 from semel.testing.broker import FaultyBroker
-from semel_command import SECONDS_MAX, semel_failure, started
+from semel_command import semel_failure, started
 
 RECORDS = 300
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import semel as semel_package
+from forked import SECONDS_MAX
 from semel.cli import COMMANDS, GROUPS
-from semel_command import SECONDS_MAX, SEMEL, semel, semel_lines, started
+from semel_command import SEMEL, semel, semel_lines, started
 
 
 @pytest.mark.parametrize("command", COMMANDS)

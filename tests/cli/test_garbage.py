@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from semel_command import SECONDS_MAX
+from forked import SECONDS_MAX
 
 
 def said_by(program: str, *words: str) -> list[str]:

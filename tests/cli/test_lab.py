@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from semel_command import SECONDS_MAX, SEMEL, semel, semel_failure, semel_lines
+from forked import SECONDS_MAX
+from semel_command import SEMEL, semel, semel_failure, semel_lines
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 

@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from forked import SECONDS_MAX
 from semel import schema
 from semel.database import engine_of
 from semel.testing.broker import FaultyBroker
-from semel_command import SECONDS_MAX, started
+from semel_command import started
 
 
 @contextlib.contextmanager

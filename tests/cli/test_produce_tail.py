@@ -5,9 +5,10 @@ import signal
 
 from confluent_kafka import Producer
 
+from forked import SECONDS_MAX
 from semel.cli.produce import partition_of
 from semel.testing.broker import FaultyBroker
-from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
+from semel_command import semel, semel_failure, semel_lines, started
 
 
 def test_lines_become_records_in_their_order(semel_broker: FaultyBroker, bootstrap: str) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from forked import SECONDS_MAX
 from semel.storage import checkpoint
 from semel.storage.files import DiskFiles
 from semel.testing.ports import free_port
 from semel.testing.served import ServedBroker
-from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines, started
+from semel_command import semel, semel_failure, semel_lines, started
 
 READY = re.compile(r"semel ready on (127\.0\.0\.1:\d+) in \d+\.\d\d s\n")
 

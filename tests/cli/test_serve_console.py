@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventually import eventually
-from semel_command import SECONDS_MAX, semel_failure, started
+from forked import SECONDS_MAX
+from semel_command import semel_failure, started
 
 
 def answers(address: str) -> bool:

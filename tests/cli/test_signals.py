@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from forked import SECONDS_MAX
 from left_behind import processes_about
 from semel.demo.driver import processes_of_session
 from semel.testing.broker import FaultyBroker
-from semel_command import SECONDS_MAX, SEMEL, semel_lines
+from semel_command import SEMEL, semel_lines
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from forked import SECONDS_MAX
 from secured import PASSWORD, WRONG, by_semel, login
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import from_options
 from semel.testing.served import ServedBroker
-from semel_command import SECONDS_MAX, semel, semel_failure, semel_lines
+from semel_command import semel, semel_failure, semel_lines
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 

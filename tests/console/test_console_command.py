@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from semel_command import SECONDS_MAX, semel_failure, started
+from forked import SECONDS_MAX
+from semel_command import semel_failure, started
 
 
 def test_other_machines_are_served_only_where_that_was_asked_for() -> None:

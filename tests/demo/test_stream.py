@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forked import SECONDS_MAX
 from semel.chaos.plan import Fault
 from semel.demo.payments import copies, payments
 from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, timetable
-from semel_command import SECONDS_MAX, semel, semel_failure, started
+from semel_command import semel, semel_failure, started
 
 SHORT = ("--seconds", "4.5", "--per-second", "1500", "--no-spark")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from shapes import shape
 from sqlalchemy import inspect
 
+import forked
 from semel import schema
 from semel.database import engine_of
 
@@ -29,9 +28,7 @@ GUIDE = (Path(__file__).parent.parent.parent / "docs/how-to/schema.md").read_tex
 
 
 def alembic(folder: Path, *words: str) -> str:
-    ran = subprocess.run(
-        [Path(sys.executable).with_name("alembic"), *words], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    ran = forked.run("alembic", *words, folder=folder)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

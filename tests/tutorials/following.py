@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+import forked
 from semel.testing.ports import free_port
 
 SECONDS_MAX: Final = 60
@@ -37,6 +38,8 @@ _FILE: Final = re.compile(r"`([\w./-]+)`:$")
 _KEYS: Final = {"^C": signal.SIGINT, "^\\": signal.SIGQUIT}
 # Commands that go to the broker at its usual address, where no other is said.
 _AT_THE_BROKER: Final = re.compile(r"semel (produce|tail|topics \w+|groups \w+|transactions \w+)\b")
+# It needs no shell.
+_PLAIN: Final = re.compile(r"(semel|python \w+\.py)( [\w./:@-]+)*")
 _VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+Z?"), "TIME"),
     (re.compile(r"(in|for) [\d.]+ (s|ms)\b"), r"\1 N \2"),
@@ -124,15 +127,19 @@ class Reader:
         return typed
 
     def _run(self, line: str, promised: list[str]) -> None:
-        ran = subprocess.run(
-            ["bash", "-c", self._command(line)],
-            cwd=self._folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS_MAX,
-        )
+        command = self._command(line)
+        if _PLAIN.fullmatch(command):
+            ran = forked.run(*command.split(), folder=self._folder, environment=self._environment, errors_apart=False)
+        else:
+            ran = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self._folder,
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=SECONDS_MAX,
+            )
         assert _shape(ran.stdout.splitlines()) == _shape(promised), f"$ {line}\n{ran.stdout}"
 
     def _command(self, line: str) -> str:
