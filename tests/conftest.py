@@ -33,6 +33,9 @@ settings.register_profile("house", deadline=None, print_blob=True, derandomize=T
 settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
 
+# Nothing of what is loaded and collected goes before the end.
+gc.disable()
+
 # In the background or under nohup a run has signals ignored, and so would every command that a test starts and ends.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
@@ -67,6 +70,7 @@ def pytest_collection_finish() -> None:
     """The modules and the tests stay to the end: no garbage collection has to look through them."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,9 +16,13 @@ from xdist.scheduler import LoadScopeScheduling
 WORKERS_PER_CORE: Final = 3
 # In the order in which they begin. What begins with one of the words of a line makes one share.
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
-    ("tests/spark/tables/",),
+    ("tests/spark/tables/", "tests/spark/dedup/"),
     ("tests/spark/",),
     ("tests/crash/",),
+    ("tests/tutorials/",),
+    ("tests/docs/test_guides.py",),
+    ("tests/testing/test_postgres.py",),
+    ("tests/sim/",),
 )
 
 

@@ -5,6 +5,7 @@ docs/ARCHITECTURE.md; a new room has no arrows until it is given some here.
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,8 +92,13 @@ def room_of(path: Path) -> str:
     return inside.parts[0] if len(inside.parts) > 1 else "semel"
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> tuple[str, ...]:
     """The full names of all that a module imports, wherever in the module it does so."""
+    return tuple(imported(path))
+
+
+def imported(path: Path) -> Iterator[str]:
     package = ["semel", *path.relative_to(PACKAGE).parent.parts]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

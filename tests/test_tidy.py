@@ -56,8 +56,7 @@ def test_no_two_test_files_share_a_name() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [name_of(path) for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
-    assert silent == []
+    assert [name_of(path) for path in FILES if not path.read_text().startswith('"""')] == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
@@ -89,7 +88,7 @@ def test_a_test_that_waited_in_vain_fails() -> None:
     waiting = [
         f"{name_of(path)}:{node.lineno}"
         for path in FILES
-        if path.is_relative_to(ROOT / "tests")
+        if path.is_relative_to(ROOT / "tests") and "eventually(" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
         if isinstance(node.value.func, ast.Name) and node.value.func.id == "eventually"
@@ -109,6 +108,7 @@ def test_a_library_does_not_print() -> None:
         for path in FILES
         if path.is_relative_to(ROOT / "src/semel")
         and path.relative_to(ROOT / "src/semel").parts[0] not in ROOMS_THAT_PRINT
+        and "print(" in path.read_text()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]

@@ -197,18 +197,14 @@ def test_a_topic_of_very_many_partitions_is_made_with_few_calls_for_each() -> No
     assert asyncio.run(most_calls(topics_made(("t0", count)))) < 10 * count
 
 
-def long_requests() -> list[Any]:
-    """Every API, at each depth at which its request can be long, and where it names a topic of very many partitions."""
-    names = {key: name for name, key in reversed(vars(versions).items()) if isinstance(key, int)}
-    cases = []
-    for api_key in HANDLERS:
-        request_type = messages._entity_type(api_key, NEWEST[api_key], "request")
-        short = filled(request_type, NOWHERE)
-        depths = {depth for depth in range(3) if filled(request_type, depth) != short}
-        if names_topics(short):
-            depths.add(1)
-        cases += [pytest.param(api_key, depth, id=f"{names[api_key]}-{depth}") for depth in sorted(depths)]
-    return cases
+NAMES = {key: name for name, key in reversed(vars(versions).items()) if isinstance(key, int)}
+
+
+def long_depths(request_type: Any) -> list[int]:
+    """Each depth at which a request can be long, and that of the name of a topic of very many partitions."""
+    short = filled(request_type, NOWHERE)
+    depths = {depth for depth in range(3) if filled(request_type, depth) != short}
+    return sorted(depths | ({1} if names_topics(short) else set()))
 
 
 def names_topics(said: Any) -> bool:
@@ -218,16 +214,17 @@ def names_topics(said: Any) -> bool:
     return isinstance(said, dict) and any(name in topic_fields or names_topics(said[name]) for name in said)
 
 
-@pytest.mark.parametrize(("api_key", "many_at"), long_requests())
-def test_a_request_of_any_api_is_served_in_many_turns(api_key: int, many_at: int) -> None:
+@pytest.mark.parametrize("api_key", HANDLERS, ids=NAMES.get)
+def test_a_request_of_any_api_is_served_in_many_turns(api_key: int) -> None:
     version = NEWEST[api_key]
     request_type = messages._entity_type(api_key, version, "request")
     # The first request of an API loads what reads and writes its messages.
     asyncio.run(most_calls(frame_of(api_key, version, **filled(request_type, NOWHERE))))
-    said = filled(request_type, many_at)
     others = [(f"t{number}", 1) for number in range(1, 50)]
-    before = [topics_made(("t0", MANY if many_at else 1), *others)] if names_topics(said) else []
-    assert asyncio.run(most_calls(frame_of(api_key, version, **said), *before)) < CALLS_MAX
+    for many_at in long_depths(request_type):
+        said = filled(request_type, many_at)
+        before = [topics_made(("t0", MANY if many_at else 1), *others)] if names_topics(said) else []
+        assert asyncio.run(most_calls(frame_of(api_key, version, **said), *before)) < CALLS_MAX, f"at depth {many_at}"
 
 
 @pytest.mark.parametrize("api_key", [DESCRIBE_ACLS, DELETE_ACLS])
