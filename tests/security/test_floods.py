@@ -3,20 +3,24 @@
 By counts: while a flood stands, each request of the honest client is answered, and a new one gets in.
 """
 
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from asking_over_tls import TlsAsker, tls_socket
 from eventually import eventually
+from process_memory import memory_bytes
 from secured import PASSWORD, WRONG, SecuredBroker, own_client
 from semel.broker.certificates import TlsSettings
 from semel.broker.limits import Limits
 from semel.core.users import Mechanism
 from semel.security.listeners import SecurityProtocol
 from semel.testing.certificates import Authority
+from semel.testing.served import ServedBroker
 from semel.wire.versions import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 FLOODER = "127.0.0.2"
@@ -104,3 +108,40 @@ def test_an_honest_client_is_served_beside_a_flood_and_another_one_gets_in(
             assert log_in(another, PASSWORD) == 0
             assert another(API_VERSIONS, 0).error_code == 0
     assert eventually(lambda: broker.look(lambda inner: not inner.doors.strangers))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_ten_thousand_half_open_connections_take_no_more_than_five_hundred_do(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """They come from fifty addresses, begin a handshake, and keep their end open whatever the broker does."""
+    certificate, key = authority.issue("served", "localhost", "127.0.0.1")
+    options = (f"--tls-certificate={certificate}", f"--tls-key={key}", "--log-level=error")
+    raised = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(12_000, raised[1]), raised[1]))
+    try:
+        with (
+            ServedBroker(tmp_path / "data", "--listen=SSL://localhost:0", *options) as broker,
+            ExitStack() as open_ones,
+        ):
+            address = broker.addresses.rpartition("//")[2]
+            port = int(address.rpartition(":")[2])
+            honest = open_ones.enter_context(TlsAsker(address, authority))
+            before = memory_bytes(broker.process_id)
+            for number in range(10_000):
+                source = (f"127.0.1.{number % 50 + 1}", 0)
+                connected = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 30, source))
+                with suppress(OSError):
+                    connected.send(HELLO)
+                if number % 100 == 0:
+                    assert honest(API_VERSIONS, 0).error_code == 0
+            sockets = sum(link.readlink().name.startswith("socket:") for link in _files_of(broker.process_id))
+            assert sockets < Limits().unknown_connections_max + 50
+            assert memory_bytes(broker.process_id) - before < 100 * 1024 * 1024
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, raised)
+
+
+def _files_of(process_id: int) -> list[Path]:
+    return list(Path(f"/proc/{process_id}/fd").iterdir())
