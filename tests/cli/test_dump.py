@@ -10,6 +10,7 @@ import pytest
 
 from asking import Asker
 from ledger import SETTINGS, Caller, Ledger, batch
+from semel.cli import main
 from semel.core.batch import TRANSACTIONAL_BIT
 from semel.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
@@ -59,7 +60,9 @@ def flip(at: int) -> Callable[[bytearray], None]:
     return alter
 
 
-def test_no_name_that_a_client_chose_makes_a_line_or_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+def test_no_name_that_a_client_chose_makes_a_line_or_reaches_the_terminal_as_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "x\n  STOPPED: nothing is wrong\x1b[2J\u202e"
     with FaultyBroker(tmp_path / "data") as broker:
         broker.create_topic("orders")
@@ -70,7 +73,10 @@ def test_no_name_that_a_client_chose_makes_a_line_or_reaches_the_terminal_as_a_c
             topics = [{"name": "orders", "partitions": [{**committed, "committed_metadata": name}]}]
             member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
             ask(OFFSET_COMMIT, 8, group_id=name, **member, topics=topics)
-    shown = semel_lines("dump", str(tmp_path / "data"), "--journal", "--transactions", "--groups")
+    with pytest.raises(SystemExit) as ended:
+        main(["dump", str(tmp_path / "data"), "--journal", "--transactions", "--groups"])
+    assert not ended.value.code
+    shown = capsys.readouterr().out.split("\n")
     assert sum("nothing is wrong" in line for line in shown) >= 4
     assert all(line.isprintable() for line in shown)
     assert not any(line.startswith("  STOPPED") for line in shown)
