@@ -1,4 +1,4 @@
-"""Writes the reference of the Python interface, read off the code: every public name, its arguments, what it says of
+"""Writes the reference of the Python interface, from the code: every public name, its arguments, what it says of
 itself.
 
 Run by `make map` from the root of the repository; a test holds the page against the code, and a name without a

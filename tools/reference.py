@@ -1,4 +1,4 @@
-"""Writes the reference pages that can be read off the code: commands, APIs and versions, topic configurations, limits.
+"""Writes the reference pages that can be made from the code: commands, APIs and versions, topic configurations, limits.
 
 Run by `make map` from the root of the repository; a test holds the pages against the code. A page written here is never
 edited by hand.

@@ -32,12 +32,13 @@ MERGE_IDS: Final = 65_536
 
 
 class Audit(Measure):
-    """Ids a second that are held against each other: two sets of Parquet files, the second in another order. Once both
-    are the same, so that the sums alone say so; once 3 ids of the second are lost and 2 are doubled, so that both are
-    read again and what differs is compared. The peer is what one would do without it: read both, sort both in memory
-    with Arrow (whole numbers with numpy), on two cores as well, and walk along both. It takes memory for all ids, where
-    the audit takes some hundred megabytes. Ids are UUIDs as text; and whole numbers, which processors sort many at a
-    time, and which the audit takes as the text that they are elsewhere."""
+    """Ids a second that are compared: two sets of Parquet files, the second in another order. Once both are the same,
+    so that the sums alone say so; once 3 ids of the second are lost and 2 are doubled, so that both are read again and
+    what differs is compared. The peer is what one would do without it: read both, sort both in memory with Arrow (whole
+    numbers with numpy), on two cores as well, and walk along both. It takes memory for all ids, where the audit takes
+    some hundred megabytes. Ids are UUIDs as text; and whole numbers, which processors sort many at a time, and which
+    the audit takes as the text that they are elsewhere.
+    """
 
     name = "audit"
     contenders: ClassVar[Contenders] = {"semel": Semel}

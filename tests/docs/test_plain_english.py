@@ -52,6 +52,18 @@ TURNS: Final = {
     r"\b[Mm]akes? an entry true\b": "apply an entry",
     r"\b(?<!far )[Bb]ehind (it|them|this|that|these|those|each|what|one|the (end|last|first|checkpoint))\b": "after it",
     rf"{BEGINNING}So (few|many|much)\b|\b(most|next|first) so many\b|\bso many at most\b": "name the number",
+    r"\bin the place of\b": "in place of, instead of",
+    r"\b(is|are|was|were) not read from\b": "the broker does not read from it",
+    r"\bfor so long\b|\bwaits? so long\b": "for this time",
+    r"\bof (yours|theirs)\b|\bof (the|an?) (caller|user|driver|query|relay|session)'s( own)?[.,;]": "the caller's",
+    r"\b[Nn]othing any more\b": "nothing more",
+    r"\bread off\b": "made from, taken from",
+    r"\b(is|are|was|were|length|sent|offsets) held against\b|\band held against\b": "compared with, checked against",
+    rf"{BEGINNING}Whom\b[^?]*[.;!]": "the user whom",
+    rf"{BEGINNING}Once each\b": "each is answered once",
+    r"\b(stands?|stood) in every checkpoint\b": "every checkpoint contains it",
+    r"\bwould not take it\b|\bnot taken in\b": "refuses it",
+    r"\b(is|are) to be had\b|\bmakes? way\b": "say who does it",
 }
 
 

@@ -94,7 +94,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an address written otherwise is another address",
         "semel.core.access:canonical_host",
-        "str(mapped or address)",
+        "str(ipv4 or address)",
         "host",
         _RULES,
     ),

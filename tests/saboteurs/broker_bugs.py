@@ -371,7 +371,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "what cannot be applied is written to the journal",
         "semel.core.groups.consumer_owners:Owners._check_partitions",
-        "(named & Partitions(added)) | ((named - given_back) & Partitions(self._owned))",
+        "(partitions & Partitions(new_owners)) | ((partitions - given_back) & Partitions(self._owned))",
         "()",
         ("tests/core/groups/test_consumer.py",),
     ),
@@ -385,7 +385,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a member takes its new epoch before it has let go",
         "semel.core.groups.consumer_members:next_position",
-        "_still_reads(owned, member.held - kept)",
+        "_still_reads(owned, member.held - own)",
         "False",
         ("tests/core/groups/test_consumer.py", "tests/core/groups/test_consumer_machine.py"),
     ),
@@ -443,8 +443,8 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the end of a transaction undoes a later commit",
         "semel.core.groups.offsets:GroupOffsets.end_transaction",
-        "known.order < offset.order",
-        "known is not offset",
+        "before.order < offset.order",
+        "before is not offset",
         ("tests/core/groups/test_offsets.py",),
     ),
     Bug(

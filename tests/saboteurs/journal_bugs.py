@@ -41,7 +41,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a member joins as a second instance",
         "semel.core.groups.consumer:ConsumerGroup._said_to_be",
-        "instance_id not in (None, known.subscription.instance_id)",
+        "instance_id not in (None, same.subscription.instance_id)",
         "False",
         ("tests/core/groups/test_consumer_confusion.py",),
     ),
@@ -151,7 +151,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an address gets all the room that there is",
         "semel.core.shares:Shares.check",
-        "charged + 2 * wanted - 1 > free",
+        "taken + 2 * count - 1 > free",
         "False",
         (
             "tests/core/test_shares_of_addresses.py",

@@ -311,7 +311,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "a driver of an older version goes on beside the new one",
         "semel.spark.tables.delta_sink:DeltaSink.claimed",
         "NOBODYS_QUERY",
-        "int(asked.query)",
+        "int(claim.query_id)",
         ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
     ),
     Bug(

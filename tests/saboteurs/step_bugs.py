@@ -15,8 +15,8 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a marker that others have written over counts as written",
         "semel.storage.markers:write_markers",
-        "written.get(partition) != partition.last_write",
-        "partition not in written",
+        "writes.get(partition) != partition.last_write",
+        "partition not in writes",
         ("tests/storage/test_log_transactions.py",),
     ),
     Bug(

@@ -21,7 +21,7 @@ AT_A_TIME: Final = 32
 SAY_EVERY_SECONDS: Final = 2.0
 # How long the last event may take from its transaction into the ledger, all restarts included.
 DRAIN_SECONDS_MAX: Final = 90.0
-# A kill waits so long for a payment to arrive: where none does it strikes all the same.
+# How long a kill waits for a payment to arrive; if none arrives, it strikes all the same.
 ARRIVE_SECONDS_MAX: Final = 10.0
 LOOK_EVERY_SECONDS: Final = 0.02
 TIDY_SECONDS_MAX: Final = 10.0

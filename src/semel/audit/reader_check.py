@@ -1,8 +1,8 @@
 """What a reader of Spark's streaming file sink would see that does not know of `_spark_metadata`: doubles, leftovers.
 
-The sink is exactly-once for those who read its log, and for nobody else: files of an attempt that failed, or that was
-repeated, stay beside those that count. Which files these are is read off the log; which rows of them are doubles is an
-audit of what such a reader sees against what is committed.
+The sink is exactly-once only for readers of its log: files of an attempt that failed or was repeated stay beside the
+committed ones. The log says which files are committed. To find doubled rows, this audits the rows that such a reader
+sees against the committed rows.
 """
 
 from collections.abc import Sequence

@@ -111,10 +111,10 @@ class Chores:
 
 
 def forget_silent_producers(runtime: Runtime) -> Steps[None]:
-    forgotten = yield from runtime.log.forget(runtime.clock.now_ms(), runtime.clock.steady_ms())
-    if forgotten:
-        runtime.metrics.forgotten_producers += forgotten
-        runtime.events.tell(logging.INFO, "producers_forgotten", producers=forgotten)
+    count = yield from runtime.log.forget(runtime.clock.now_ms(), runtime.clock.steady_ms())
+    if count:
+        runtime.metrics.forgotten_producers += count
+        runtime.events.tell(logging.INFO, "producers_forgotten", producers=count)
 
 
 def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
@@ -124,8 +124,10 @@ def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
         runtime.log.commit(entry)
         names = entry.transactional_ids
         runtime.metrics.forgotten_transactional_ids += len(names)
-        named = ", ".join(names[:NAMED_MAX])
-        runtime.events.tell(logging.INFO, "transactional_ids_forgotten", transactional_ids=len(names), named=named)
+        first_names = ", ".join(names[:NAMED_MAX])
+        runtime.events.tell(
+            logging.INFO, "transactional_ids_forgotten", transactional_ids=len(names), named=first_names
+        )
         yield APPEND_PIECES + len(names)
 
 
@@ -153,7 +155,7 @@ def forget_old_offsets(runtime: Runtime) -> Steps[None]:
             if isinstance(entry, GroupDeleted):
                 runtime.events.tell(logging.INFO, "group_forgotten", group=entry.group)
             else:
-                forgotten = len(entry.partitions)
-                runtime.metrics.forgotten_offsets += forgotten
-                runtime.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=forgotten)
+                count = len(entry.partitions)
+                runtime.metrics.forgotten_offsets += count
+                runtime.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=count)
         yield 1 + len(group.offsets.committed) // 10

@@ -149,17 +149,17 @@ class Compactor:
         self._run(rewrite, group, self._swap)
 
     def _swap(self) -> None:
-        rewritten, self._rewritten = self._rewritten, None
+        segment, self._rewritten = self._rewritten, None
         assert self._plan is not None
-        assert rewritten is not None
+        assert segment is not None
         log = self._runtime.log
-        if not rewritten.is_changed:
-            rewritten.forget_horizons()
-        elif not log.swap(self._plan.partition, rewritten.old, rewritten.new):
+        if not segment.is_changed:
+            segment.forget_horizons()
+        elif not log.swap(self._plan.partition, segment.old, segment.new):
             # Retention or DeleteRecords has removed the old segments meanwhile, so the new one is not needed.
             self._rest()
-            if rewritten.new is not None:
-                log.files.remove(rewritten.new.path)
+            if segment.new is not None:
+                log.files.remove(segment.new.path)
             return
         self._rewrite_next()
 
@@ -188,13 +188,13 @@ class Compactor:
     def _finish(self) -> None:
         """All groups are swapped: the partition is clean up to the end of the pass. Look for the next one."""
         assert self._plan is not None
-        partition, done = self._plan.partition, self._pass
+        partition, compaction = self._plan.partition, self._pass
         self._plan = None
-        partition.cleaned_until = done.until
+        partition.cleaned_until = compaction.until
         # If the keys did not fit into the table, another pass over the rest follows at once.
-        self._unfinished = None if done.is_complete else partition.name
+        self._unfinished = None if compaction.is_complete else partition.name
         seconds = self._runtime.clock.uptime() - self._began_at
-        metrics, tally = self._runtime.metrics, done.tally
+        metrics, tally = self._runtime.metrics, compaction.tally
         metrics.compactions += 1
         metrics.compacted_bytes += tally.read_bytes
         metrics.compaction_removed_records += tally.removed_records
@@ -204,7 +204,7 @@ class Compactor:
             logging.INFO,
             "compacted",
             partition=partition.directory,
-            until=done.until,
+            until=compaction.until,
             removed_records=tally.removed_records,
             unopened_batches=tally.unopened_batches,
             read_bytes=tally.read_bytes,

@@ -354,13 +354,13 @@ class Connection(asyncio.BufferedProtocol):
     def _update_reading(self) -> None:
         self._read_if(self._may_serve() and not self._buffer.is_too_small)
 
-    def _read_if(self, wanted: bool) -> None:
+    def _read_if(self, reads: bool) -> None:
         """Read from the socket exactly when there is space in the buffer and the next request may be served."""
         transport = self._transport
-        if wanted is not self._reading_paused or transport is None or transport.is_closing():
+        if reads is not self._reading_paused or transport is None or transport.is_closing():
             return
-        self._reading_paused = not wanted
-        if wanted:
+        self._reading_paused = not reads
+        if reads:
             # The pause was the broker's, so it does not count against the client.
             self._note_progress()
             transport.resume_reading()
@@ -402,7 +402,7 @@ class Connection(asyncio.BufferedProtocol):
         exchanges = self._exchanges
         held_bytes = self._held_bytes
         ready: list[Buffer] = []
-        sent = hangs_up = False
+        has_sent = hangs_up = False
         while exchanges:
             exchange = exchanges[0]
             answer = exchange.answer
@@ -418,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             metrics.observe_latency(exchange.api_key, time.perf_counter() - exchange.received_at)
             self._held_bytes -= exchange.answer_bytes
             ready += answer
-            sent = True
+            has_sent = True
         if ready:
             transport.writelines(ready)
         if hangs_up:
@@ -426,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         metrics.bytes_out += held_bytes - self._held_bytes
         if held_bytes + self._unsent_bytes > UNSENT_BYTES_NOTED:
             self._note_unsent()
-        if sent and (self._reading_paused or self._finished) and not self._processing:
+        if has_sent and (self._reading_paused or self._finished) and not self._processing:
             # A limit may no longer apply. Serve on from the event loop, and not from within the caller.
             asyncio.get_running_loop().call_soon(self._process)
 

@@ -95,10 +95,10 @@ class ConsumerGroupCoordinator:
         their next heartbeats.
         """
         groups = self._state.groups
-        settled = canonical(configs, self.definitions)
-        group_configs.check(settled, self._rules)
-        entry = groups.decide_configs(name, settled)
-        if settled == groups.configs_of(name) or validate_only:
+        canonical_configs = canonical(configs, self.definitions)
+        group_configs.check(canonical_configs, self._rules)
+        entry = groups.decide_configs(name, canonical_configs)
+        if canonical_configs == groups.configs_of(name) or validate_only:
             return False
         self._runtime.commit(entry)
         return True
@@ -324,10 +324,10 @@ class ConsumerGroupCoordinator:
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)
         if overdue:
-            lost = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
+            disconnected = {member_id for member_id in overdue if machine.members[member_id].has_lost_connection}
             self._commit(name, machine, machine.decide_removal(name, overdue, self._state.catalog, now_ms))
             for member_id in overdue:
                 slow = "was silent for too long, or took too long to give up partitions"
-                reason = "was silent after its connection was lost" if member_id in lost else slow
+                reason = "was silent after its connection was lost" if member_id in disconnected else slow
                 self._members.tell("member_expired", name, reason=f"{member_id} {reason}")
             self._downgrade_if_due(name, machine)

@@ -191,8 +191,8 @@ class Guard:
                 fields = {"user": entry.user, "mechanism": Mechanism(entry.mechanism).sasl_name, "password": change}
                 self._tell(exchange, "users_changed", fields)
             case QuotasChanged():
-                named = {kind: "<default>" if name is None else name for kind, name in entry.entity}
-                self._tell(exchange, "quotas_changed", {"entity": named, "quotas": entry.quotas})
+                names = {kind: "<default>" if name is None else name for kind, name in entry.entity}
+                self._tell(exchange, "quotas_changed", {"entity": names, "quotas": entry.quotas})
 
     def note_administration(self, exchange: Exchange, change: str, name: str, **fields: object) -> None:
         """The client has changed a topic or a group, which is nothing to warn of."""

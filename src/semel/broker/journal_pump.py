@@ -271,7 +271,7 @@ class JournalPump:
         self._makes_checkpoints = False
 
     def halt(self) -> None:
-        """Begin nothing any more."""
+        """Begin nothing more."""
         self._halted = True
 
     def stop(self) -> None:

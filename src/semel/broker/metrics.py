@@ -94,7 +94,7 @@ class Metrics:
         self.connections_opened = 0
         self.connections_refused = 0
         self.protocol_errors = 0
-        # Requests after which a client was not read from for a while, because of a quota.
+        # Requests after which the broker stopped reading from a client for a while, because of a quota.
         self.throttled_requests = 0
         self.logins = 0
         self.refused_logins = 0

@@ -105,11 +105,11 @@ class ReceiveBuffer:
     def fit(self, size: int) -> None:
         """Make space for a frame of `size` bytes from `begin` on, and for receiving more."""
         self.is_too_small = False
-        kept = self.end - self.begin
-        if self._memory.beyond is self and (self.begin > 0 or kept == 0):
+        unread_size = self.end - self.begin
+        if self._memory.beyond is self and (self.begin > 0 or unread_size == 0):
             self._memory.beyond = None
-            self._replace(max(RECEIVE_BYTES, kept))
-        if kept == 0:
+            self._replace(max(RECEIVE_BYTES, unread_size))
+        if unread_size == 0:
             self.begin = self.end = 0
             if len(self.bytes) > RECEIVE_BYTES_KEPT_MAX:
                 self._replace(RECEIVE_BYTES)
@@ -117,13 +117,13 @@ class ReceiveBuffer:
         if self.begin + size <= len(self.bytes):
             return
         if size <= len(self.bytes):
-            self.bytes[:kept] = self.bytes[self.begin : self.end]
-            self.begin, self.end = 0, kept
+            self.bytes[:unread_size] = self.bytes[self.begin : self.end]
+            self.begin, self.end = 0, unread_size
         elif self.end == len(self.bytes) or self.begin:
             # The buffer doubles as bytes arrive, so a client that only announces a large size gets no memory.
-            grown = min(max(size, RECEIVE_BYTES), max(2 * len(self.bytes), 2 * kept))
-            if self._memory.may_take(self, grown - len(self.bytes)):
-                self._replace(grown)
+            new_size = min(max(size, RECEIVE_BYTES), max(2 * len(self.bytes), 2 * unread_size))
+            if self._memory.may_take(self, new_size - len(self.bytes)):
+                self._replace(new_size)
             else:
                 self.is_too_small = True
 
@@ -142,9 +142,9 @@ class ReceiveBuffer:
         self._is_in_use, self.try_again = _never, _nothing
 
     def _replace(self, size: int) -> None:
-        old, kept = self.bytes, len(self)
+        old, unread_size = self.bytes, len(self)
         self.bytes = bytearray(size)
-        self.bytes[:kept] = self._view[self.begin : self.end]
+        self.bytes[:unread_size] = self._view[self.begin : self.end]
         self._view = memoryview(self.bytes)
-        self.begin, self.end = 0, kept
+        self.begin, self.end = 0, unread_size
         self._memory.note_change(max(size - RECEIVE_BYTES, 0) - max(len(old) - RECEIVE_BYTES, 0))

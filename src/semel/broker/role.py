@@ -93,8 +93,8 @@ class Role:
             events.tell(logging.WARNING, "cache_not_bounded", reason=reason)
 
         self.cache.use(thread("cache"), tell_of_cache)
-        known = self._beginning.floor, self._beginning.contents
-        self._checkpoints = StoreCheckpoints(self._store, self._writer, thread("checkpoint"), self.cache, known, tell)
+        start = self._beginning.floor, self._beginning.contents
+        self._checkpoints = StoreCheckpoints(self._store, self._writer, thread("checkpoint"), self.cache, start, tell)
         return self._writer, self._checkpoints
 
     async def find(
@@ -111,13 +111,13 @@ class Role:
         self._membership = membership = Membership(
             self._store, self._reader, addresses, self._lease_seconds, self._boot_clock
         )
-        known = asyncio.get_running_loop().create_future()
+        role_is_known = asyncio.get_running_loop().create_future()
 
         def note(lease: Lease) -> None:
             self._active = lease
             note_active(lease)
-            if not known.done():
-                known.set_result(None)
+            if not role_is_known.done():
+                role_is_known.set_result(None)
 
         async def belong() -> None:
             try:
@@ -126,17 +126,17 @@ class Role:
                 self._active = None
                 self._writer.open()
                 become_active()
-                if not known.done():
-                    known.set_result(None)
+                if not role_is_known.done():
+                    role_is_known.set_result(None)
                 await membership.keep_lease(self.epoch)
             except Exception as error:
-                if known.done():
+                if role_is_known.done():
                     fail(error)
                 else:
-                    known.set_exception(error)
+                    role_is_known.set_exception(error)
 
         self._task = asyncio.get_running_loop().create_task(belong())
-        await known
+        await role_is_known
 
     @property
     def is_active(self) -> bool:

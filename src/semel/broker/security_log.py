@@ -120,8 +120,8 @@ class SecurityLog:
         if self._file < 0:
             return False
         try:
-            named = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return False
         mine = os.fstat(self._file)
-        return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+        return (status.st_dev, status.st_ino) == (mine.st_dev, mine.st_ino)

@@ -46,7 +46,7 @@ class Rates(Generic[N]):
 
 
 class Throttle:
-    """The measurements of one broker, and the connections that are not read from."""
+    """The measurements of one broker, and the connections that it does not read from."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._quotas = runtime.log.state.quotas
@@ -56,7 +56,7 @@ class Throttle:
         # By the key of the quota, and the name of the clients that share it.
         self._rates: Rates[tuple[str, tuple[str, str]]] = Rates()
         self._connecting: Rates[str] = Rates()
-        # The connections that are not read from, by their numbers, each with the end of its wait.
+        # The connections that wait, by their numbers, each with the end of its wait.
         self._muted: dict[int, tuple[Line, int]] = {}
         self._ends = runtime.alarm.deadlines(self._unmute)
         # The keys that have a quota. The others are not measured.
@@ -117,7 +117,7 @@ class Throttle:
         # A longer client id cannot have a quota, and must not be kept as a name.
         return self._quotas.limit(key, exchange.principal.name, client_id if len(client_id) <= NAME_BYTES_MAX else "")
 
-    # -- connections that are not read from ---------------------------------------------------------------------
+    # -- connections that wait ----------------------------------------------------------------------------------
 
     def _hold(self, exchange: Exchange, wait_ms: int) -> None:
         self._metrics.throttled_requests += 1

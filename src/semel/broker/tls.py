@@ -255,10 +255,10 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._waiting.appendleft(view[_SLICE_BYTES:])
             first = view[:_SLICE_BYTES]
         elif len(first) < _RECORD_BYTES and self._waiting:
-            joined = bytearray(first)
-            while self._waiting and len(joined) + len(self._waiting[0]) <= _RECORD_BYTES:
-                joined += self._waiting.popleft()
-            first = joined
+            piece = bytearray(first)
+            while self._waiting and len(piece) + len(self._waiting[0]) <= _RECORD_BYTES:
+                piece += self._waiting.popleft()
+            first = piece
         self._waiting_bytes -= len(first)
         return first
 

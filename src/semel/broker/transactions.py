@@ -83,11 +83,11 @@ class TransactionCoordinator:
         """Make the claimant the owner of a transactional id. A new id is charged to the claimant's `address`."""
         now_ms, new_producer_id = self._runtime.clock.now_ms(), self._runtime.new_producer_id
         horizon_ms = now_ms - self._runtime.limits.transactional_id_expiration_ms
-        known = self._state.transactions
-        is_new = known.named(transactional_id) is None
+        transactions = self._state.transactions
+        is_new = transactions.named(transactional_id) is None
         if is_new:
             try:
-                self._ids.check(1, len(known), address, horizon_ms)
+                self._ids.check(1, len(transactions), address, horizon_ms)
             except NoShareLeft as refusal:
                 self._runtime.producer_refused(refusal)
                 raise

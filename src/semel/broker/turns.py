@@ -82,13 +82,13 @@ class Turns:
 
     def _advance(self, steps: Steps[None], done: Done) -> bool:
         """Do one slice; return whether the steps are done for now."""
-        left = self.pieces_per_turn
+        pieces_left = self.pieces_per_turn
         try:
             for pieces in steps:
                 if isinstance(pieces, int):
                     self.pieces += pieces
-                    left -= pieces
-                    if left <= 0:
+                    pieces_left -= pieces
+                    if pieces_left <= 0:
                         return False
                 elif isinstance(pieces, Elsewhere):
                     self._away += 1

@@ -19,7 +19,7 @@ PRODUCERS_MAX: Final = 100
 def windows(broker: Broker, topic_name: str, first_partition: int) -> bytes:
     """The windows in up to 50 partitions, from `first_partition` on, as JSON; Refused if there is no such topic."""
     topic = broker.log.state.catalog.existing(topic_name)
-    left = PRODUCERS_MAX
+    places_left = PRODUCERS_MAX
     rows: list[dict[str, Any]] = []
     for index in range(first_partition, min(first_partition + PARTITIONS_MAX, topic.partition_count)):
         try:
@@ -27,9 +27,9 @@ def windows(broker: Broker, topic_name: str, first_partition: int) -> bytes:
         except Refused:
             continue
         for producer_id, state in partition.state.producers.latest():
-            if not left:
+            if not places_left:
                 break
-            left -= 1
+            places_left -= 1
             rows.append(_told(index, producer_id, state))
     return json.dumps({"topic": topic_name, "windows": rows}).encode()
 

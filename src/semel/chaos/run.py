@@ -106,7 +106,7 @@ class Report:
 def run(
     bootstrap: str, duplicates_absorbed: Callable[[], int], *, seconds: float, seed: int, note: Callable[[str], None]
 ) -> Report:
-    """Produce for so long through a proxy before `bootstrap`, then compare. The broker should be a fresh one."""
+    """Produce for this time through a proxy in front of `bootstrap`, then compare. The broker should be a fresh one."""
     plan = FaultPlan(ODDS, seed=seed)
     report = Report(seed, seconds)
     _create_topic(bootstrap)

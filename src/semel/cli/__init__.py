@@ -107,7 +107,7 @@ def _run(words: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help="one of those below")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help="one of the commands below")
     for command, purpose in COMMANDS.items():
         if command != name:
             commands.add_parser(command, add_help=False)

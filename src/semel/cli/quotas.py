@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_bootstrap(own)
 
     action("list", "show every quota that is set")
-    action("set", "set quotas, in the place of those of the same key", f"KEY=VALUE, among {', '.join(_KEYS)}")
+    action("set", "set quotas, replacing those of the same key", f"KEY=VALUE, among {', '.join(_KEYS)}")
     action("remove", "remove quotas", "the keys to remove (all)")
 
 

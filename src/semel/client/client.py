@@ -134,7 +134,7 @@ class _Fetching:
                 fetched = self._next()
                 if fetched is not None:
                     yield fetched
-                    # What Spark took its time over is not held against the brokers.
+                    # The time that Spark took does not count against the brokers' deadline.
                     self._patience.progress()
         finally:
             self._leave()

@@ -1,4 +1,4 @@
-"""The segment that compaction writes in the place of others, in pieces, and syncs before the log uses it.
+"""The segment that compaction writes in place of others, in pieces, and syncs before the log uses it.
 
 Its file bears the name of the first of those segments and the next generation, so it lies beside them and is a stranger
 to every checkpoint until the log has taken it in. Nothing here is ever written to a file that the log knows.

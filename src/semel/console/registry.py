@@ -21,7 +21,8 @@ from semel.console.avro import Names, NotAvro, Schema, decode, shown
 SCHEMAS_MAX: Final = 500
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 ANSWER_SECONDS_MAX: Final = 3.0
-# A registry that has not answered is left in peace for so long: a page would wait for each of its records.
+# A registry that has not answered is not asked again for this time: otherwise a page would wait for each of its
+# records.
 AGAIN_SECONDS: Final = 10.0
 REFERENCES_MAX: Final = 20
 _HEAD: Final = struct.Struct(">bI")

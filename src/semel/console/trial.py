@@ -1,4 +1,4 @@
-"""A trial: a broker of the console's own behind a faulty network, with switches for what goes wrong.
+"""A trial: the console's own broker behind a faulty network, with switches for what goes wrong.
 
     clients -> the faulty network (semel.chaos) -> `semel serve` in a process of its own
 

@@ -68,29 +68,32 @@ class AbortedTransactions:
 
     # -- searching ----------------------------------------------------------------------------------------------
 
-    def between(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int]]:
+    def between(self, begin: int, end: int, read_blocks: ReadBlocks) -> list[tuple[int, int]]:
         """Producer id and first offset of each transaction with a record or its marker from `begin` to before `end`."""
         transactions: list[tuple[int, int]] = []
-        for producer_ids, first_offsets, _ in self._reaching(begin, end, read):
+        for producer_ids, first_offsets, _ in self._reaching(begin, end, read_blocks):
             pairs = zip(producer_ids, first_offsets, strict=True)
             # There may be tens of thousands, and usually all of them begin before `end`: then no pair is looked at
             # singly.
             transactions += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
         return transactions
 
-    def spans(self, begin: int, end: int, read: ReadBlocks) -> list[tuple[int, int, int]]:
+    def spans(self, begin: int, end: int, read_blocks: ReadBlocks) -> list[tuple[int, int, int]]:
         """The same, with the offset of each marker."""
         return [
-            span for columns in self._reaching(begin, end, read) for span in zip(*columns, strict=True) if span[1] < end
+            span
+            for columns in self._reaching(begin, end, read_blocks)
+            for span in zip(*columns, strict=True)
+            if span[1] < end
         ]
 
-    def _reaching(self, begin: int, end: int, read: ReadBlocks) -> Iterator[list["array[int]"]]:
+    def _reaching(self, begin: int, end: int, read_blocks: ReadBlocks) -> Iterator[list["array[int]"]]:
         """Producer ids, first offsets and markers' offsets of all transactions that reach into a stretch, and of some
         that begin after it.
         """
         begin = max(begin, self._floor)
         numbers = self.blocks_between(begin, end)
-        for columns in (*map(_columns, read(numbers) if numbers else ()), self._youngest):
+        for columns in (*map(_columns, read_blocks(numbers) if numbers else ()), self._youngest):
             # The first abort whose stable offset is `end` or more: no transaction that ended later begins below `end`.
             near = slice(bisect_left(columns[2], begin), bisect_left(columns[3], end) + 1)
             if columns[2][near]:
@@ -130,15 +133,15 @@ class AbortedTransactions:
         below it.
         """
         self._floor = max(self._floor, offset)
-        gone = 0
-        while gone < len(self._blocks) and self._blocks[gone] < offset:
-            gone += _BLOCK_COLUMNS
-        self.first_block += gone // _BLOCK_COLUMNS
-        del self._blocks[:gone]
-        gone = bisect_left(self._youngest[2], offset)
-        if gone:
+        count = 0
+        while count < len(self._blocks) and self._blocks[count] < offset:
+            count += _BLOCK_COLUMNS
+        self.first_block += count // _BLOCK_COLUMNS
+        del self._blocks[:count]
+        count = bisect_left(self._youngest[2], offset)
+        if count:
             for column in self._youngest:
-                del column[:gone]
+                del column[:count]
 
     # -- for checkpoints ----------------------------------------------------------------------------------------
 

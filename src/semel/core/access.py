@@ -249,13 +249,13 @@ class AccessRules:
         old = dict.fromkeys(rule for rule in rules if rule in self._rules)
         return AccessRulesRemoved(tuple(old)) if old else None
 
-    def matching(self, wanted: RuleFilter) -> Steps[list[AccessRule]]:
+    def matching(self, rule_filter: RuleFilter) -> Steps[list[AccessRule]]:
         """The rules that a filter selects. Rules that are added or removed while the search runs make no difference."""
         matching = []
-        for done, rule in enumerate(list(self._rules)):
-            if wanted.matches(rule):
+        for count, rule in enumerate(list(self._rules)):
+            if rule_filter.matches(rule):
                 matching.append(rule)
-            if done % 10 == 0:
+            if count % 10 == 0:
                 yield 1
         return matching
 
@@ -315,7 +315,7 @@ class AccessRules:
         operations = _DENIED_BY[operation]
         denying = self._about(asker, resource_type, Permission.DENY)
         allowing = self._about(asker, resource_type, Permission.ALLOW)
-        everything = [(Pattern.LITERAL, EVERYTHING, wanted) for wanted in operations]
+        everything = [(Pattern.LITERAL, EVERYTHING, operation_or_all) for operation_or_all in operations]
         if any(key in rules.by_name for rules in denying for key in everything):
             return False
         if any(key in rules.by_name for rules in allowing for key in everything):
@@ -323,16 +323,16 @@ class AccessRules:
 
         def is_denied(pattern: int, name: str) -> bool:
             return any(
-                (pattern == Pattern.LITERAL and (pattern, name, wanted) in rules.by_name)
-                or rules.with_prefix_of(wanted, name) is not None
+                (pattern == Pattern.LITERAL and (pattern, name, operation_or_all) in rules.by_name)
+                or rules.with_prefix_of(operation_or_all, name) is not None
                 for rules in denying
-                for wanted in operations
+                for operation_or_all in operations
             )
 
         return any(
-            wanted in operations and not is_denied(pattern, name)
+            operation_or_all in operations and not is_denied(pattern, name)
             for rules in allowing
-            for pattern, name, wanted in rules.by_name
+            for pattern, name, operation_or_all in rules.by_name
         )
 
     def _about(self, asker: Asker, resource_type: int, permission: Permission) -> list[_Rules]:
@@ -390,8 +390,8 @@ def canonical_host(host: str) -> str:
         address = ip_address(host)
     except ValueError:
         return host
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return str(mapped or address)
+    ipv4 = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(ipv4 or address)
 
 
 _RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}

@@ -38,8 +38,8 @@ class LeaderEpochs:
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The last epoch up to this one that has records, and its end offset."""
-        known = max((known for known, _ in self._begins if known <= epoch), default=0)
-        return known, next((offset for later, offset in self._begins if later > epoch), log_end)
+        last = max((last for last, _ in self._begins if last <= epoch), default=0)
+        return last, next((offset for later, offset in self._begins if later > epoch), log_end)
 
     def snapshot(self) -> list[tuple[int, int]]:
         return list(self._begins)

@@ -98,12 +98,12 @@ class Partition:
 
     def decide_log_start(self, offset: int, readable_until: int) -> int:
         """The log start after a request to delete the records below `offset` (-1: all records that can be read)."""
-        wanted = readable_until if offset == -1 else offset
-        if wanted < 0 or wanted > readable_until:
+        log_start = readable_until if offset == -1 else offset
+        if log_start < 0 or log_start > readable_until:
             raise refusals.Refused(
                 refusals.OFFSET_OUT_OF_RANGE, f"offset {offset} is not between {self.log_start} and {readable_until}"
             )
-        return max(wanted, self.log_start)
+        return max(log_start, self.log_start)
 
     def apply_log_start(self, offset: int) -> None:
         self.log_start = max(self.log_start, offset)

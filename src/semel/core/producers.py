@@ -144,7 +144,7 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
     `state` is what is on record for its producer id in this partition; None if nothing is. In that case `is_new` says
     whether the producer is certainly new, and not forgotten.
     """
-    expected = due = 0
+    expected = next_sequence = 0
     if state is None:
         standing = NEW if is_new else FORGOTTEN
     else:
@@ -153,26 +153,26 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
             standing = CURRENT
             if len(state) > _HEAD_BYTES:
                 last_sequence = _BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
-                expected = due = (last_sequence + 1) & SEQUENCE_MASK
+                expected = next_sequence = (last_sequence + 1) & SEQUENCE_MASK
             original = find_repeated(state, first_sequence, record_count)
             if original is not None:
                 return Judgement(DUPLICATE, original)
         else:
             standing = SUCCESSOR if epoch > known_epoch else ZOMBIE
             expected = 0 if standing is SUCCESSOR else known_epoch
-    outcome = VERDICTS[standing][NEXT if first_sequence == due else OTHER]
+    outcome = VERDICTS[standing][NEXT if first_sequence == next_sequence else OTHER]
     return _ACCEPTED if outcome is ACCEPTED else Judgement(outcome, None, expected)
 
 
 def find_repeated(state: bytes, first_sequence: int, record_count: int) -> KnownBatch | None:
     """The batch in the window that claimed exactly these numbers; the latest if there are two."""
     last_sequence = (first_sequence + record_count - 1) & SEQUENCE_MASK
-    wanted = _CLAIM.pack(last_sequence, record_count)
-    if wanted not in state:
+    claim = _CLAIM.pack(last_sequence, record_count)
+    if claim not in state:
         # This is nearly always the case, and takes a fraction of the time of the loop.
         return None
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
-        if state.startswith(wanted, position):
+        if state.startswith(claim, position):
             return KnownBatch._make(_BATCH.unpack_from(state, position))
     return None
 

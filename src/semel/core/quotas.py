@@ -65,11 +65,11 @@ class Match(NamedTuple):
     is_strict: bool
 
     def matches(self, entity: Entity) -> bool:
-        named = dict(entity)
-        if self.is_strict and len(named) != len(self.exact) + len(self.any_of):
+        names = dict(entity)
+        if self.is_strict and len(names) != len(self.exact) + len(self.any_of):
             return False
-        return self.any_of <= named.keys() and all(
-            kind in named and named[kind] == name for kind, name in self.exact.items()
+        return self.any_of <= names.keys() and all(
+            kind in names and names[kind] == name for kind, name in self.exact.items()
         )
 
 
@@ -132,15 +132,15 @@ class Quotas:
         """
         entity = _entity_of(parts)
         keys = _KEYS[tuple(kind for kind, _ in entity)]
-        wanted: dict[str, float | None] = {}
+        new_values: dict[str, float | None] = {}
         for key, value in changes:
-            if key in wanted:
+            if key in new_values:
                 raise Refused(INVALID_REQUEST, f"Duplicate quota key {key}")
             if value is not None:
                 _check(keys, key, value)
-            wanted[key] = value
+            new_values[key] = value
         before = self.of(entity)
-        after = {key: value for key, value in {**before, **wanted}.items() if value is not None}
+        after = {key: value for key, value in {**before, **new_values}.items() if value is not None}
         if after == before:
             return None
         if not before and len(self._quotas) >= self._entities_max:
@@ -202,8 +202,8 @@ def match_of(components: Iterable[tuple[str, int, str | None]], *, is_strict: bo
             any_of.add(kind)
         else:
             exact[kind] = canonical_host(name) if kind == IP and name is not None else name
-    named = exact.keys() | any_of
-    if IP in named and len(named) > 1:
+    kinds = exact.keys() | any_of
+    if IP in kinds and len(kinds) > 1:
         raise Refused(INVALID_REQUEST, "a filter by address cannot also filter by user or client id")
     return Match(exact, frozenset(any_of), is_strict)
 
@@ -214,21 +214,21 @@ _EXACT, _DEFAULT, _ANY = range(3)
 
 def _entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     """The entity in its canonical form; Refused if it is not valid."""
-    named: dict[str, str | None] = {}
+    names: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
             raise Refused(INVALID_REQUEST, f"Unhandled client quota entity type: {kind}")
-        if kind in named:
+        if kind in names:
             raise Refused(INVALID_REQUEST, f"Invalid client quota entity, duplicate entity entry {kind}")
         if name == "":
             raise Refused(INVALID_REQUEST, f"Empty {kind} not supported")
         if name is not None and len(name.encode()) > NAME_BYTES_MAX:
             raise Refused(INVALID_REQUEST, f"a name has at most {NAME_BYTES_MAX} bytes")
-        named[kind] = _address(name) if kind == IP and name is not None else name
-    kinds = next((kinds for kinds in _KEYS if set(kinds) == named.keys()), None)
+        names[kind] = _address(name) if kind == IP and name is not None else name
+    kinds = next((kinds for kinds in _KEYS if set(kinds) == names.keys()), None)
     if kinds is None:
         raise Refused(INVALID_REQUEST, "Invalid client quota entity: it is a user, a client id, both, or an address")
-    return tuple((kind, named[kind]) for kind in kinds)
+    return tuple((kind, names[kind]) for kind in kinds)
 
 
 def _address(name: str) -> str:

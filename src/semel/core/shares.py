@@ -45,24 +45,24 @@ class Shares:
         # By address and bucket of time.
         self._charges: dict[str, dict[int, int]] = {}
 
-    def check(self, wanted: int, in_use: int, address: str | None, horizon_ms: int | None) -> None:
-        """`NoShareLeft` unless this address may put `wanted` more on record beside the `taken` ones. None is the
+    def check(self, count: int, in_use: int, address: str | None, horizon_ms: int | None) -> None:
+        """`NoShareLeft` unless this address may put `count` more on record besides the `in_use` ones. None is the
         broker.
 
         Producers that were last heard at `horizon_ms` or before have been forgotten.
         """
         free = self._states_max - in_use
-        if wanted > free:
+        if count > free:
             raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
-        if address is None or 2 * (in_use + wanted) <= self._states_max:
+        if address is None or 2 * (in_use + count) <= self._states_max:
             return
-        # As if they came one by one: before the last one, the address has `wanted` - 1 more, and `wanted` - 1 fewer are
+        # As if they came one by one: before the last one, the address has `count` - 1 more, and `count` - 1 fewer are
         # free.
-        charged = self.charged(address, horizon_ms)
-        if charged + 2 * wanted - 1 > free:
+        taken = self.charged(address, horizon_ms)
+        if taken + 2 * count - 1 > free:
             raise NoShareLeft(
                 POLICY_VIOLATION,
-                f"{address} has put {charged} {self._things} on record, and there is space for {free} more, which "
+                f"{address} has put {taken} {self._things} on record, and there is space for {free} more, which "
                 f"others may want",
             )
 

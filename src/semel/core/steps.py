@@ -107,11 +107,11 @@ def finish(steps: Steps[T]) -> T:
 
 def elsewhere(work: Callable[[], A]) -> Steps[A]:
     """Work that takes long and releases the interpreter lock, so that the driver may run it in a thread; its result."""
-    computed: list[A] = []
-    handed_over = Elsewhere(lambda: computed.append(work()))
+    results: list[A] = []
+    handed_over = Elsewhere(lambda: results.append(work()))
     yield handed_over
     handed_over.check()
-    return computed[0]
+    return results[0]
 
 
 class Door:
@@ -164,23 +164,23 @@ def at_once(work: Callable[[], None]) -> Steps[None]:
 
 def in_order(items: Iterable[str]) -> Steps[list[str]]:
     """The items sorted, without duplicates. To sort a hundred thousand at once would take as long as 100 requests."""
-    left = iter(items)
+    rest = iter(items)
     heaps: list[list[str]] = []
-    while some := list(islice(left, SORTED_AT_ONCE)):
+    while some := list(islice(rest, SORTED_AT_ONCE)):
         heaps.append(sorted(some))
         yield len(some)
-    done: list[str] = []
+    result: list[str] = []
     for item in merge(*heaps):
-        if not done or done[-1] != item:
-            done.append(item)
+        if not result or result[-1] != item:
+            result.append(item)
         yield 1
-    return done
+    return result
 
 
 def each(items: Iterable[A], work: Callable[[A], T], pieces: int = 1) -> Steps[list[T]]:
     """The results of `work` for all items; each item counts as `pieces` pieces of work."""
-    done = []
+    results = []
     for item in items:
-        done.append(work(item))
+        results.append(work(item))
         yield pieces
-    return done
+    return results

@@ -162,7 +162,7 @@ class Catalog:
                 INVALID_TOPIC_EXCEPTION,
                 f"topic '{name}' differs from the existing topic '{other.name}' in '.' and '_' only",
             )
-        settled = topic_configs.canonical(configs)
+        canonical_configs = topic_configs.canonical(configs)
         if replication_factor not in (-1, 1):
             raise TopicRefused(
                 INVALID_REPLICATION_FACTOR, f"replication factor {replication_factor}: this broker is one, ask for 1"
@@ -172,7 +172,7 @@ class Catalog:
         if partition_count < 1:
             raise TopicRefused(INVALID_PARTITIONS, f"a topic needs at least one partition, not {partition_count}")
         self._check_partitions(partition_count)
-        return TopicCreated(self._next_number, name, topic_id, partition_count, settled, now_ms)
+        return TopicCreated(self._next_number, name, topic_id, partition_count, canonical_configs, now_ms)
 
     def decide_delete(self, name: str, next_producer_id: int, now_ms: int) -> TopicDeleted:
         """The entry that removes a topic; `next_producer_id` is the first producer id not handed out yet."""
@@ -336,21 +336,21 @@ class Catalog:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Replace the state by the one in `snapshot`."""
         self._clear()
-        for kept in snapshot["topics"]:
+        for topic_fields in snapshot["topics"]:
             self._add(
                 Topic(
-                    number=kept["number"],
-                    name=kept["name"],
-                    topic_id=bytes.fromhex(kept["topic_id"]),
-                    partition_count=kept["partition_count"],
-                    configs=dict(kept["configs"]),
-                    parsed=topic_configs.parse(kept["configs"]),
-                    created_at_ms=kept["created_at_ms"],
+                    number=topic_fields["number"],
+                    name=topic_fields["name"],
+                    topic_id=bytes.fromhex(topic_fields["topic_id"]),
+                    partition_count=topic_fields["partition_count"],
+                    configs=dict(topic_fields["configs"]),
+                    parsed=topic_configs.parse(topic_fields["configs"]),
+                    created_at_ms=topic_fields["created_at_ms"],
                 )
             )
         self._next_number = snapshot["next_number"]
-        for kept in snapshot["deleted"]:
-            self._deleted[kept["name"]] = _Deletion(kept["next_producer_id"], kept["at_ms"])
+        for topic_fields in snapshot["deleted"]:
+            self._deleted[topic_fields["name"]] = _Deletion(topic_fields["next_producer_id"], topic_fields["at_ms"])
         self._floor = _Deletion(snapshot["floor"]["next_producer_id"], snapshot["floor"]["at_ms"])
         self._fold()
 

@@ -204,8 +204,8 @@ class TransactionRules:
         """The entry that adds these partitions to the transaction; None if all of them are part of it already."""
         owner = self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
-        known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
-        new = tuple(name for name in dict.fromkeys(partitions) if name not in known)
+        members: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
+        new = tuple(name for name in dict.fromkeys(partitions) if name not in members)
         if transaction is not None and not new:
             return None
         self._check_bounds(owner, len(new))
@@ -250,8 +250,8 @@ class TransactionRules:
         """Those of these partitions that are not part of the open transaction of this producer."""
         self._owned(transactional_id, producer_id, producer_epoch)
         transaction = self._known.opened(producer_id)
-        known: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
-        return {name for name in partitions if name not in known}
+        members: dict[PartitionName, None] = {} if transaction is None else transaction.partitions
+        return {name for name in partitions if name not in members}
 
     def check_batch(
         self,
@@ -339,9 +339,9 @@ class TransactionRules:
             return End(None, owner.producer_id, owner.producer_epoch)
         if not raises_epoch:
             return End(self._end(owner, committed, producer_epoch, sender, now_ms), *sender)
-        raised = producer_epoch + 1
-        goes_on = (new_producer_id(), 0) if raised > EPOCH_GIVEN_MAX else (producer_id, raised)
-        return End(self._end(owner, committed, raised, goes_on, now_ms), *goes_on)
+        next_epoch = producer_epoch + 1
+        goes_on = (new_producer_id(), 0) if next_epoch > EPOCH_GIVEN_MAX else (producer_id, next_epoch)
+        return End(self._end(owner, committed, next_epoch, goes_on, now_ms), *goes_on)
 
     def _end(
         self,
@@ -405,10 +405,10 @@ def _claim(
     timeout_ms: int,
     now_ms: int,
 ) -> IdClaim:
-    claimed = TransactionalIdClaimed(
+    claim = TransactionalIdClaimed(
         transactional_id, producer_id, producer_epoch, last_producer_id, last_epoch, timeout_ms, now_ms
     )
-    return IdClaim((*before, claimed), producer_id, producer_epoch)
+    return IdClaim((*before, claim), producer_id, producer_epoch)
 
 
 def _not_mapped(transactional_id: str, producer_id: int) -> Refused:

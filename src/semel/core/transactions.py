@@ -247,9 +247,9 @@ class Transactions:
 
     def _apply_end(self, entry: TransactionEnded) -> None:
         owner = self.known(entry.producer_id)
-        ended = self._open.pop(entry.producer_id, None)
-        if ended is not None:
-            self.part_count -= ended.part_count
+        transaction = self._open.pop(entry.producer_id, None)
+        if transaction is not None:
+            self.part_count -= transaction.part_count
         del self._owners[entry.producer_id]
         if entry.next_producer_id != entry.producer_id:
             self._doubted.discard(entry.producer_id)

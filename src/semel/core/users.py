@@ -119,32 +119,35 @@ class Users:
 
     def mechanism_of(self, user: str) -> Mechanism:
         """The mechanism whose keys are to check this user's password, whether the user exists or not."""
-        held = self.credentials(user)
+        credentials = self.credentials(user)
         kinds = max(self._kinds, key=self._kinds.__getitem__, default=(Mechanism.SCRAM_SHA_512, 0))
-        return kinds[0] if not held or kinds[0] in held else next(iter(held))
+        return kinds[0] if not credentials or kinds[0] in credentials else next(iter(credentials))
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def decide_set(self, user: str, mechanism: int, credential: Credential) -> UserCredentialSet:
         """The entry that stores a user's credential; Refused if the credential is not valid."""
-        known = check_mechanism(user, mechanism)
+        checked_mechanism = check_mechanism(user, mechanism)
         if not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
             few = "few" if credential.iterations < ITERATIONS_MIN else "many"
             raise Refused(UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
         if not 0 < len(credential.salt) <= SALT_BYTES_MAX:
             raise Refused(UNACCEPTABLE_CREDENTIAL, f"a salt has 1 to {SALT_BYTES_MAX} bytes")
-        if {len(credential.stored_key), len(credential.server_key)} != {known.key_bytes}:
-            raise Refused(UNACCEPTABLE_CREDENTIAL, f"keys of {known.sasl_name} have {known.key_bytes} bytes")
+        if {len(credential.stored_key), len(credential.server_key)} != {checked_mechanism.key_bytes}:
+            raise Refused(
+                UNACCEPTABLE_CREDENTIAL,
+                f"keys of {checked_mechanism.sasl_name} have {checked_mechanism.key_bytes} bytes",
+            )
         if user not in self._credentials and len(self._credentials) >= self._users_max:
             raise Refused(POLICY_VIOLATION, f"{self._users_max} users are on record, no more are allowed")
-        return UserCredentialSet(user, known, *credential)
+        return UserCredentialSet(user, checked_mechanism, *credential)
 
     def decide_remove(self, user: str, mechanism: int) -> UserCredentialRemoved:
         """The entry that removes a user's credential for this mechanism."""
-        known = check_mechanism(user, mechanism)
-        if known not in self.credentials(user):
+        checked_mechanism = check_mechanism(user, mechanism)
+        if checked_mechanism not in self.credentials(user):
             raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-        return UserCredentialRemoved(user, known)
+        return UserCredentialRemoved(user, checked_mechanism)
 
     # -- entries ------------------------------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
     """The class with slots, and with the methods of a frozen data class."""
-    made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    names = made.__match_args__
-    for name, method in _methods(made, names, attrgetter(*names)).items():
-        setattr(made, name, method)
-    valued: type[T] = made
-    return valued
+    new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+    names = new_class.__match_args__
+    for name, method in _methods(new_class, names, attrgetter(*names)).items():
+        setattr(new_class, name, method)
+    typed_class: type[T] = new_class
+    return typed_class
 
 
 def _methods(cls: Any, names: tuple[str, ...], get: Callable[[Any], Any]) -> dict[str, Callable[..., Any]]:
@@ -59,10 +59,10 @@ def _compiled_init(cls: Any) -> Any:
     of_class = fields(cls)
     parameters = ", ".join(f.name if f.default is MISSING else f"{f.name}=defaults[{f.name!r}]" for f in of_class)
     lines = [f" set_field(self, {f.name!r}, {f.name})" for f in of_class]
-    made: dict[str, Any] = {}
-    known = {"set_field": object.__setattr__, "defaults": {f.name: f.default for f in of_class}}
-    exec("\n".join((f"def __init__(self, {parameters}):", *lines)), known, made)
-    return made["__init__"]
+    namespace: dict[str, Any] = {}
+    global_names = {"set_field": object.__setattr__, "defaults": {f.name: f.default for f in of_class}}
+    exec("\n".join((f"def __init__(self, {parameters}):", *lines)), global_names, namespace)
+    return namespace["__init__"]
 
 
 def _refuse_assignment(self: Any, name: str, _: Any) -> None:

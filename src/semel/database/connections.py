@@ -51,7 +51,7 @@ _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begi
 
 @contextlib.contextmanager
 def within(handle: Handle) -> Iterator[Connection]:
-    """The connection behind `handle`, in a transaction of the caller's. Raises if a claim could be lost in it."""
+    """The connection behind `handle`, in the caller's transaction. Raises if a claim could be lost in it."""
     with told_remedy():
         if isinstance(handle, Connection):
             yield _checked(handle)

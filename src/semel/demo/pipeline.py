@@ -250,7 +250,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Audited:
-    """A sink: what it is held against, where it is, and what was noted of it on the way."""
+    """A sink: the source to compare it with, its place, and the notes about it."""
 
     name: str
     source: audit.Given

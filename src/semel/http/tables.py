@@ -13,7 +13,7 @@ metadata: Final = MetaData()
 keys: Final = Table(
     "semel_http_keys",
     metadata,
-    # A digest of the caller: what tells callers apart may be a secret of theirs.
+    # A digest of the caller: the value that identifies a caller may be a secret.
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),

@@ -177,7 +177,7 @@ class _Client:
 
 
 def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
-    """`hear` gets what the client meets and mends by itself; so does an `error_cb` of the user's."""
+    """`hear` gets what the client meets and mends by itself; so does the user's own `error_cb`."""
     config = checked_config(settings, "group.id", "enable.auto.commit")
     own_callback = config.get("error_cb")
 

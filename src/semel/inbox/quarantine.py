@@ -2,7 +2,7 @@
 
 A row that is done or dropped loses its message and stays for as long as a claim does, so that the same thing, delivered
 again, is known. Trying again is the loop's work, before anything new. What is dropped is dealt with: its event is a
-duplicate from then on. Nothing here hands a message to a handler, and each call is in a transaction of the caller's.
+duplicate from then on. Nothing here hands a message to a handler, and each call is in the caller's transaction.
 """
 
 import hashlib

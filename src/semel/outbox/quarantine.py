@@ -1,6 +1,6 @@
 """What a person does with messages that the broker refused: look at them, have them tried again, or drop them.
 
-After either, the messages that waited for them can go on. Each call is in a transaction of the caller's.
+After either, the messages that waited for them can go on. Each call is in the caller's transaction.
 """
 
 from collections.abc import Sequence

@@ -282,7 +282,7 @@ class Relay:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[Connection]:
-        """A transaction of the relay's own, in which a batch number can be trusted."""
+        """The relay's own transaction, in which a batch number can be trusted."""
         with self._engine.begin() as connection, within(connection):
             yield connection
 

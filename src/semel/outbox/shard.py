@@ -130,7 +130,7 @@ class Patience:
 
 
 Begin = Callable[[], AbstractContextManager[Connection]]
-"""Begins a transaction of the relay's own, and commits it."""
+"""Begins the relay's own transaction, and commits it."""
 
 
 class Shard:

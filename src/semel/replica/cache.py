@@ -68,7 +68,7 @@ class Cache:
         self._tell = tell
 
     def stop(self) -> None:
-        """Fetch nothing any more, and wait for the disk."""
+        """Fetch nothing more, and wait for the disk."""
         for task in (*self._coming.values(), *self._holding):
             task.cancel()
         self._worker.stop()

@@ -73,11 +73,11 @@ class AbortedBlocks:
         aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
         return lambda begin, end: aborted.spans(begin, end, self._read_alone)
 
-    def _read(self, numbers: Iterable[int], opened: Callable[[str], File]) -> Iterator[bytes]:
-        """Read these blocks, from the files that `opened` returns; `Damaged` if a checksum does not match."""
+    def _read(self, numbers: Iterable[int], file_of: Callable[[str], File]) -> Iterator[bytes]:
+        """Read these blocks, from the files that `file_of` returns; `Damaged` if a checksum does not match."""
         block_bytes = self._layout.block_bytes
         for (path, position, size), run in self._stretches(numbers):
-            data = opened(path).read_at(size, position)
+            data = file_of(path).read_at(size, position)
             for at, number in enumerate(run):
                 block = data[at * block_bytes : (at + 1) * block_bytes]
                 content = block[_CHECKSUM.size :]
@@ -88,11 +88,11 @@ class AbortedBlocks:
 
     def _read_alone(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """The same for another thread: it opens files of its own."""
-        with ExitStack() as opened:
+        with ExitStack() as files:
 
             def file_of(path: str) -> File:
                 file = self._segment_files.files.open(path)
-                opened.callback(file.close)
+                files.callback(file.close)
                 return file
 
             yield from self._read(numbers, file_of)

@@ -269,13 +269,13 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
             at += size
         # An older checkpoint has no blocks.
         index, producers, open_transactions, aborted, *blocks = parts
-        opened = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
+        first_marks = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (
             record,
             PartitionParts(
                 Index.from_bytes(index),
                 dict(unpack_producers(producers)),
-                opened,
+                first_marks,
                 bytes(aborted),
                 b"".join(blocks),
             ),

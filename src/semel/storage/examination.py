@@ -80,9 +80,9 @@ class Examined:
                 self.segments += [Segment.from_record(directory, fields) for fields in record["segments"]]
                 if partition.state.aborted.block_count:
                     # The blocks in the checkpoint, without the changes that the journal makes later.
-                    known = Partition()
-                    checkpoint.restore_state(known, record, parts)
-                    self.blocks.append(AbortedBlocks(known, directory, SegmentFiles(files), layout))
+                    checkpoint_state = Partition()
+                    checkpoint.restore_state(checkpoint_state, record, parts)
+                    self.blocks.append(AbortedBlocks(checkpoint_state, directory, SegmentFiles(files), layout))
 
         self.state.restore(snapshot, restore_partitions)
 
@@ -113,50 +113,50 @@ class Examined:
 
 def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:
     """The whole state, up to the last entry of the journal or to the first damage."""
-    examined = Examined()
+    examination = Examined()
     for _ in range(_ATTEMPTS):
-        examined = _examine_once(files, layout)
-        if examined.stopped is None:
+        examination = _examine_once(files, layout)
+        if examination.stopped is None:
             break
-    return examined
+    return examination
 
 
 def _examine_once(files: Files, layout: BlockLayout) -> Examined:
-    examined = Examined()
+    examination = Examined()
     try:
         last = checkpoint.read(files)
         if last is None:
-            examined.stopped = (
+            examination.stopped = (
                 f"{files.describe(checkpoint.NAME)}: missing; the first start of the broker was interrupted"
             )
-            return examined
+            return examination
         state, packed = last
-        examined.restore(state, packed, files, layout)
-        examined.checkpoint = state
+        examination.restore(state, packed, files, layout)
+        examination.checkpoint = state
         bookmark = Bookmark(*state["journal"])
-        examined.position = bookmark.position
+        examination.position = bookmark.position
         for entry in () if state["clean"] else journal.read(files, bookmark):
-            examined.examining = f"kind {entry.kind}"
-            _replay(files, examined, entry)
-            examined.replayed_entries += 1
-            examined.position = entry.end
-        examined.check_strays()
-        examined.check_files(files)
+            examination.examining = f"kind {entry.kind}"
+            _replay(files, examination, entry)
+            examination.replayed_entries += 1
+            examination.position = entry.end
+        examination.check_strays()
+        examination.check_files(files)
     except OSError as error:
-        examined.stopped = f"{error.filename}: {error.strerror}"
+        examination.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:
-        examined.stopped = str(error)
+        examination.stopped = str(error)
     except _IMPOSSIBLE as error:
-        examined.stopped = f"{files.describe(checkpoint.NAME)}: {error!r}"
-    return examined
+        examination.stopped = f"{files.describe(checkpoint.NAME)}: {error!r}"
+    return examination
 
 
-def _replay(files: Files, examined: Examined, entry: journal.JournalEntry) -> None:
+def _replay(files: Files, examination: Examined, entry: journal.JournalEntry) -> None:
     try:
-        examined.replay(entry)
+        examination.replay(entry)
     except _IMPOSSIBLE as error:
         why = error if isinstance(error, ValueError) else repr(error)
-        raise Misfit(files, entry, examined.examining, why) from error
+        raise Misfit(files, entry, examination.examining, why) from error
 
 
 class StoredBatch(NamedTuple):

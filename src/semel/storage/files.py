@@ -138,8 +138,8 @@ class DiskFile:
     def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
         total = sum(map(len, buffers))
         if len(buffers) <= BUFFERS_PER_CALL_MAX:
-            written = os.pwritev(self._descriptor, buffers, position)
-            if written == total:  # the one case that ever happens on a healthy disk
+            count = os.pwritev(self._descriptor, buffers, position)
+            if count == total:  # the one case that ever happens on a healthy disk
                 return total
         self._write_the_rest(b"".join(buffers), position)
         return total
@@ -148,22 +148,22 @@ class DiskFile:
         """Write `data` in as many calls as needed: a short write is legal, and on a full disk it precedes ENOSPC."""
         view = memoryview(data)
         while view:
-            written = os.pwrite(self._descriptor, view, position)
-            view = view[written:]
-            position += written
+            count = os.pwrite(self._descriptor, view, position)
+            view = view[count:]
+            position += count
 
     def read_at(self, size: int, position: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
         parts = [data]
-        got = len(data)
-        while got < size:
-            data = os.pread(self._descriptor, size - got, position + got)
+        count = len(data)
+        while count < size:
+            data = os.pread(self._descriptor, size - count, position + count)
             if not data:
                 break
             parts.append(data)
-            got += len(data)
+            count += len(data)
         return b"".join(parts)
 
     def is_cached(self, size: int, position: int) -> bool:

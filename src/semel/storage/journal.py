@@ -223,11 +223,11 @@ class Journal:
             file.close()
 
     def _write(self, kind: int, parts: list[Buffer], size: int) -> None:
-        checked = _CHECKED.pack(kind | self._life_bits, self.end, self.synced)
-        checksum = crc32c(checked)
+        checked_part = _CHECKED.pack(kind | self._life_bits, self.end, self.synced)
+        checksum = crc32c(checked_part)
         for part in parts:
             checksum = crc32c(part, checksum)
-        self._file.write_at([_UNCHECKED.pack(_MAGIC, size, checksum) + checked, *parts], self.end - self._start)
+        self._file.write_at([_UNCHECKED.pack(_MAGIC, size, checksum) + checked_part, *parts], self.end - self._start)
 
     def _roll(self, size: int) -> None:
         """Go on in another file. It is created before any entry refers to it, so that nothing changes if the disk is

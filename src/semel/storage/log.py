@@ -189,12 +189,12 @@ class Log:
 
     def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None, repair: Repair) -> None:
         refuse_cache(self.files)
-        recovered = recover(self.files, self.state, new_cluster_id, on_progress, repair)
-        self.replayed_bytes = recovered.replayed_bytes
+        recovery = recover(self.files, self.state, new_cluster_id, on_progress, repair)
+        self.replayed_bytes = recovery.replayed_bytes
         for partition in self.state.partitions.all():
             partition.cut_after_end()
         self.show_all()
-        self._journal = Journal(self.files, recovered.life + 1, recovered.position, self.settings.journal_file_bytes)
+        self._journal = Journal(self.files, recovery.life + 1, recovery.position, self.settings.journal_file_bytes)
         try:
             self.checkpoint_now()
             remove_strangers(self.files, self._segment_files, self.state)
@@ -287,10 +287,10 @@ class Log:
         end = 0
         try:
             # One entry ends the transaction in all its partitions. Without the entry, none of the markers counts.
-            ended = write_markers(self.state, entry, prepared) if isinstance(entry, TransactionEnded) else []
+            partitions = write_markers(self.state, entry, prepared) if isinstance(entry, TransactionEnded) else []
             end = self._journal.append(kind, parts)
             self.state.apply(entry)
-            for partition in ended:
+            for partition in partitions:
                 self._expect(end, partition)
             is_of_access = isinstance(entry, AccessChange)
             if is_of_access or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
@@ -372,11 +372,11 @@ class Log:
         state.catalog.expire(now_ms, allowed_ms)
         in_all = 0
         for partition in state.partitions.all():
-            forgotten = FORGOTTEN_AT_ONCE
-            while forgotten == FORGOTTEN_AT_ONCE and state.catalog.numbered(partition.topic_number) is not None:
-                forgotten = state.partitions.forget_silent(partition, now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
-                in_all += forgotten
-                yield 1 + forgotten
+            count = FORGOTTEN_AT_ONCE
+            while count == FORGOTTEN_AT_ONCE and state.catalog.numbered(partition.topic_number) is not None:
+                count = state.partitions.forget_silent(partition, now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
+                in_all += count
+                yield 1 + count
         return in_all
 
     def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
@@ -386,10 +386,10 @@ class Log:
         """
         state = self.state
         places = [state.partitions.named(*name).state for name in partitions]
-        wanted = sum(place.producers.get(producer_id) is None for place in places)
-        if wanted:
-            state.producer_shares.check(wanted, state.partitions.producer_count, address, state.silence.horizon_ms)
-        return wanted
+        count = sum(place.producers.get(producer_id) is None for place in places)
+        if count:
+            state.producer_shares.check(count, state.partitions.producer_count, address, state.silence.horizon_ms)
+        return count
 
     def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
         """Replace segments by one that compaction wrote and synced, or by none; False if they no longer exist.
@@ -432,12 +432,12 @@ class Log:
         is_waste = self._segment_files.unnamed and (not self._is_cache or unseen_ms >= STORE_WASTE_MS_MAX)
         if is_waste or unseen_ms >= SEEN_MS_MAX:
             return True
-        grown = self.end - self._checkpoint_position
-        if grown < self.settings.checkpoint_bytes:
+        growth = self.end - self._checkpoint_position
+        if growth < self.settings.checkpoint_bytes:
             return False
         # With very many producers or active segments a checkpoint is large, and is made more rarely.
         size = self.state.partitions.producer_count * PRODUCER_STATE_BYTES + self._index_bytes
-        return grown >= size
+        return growth >= size
 
     def begin_checkpoint(self, *, clean: bool = False) -> Steps[CheckpointJob]:
         """The state as of the first step, to be written in any thread. `clean`: nothing will be appended any more."""

@@ -31,14 +31,14 @@ def prepare_end(state: State[PartitionLog], entry: TransactionEnded) -> Steps[Pr
     """Write the markers of a transaction's end in steps, before its entry. `write_markers` repeats those that a batch
     has overwritten meanwhile, and those whose segment was sealed or deleted meanwhile.
     """
-    written: dict[PartitionLog, tuple[int, Mark]] = {}
+    writes: dict[PartitionLog, tuple[int, Mark]] = {}
     for some in range(0, len(entry.partitions), MARKERS_AT_ONCE):
         partitions = entry.partitions[some : some + MARKERS_AT_ONCE]
         for partition in write_markers(state, replace(entry, partitions=partitions)):
-            written[partition] = partition.last_write
+            writes[partition] = partition.last_write
         yield APPEND_PIECES * len(partitions)
     yield from state.groups.take(entry.groups)
-    return PreparedEnd(replace(entry, partitions=()), written)
+    return PreparedEnd(replace(entry, partitions=()), writes)
 
 
 def write_markers(
@@ -46,14 +46,14 @@ def write_markers(
 ) -> list[PartitionLog]:
     """Write the marker at the end of each partition of the transaction that still exists; return these partitions."""
     is_same = prepared is not None and prepared.entry == replace(entry, partitions=())
-    written = prepared.written if prepared is not None and is_same else {}
+    writes = prepared.written if prepared is not None and is_same else {}
     # The same bytes for all partitions: only the offset differs, which the checksum does not cover.
     marker = batches.control_batch(entry.producer_id, entry.marker_epoch, 0, entry.at_ms, entry.committed)
     header = batches.read_header(marker)
     partitions = state.partitions.ended_by(entry)
     for partition in partitions:
-        if written.get(partition) != partition.last_write:
+        if writes.get(partition) != partition.last_write:
             configs = state.catalog.known(partition.topic_number).parsed
-            placed = batches.place(marker, header, partition.state.next_offset, state.partitions.leader_epoch)
-            partition.write(placed, marker, entry.at_ms, configs)
+            batch = batches.place(marker, header, partition.state.next_offset, state.partitions.leader_epoch)
+            partition.write(batch, marker, entry.at_ms, configs)
     return partitions

@@ -122,16 +122,16 @@ class PartitionLog:
         self._before_change()
         first_block = self.state.aborted.first_block
         self.state.apply_log_start(offset)
-        gone = 0
+        count = 0
         for segment in self._segments:
             # An empty segment waits for the next batch.
             if segment.size == 0 or segment.next_offset > offset:
                 break
-            gone += 1
-        self._segment_files.unnamed += [segment.path for segment in self._segments[:gone]]
+            count += 1
+        self._segment_files.unnamed += [segment.path for segment in self._segments[:count]]
         self._segment_files.unnamed += self.aborted.freed(first_block)
-        del self._segments[:gone]
-        del self._bases[:gone]
+        del self._segments[:count]
+        del self._bases[:count]
 
     def drop(self) -> None:
         """Delete all records, because the topic was deleted."""
@@ -233,20 +233,20 @@ class PartitionLog:
         segment, position, end = self._locate(offset, until)
         if segment is None:
             return b"", offset
-        wanted = max(min(bytes_max, end - position), 0)
-        if wanted == end - position:
+        size = max(min(bytes_max, end - position), 0)
+        if size == end - position:
             next_offset = min(segment.next_offset, until.offset)
-            return self._result(segment, position, self._bytes_of(segment, position, wanted), next_offset)
-        indexed, indexed_offset = self._segment_files.index_of(segment).before_position(position + wanted)
-        if indexed > position:
-            # A batch begins at `indexed`, so no byte is read that will not be sent. The next fetch gets the rest that
-            # might have fitted: part of a batch, or 64 KiB of small ones.
-            data = self._bytes_of(segment, position, indexed - position)
+            return self._result(segment, position, self._bytes_of(segment, position, size), next_offset)
+        indexed_position, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
+        if indexed_position > position:
+            # A batch begins at `indexed_position`, so every byte that is read will be sent. The next fetch gets the
+            # rest that might have fitted: part of a batch, or 64 KiB of small ones.
+            data = self._bytes_of(segment, position, indexed_position - position)
             return self._result(segment, position, data, indexed_offset)
-        data = memoryview(self._bytes_of(segment, position, wanted))
-        kept, next_offset = self._whole_batches(segment, position, data)
-        if kept:
-            return self._result(segment, position, data[:kept], next_offset)
+        data = memoryview(self._bytes_of(segment, position, size))
+        whole_bytes, next_offset = self._whole_batches(segment, position, data)
+        if whole_bytes:
+            return self._result(segment, position, data[:whole_bytes], next_offset)
         if not whole_first_batch:
             return b"", offset
         first = read_header(self._bytes_of(segment, position, HEADER_BYTES))
@@ -364,8 +364,8 @@ class PartitionLog:
         """How much work it is to copy the state for a checkpoint, in pieces."""
         growing = self._segments[-1].index if self._segments else None
         aborted = self.state.aborted
-        copied = len(self.state.producers) + 4 * aborted.young_count + 3 * aborted.block_count
-        return (len(self._segments) * 20 + copied + (0 if growing is None else 3 * len(growing.offsets))) // 100
+        items = len(self.state.producers) + 4 * aborted.young_count + 3 * aborted.block_count
+        return (len(self._segments) * 20 + items + (0 if growing is None else 3 * len(growing.offsets))) // 100
 
     @property
     def has_history(self) -> bool:

@@ -76,12 +76,12 @@ def recover(
 
 def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[PartitionLog]) -> None:
     """Remove files that no partition has: a crash interrupted their creation or removal."""
-    known = {path for partition in state.partitions.all() for path in partition.paths}
+    known_paths = {path for partition in state.partitions.all() for path in partition.paths}
     for topic_name in files.names(TOPICS):
         for partition_name in files.names(f"{TOPICS}/{topic_name}"):
             directory = f"{TOPICS}/{topic_name}/{partition_name}"
             for name in files.names(directory):
-                if f"{directory}/{name}" not in known:
+                if f"{directory}/{name}" not in known_paths:
                     files.remove(f"{directory}/{name}")
             segment_files.remove_empty(directory)
         segment_files.remove_empty(f"{TOPICS}/{topic_name}")

@@ -31,10 +31,10 @@ class Clock:
         return self.ms / 1000
 
     def monotonic(self) -> float:
-        """The same seconds, in the place of `time.monotonic`."""
+        """The same seconds, to replace `time.monotonic`."""
         return self.time()
 
     def sleep(self, seconds: float, /) -> None:
-        """Move the clock on, in the place of `time.sleep`."""
+        """Move the clock forward, to replace `time.sleep`."""
         self.ms += round(seconds * 1000)
         self.sleeps.append(seconds)

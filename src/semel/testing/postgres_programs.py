@@ -40,7 +40,7 @@ class PostgresMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom the server runs as."""
+    """The user under which the server runs."""
 
     name: str
     user_id: int

@@ -106,7 +106,7 @@ def _decode(version: int, view: memoryview, at: int) -> list[PartitionProduced]:
             produced.append(PartitionProduced(topic, partition, error_code, base_offset, message))
         if flexible:
             at = skip_tagged_fields(view, at)
-    # The throttling, which the broker sees to itself by reading no more for so long. It is read here so that an answer
+    # The throttling, which the broker itself enforces by not reading for this time. It is read here so that an answer
     # that was cut short is none.
     INT32.unpack_from(view, at)
     if flexible:

@@ -3,10 +3,9 @@
 kio's reader is fast, but it reserves memory for as many elements as an array announces before it looks whether they are
 there: ten bytes from a stranger make it ask for 17 GB, and where memory is limited that aborts the whole process. It
 also refuses tagged fields it does not know, which the protocol wants skipped. So the dataclasses are taken as the
-schema, and the reading is done here, with every length held against the bytes that are left and with a limit on the
-elements of one message. A large message takes a tenth of a second and more, so whatever has an array in it is read in
-steps. This file must never trust a number that it has read. kio's reader is its oracle in the tests, on bytes that kio
-wrote.
+schema, and the reading is done here, which compares every length with the remaining bytes, and limits the elements of
+one message. A large message takes a tenth of a second and more, so whatever has an array in it is read in steps. This
+file must never trust a number that it has read. kio's reader is its oracle in the tests, on bytes that kio wrote.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Ids that the program itself has: what it knows to have sent, held against what was stored."""
+"""Ids that the program itself has: the records that it knows to have sent, to be compared with the stored ones."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence

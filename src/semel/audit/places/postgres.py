@@ -28,8 +28,8 @@ CONNECT_SECONDS_MAX: Final = 10
 # A row, and so a value in which JSON is looked for, has to fit.
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 
-# For the one transaction. As options of the connection they would be in place of the user's own, of which a
-# search_path says which table is meant.
+# For the one transaction. As options of the connection they would replace those of the user, of which a search_path
+# says which table is meant.
 _SETTINGS: Final = {"TimeZone": "UTC", "DateStyle": "ISO", "client_encoding": "UTF8", "extra_float_digits": "1"}
 _BYTEA: Final = "bytea"
 _NUMERIC: Final = "numeric"

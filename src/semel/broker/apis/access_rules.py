@@ -66,7 +66,7 @@ def _parted(items: list[T], at_once: int) -> Iterator[list[T]]:
 
 def filter_of(item: Any) -> RuleFilter:
     """The filter that a request names; refused if it has a number that does not exist."""
-    wanted = RuleFilter(
+    rule_filter = RuleFilter(
         item.resource_type_filter,
         item.resource_name_filter,
         item.pattern_type_filter,
@@ -75,15 +75,15 @@ def filter_of(item: Any) -> RuleFilter:
         item.operation,
         item.permission_type,
     )
-    known = (
-        wanted.resource_type in _RESOURCE_TYPES
-        and wanted.pattern in _PATTERNS
-        and wanted.operation in _OPERATIONS
-        and wanted.permission in _PERMISSIONS
+    is_valid = (
+        rule_filter.resource_type in _RESOURCE_TYPES
+        and rule_filter.pattern in _PATTERNS
+        and rule_filter.operation in _OPERATIONS
+        and rule_filter.permission in _PERMISSIONS
     )
-    if not known:
+    if not is_valid:
         raise Refused(ErrorCode.INVALID_REQUEST, "the filter has a type, an operation or a permission that is unknown")
-    return wanted
+    return rule_filter
 
 
 def entry_fields(rule: AccessRule) -> Fields:

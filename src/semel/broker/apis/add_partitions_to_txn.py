@@ -110,13 +110,15 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
     # From here on there is no step, so that all partitions are added or none.
     if is_clients:
         check_timely(broker, exchange, addition.producer_id)
-    names = {named: name for named, name in places.items() if not isinstance(name, int)}
+    names = {place: name for place, name in places.items() if not isinstance(name, int)}
     numbered = broker.log.state.catalog.numbered
-    gone = {number for number in {name.number for name in names.values()} if numbered(number) is None}
-    errors: dict[_Named, int] = {named: name for named, name in places.items() if isinstance(name, int)}
-    errors |= {named: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for named, name in names.items() if name.number in gone}
+    deleted_numbers = {number for number in {name.number for name in names.values()} if numbered(number) is None}
+    errors: dict[_Named, int] = {place: name for place, name in places.items() if isinstance(name, int)}
+    errors |= {
+        place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for place, name in names.items() if name.number in deleted_numbers
+    }
     if errors:
-        return {named: errors.get(named, ErrorCode.OPERATION_NOT_ATTEMPTED) for named in places}
+        return {place: errors.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
     fields = attempted_for_owner(
         broker, exchange, lambda: _attempt(broker, exchange, addition, names), fenced_from=_FENCED_FROM
     )
@@ -126,7 +128,7 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
     missing = fields["missing"]
     assert isinstance(missing, set)
     return {
-        named: ErrorCode.TRANSACTION_ABORTABLE if name in missing else ErrorCode.NONE for named, name in names.items()
+        place: ErrorCode.TRANSACTION_ABORTABLE if name in missing else ErrorCode.NONE for place, name in names.items()
     }
 
 

@@ -29,10 +29,10 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         yield 1
     entries = []
     for entry in last.values() if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS) else request.entries:
-        named = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
+        entity_fields = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
         is_named_twice = counts[frozenset(_parts_of(entry))] > 1
-        made = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
-        entries.append({"entity": named, **made})
+        outcome = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
+        entries.append({"entity": entity_fields, **outcome})
         yield APPEND_PIECES
     return {"entries": entries}
 

@@ -40,17 +40,17 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     counts = Counter((item.name, item.mechanism) for item in (*request.deletions, *request.upsertions))
     twice = {user for (user, _), count in counts.items() if count > 1}
     results = []
-    for user, wanted in changes.items():
-        results.append({"user": user, **attempted(_change, broker, exchange, wanted, user in twice)})
-        yield APPEND_PIECES * len(wanted)
+    for user, decisions in changes.items():
+        results.append({"user": user, **attempted(_change, broker, exchange, decisions, user in twice)})
+        yield APPEND_PIECES * len(decisions)
     return {"results": results}
 
 
-def _change(broker: Serving, exchange: Exchange, wanted: list[Change], twice: bool) -> Fields:
+def _change(broker: Serving, exchange: Exchange, decisions: list[Change], twice: bool) -> Fields:
     broker.guard.check(exchange, ALTER_CLUSTER)
     if twice:
         raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-    for entry in [decide() for decide in wanted]:
+    for entry in [decide() for decide in decisions]:
         broker.runtime.commit(entry)
         broker.guard.note_change(exchange, entry)
     return {}

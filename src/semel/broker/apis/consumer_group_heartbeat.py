@@ -78,8 +78,8 @@ def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
         if topic is not None:
             counts[topic.number] = topic.partition_count
             owned.setdefault(topic.number, []).extend(entry.partitions)
-    known = Partitions.union(Partitions.of_indexes(number, owned[number], count) for number, count in counts.items())
-    return known if is_all_known else known | _UNKNOWN
+    existing = Partitions.union(Partitions.of_indexes(number, owned[number], count) for number, count in counts.items())
+    return existing if is_all_known else existing | _UNKNOWN
 
 
 def _fields_of(broker: Serving, answer: HeartbeatAnswer) -> Fields:

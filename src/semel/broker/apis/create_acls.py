@@ -21,9 +21,9 @@ RIGHTS: Final = (ALTER_CLUSTER,)
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    refused = refusal(broker, exchange, ALTER_CLUSTER)
-    if refused:
-        return {"results": [refused for _ in request.creations]}
+    error_fields = refusal(broker, exchange, ALTER_CLUSTER)
+    if error_fields:
+        return {"results": [error_fields for _ in request.creations]}
     results: list[Fields] = []
     rules: dict[int, AccessRule] = {}
     for place, creation in enumerate(request.creations):

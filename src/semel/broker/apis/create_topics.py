@@ -45,7 +45,7 @@ def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validat
     unset = [config.name for config in item.configs if config.value is None]
     if unset:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} has no value")
-    created = create(
+    topic = create(
         broker,
         item.name,
         _partition_count(broker, item),
@@ -54,15 +54,15 @@ def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validat
         validate_only=validate_only,
     )
     if not validate_only:
-        broker.guard.note_administration(exchange, "topic_created", item.name, partitions=created.partition_count)
-    topic_id = NO_TOPIC_ID if validate_only else created.topic_id
+        broker.guard.note_administration(exchange, "topic_created", item.name, partitions=topic.partition_count)
+    topic_id = NO_TOPIC_ID if validate_only else topic.topic_id
     if not broker.guard.sees(exchange, DESCRIBE_TOPIC_CONFIGS, item.name):
         return {"topic_id": topic_id, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     return {
         "topic_id": topic_id,
-        "num_partitions": created.partition_count,
+        "num_partitions": topic.partition_count,
         "replication_factor": 1,
-        "configs": [configuration.shown() for configuration in of_topic(created.configs)],
+        "configs": [configuration.shown() for configuration in of_topic(topic.configs)],
     }
 
 

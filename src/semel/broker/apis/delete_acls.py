@@ -19,10 +19,10 @@ RIGHTS: Final = (ALTER_CLUSTER,)
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    refused = refusal(broker, exchange, ALTER_CLUSTER)
+    error_fields = refusal(broker, exchange, ALTER_CLUSTER)
     results = []
     for item in request.filters:
-        outcome = refused or (yield from attempted_in_steps(_delete(broker, exchange, item)))
+        outcome = error_fields or (yield from attempted_in_steps(_delete(broker, exchange, item)))
         results.append({"matching_acls": [], **outcome})
         yield 1
     return {"filter_results": results}

@@ -14,8 +14,8 @@ RIGHTS: Final = (DESCRIBE_CLUSTER,)
 
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    refused = refusal(broker, exchange, DESCRIBE_CLUSTER)
-    return {"resources": [], **(refused or (yield from attempted_in_steps(_describe(broker, request))))}
+    error_fields = refusal(broker, exchange, DESCRIBE_CLUSTER)
+    return {"resources": [], **(error_fields or (yield from attempted_in_steps(_describe(broker, request))))}
 
 
 def _describe(broker: Serving, request: Any) -> Steps[Fields]:

@@ -25,8 +25,8 @@ def _describe(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields
     entries = []
     for entity in list(quotas):
         if match.matches(entity):
-            named = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+            entity_fields = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
             values = [{"key": key, "value": value} for key, value in quotas.of(entity).items()]
-            entries.append({"entity": named, "values": values})
+            entries.append({"entity": entity_fields, "values": values})
         yield 1
     return {"entries": entries}

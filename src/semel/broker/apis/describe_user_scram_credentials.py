@@ -23,8 +23,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 def _describe_users(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     broker.guard.check(exchange, DESCRIBE_CLUSTER)
-    named = [item.name for item in request.users or ()]
-    counts = Counter(named or broker.log.state.users)
+    names = [item.name for item in request.users or ()]
+    counts = Counter(names or broker.log.state.users)
     results = yield from each(
         counts, lambda user: {"user": user, "credential_infos": [], **attempted(_describe, broker, user, counts[user])}
     )

@@ -25,11 +25,11 @@ _RAISES_EPOCH_FROM: Final = 5
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
-    ended = yield from attempted_for_owner_in_steps(
+    outcome = yield from attempted_for_owner_in_steps(
         broker, exchange, _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
     )
     yield from answer_in_steps(
-        exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **ended}, after=broker.log.end
+        exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **outcome}, after=broker.log.end
     )
 
 

@@ -48,14 +48,14 @@ def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
     return lifetime_ms
 
 
-def _refuse(broker: Serving, exchange: Exchange, refused: Refused) -> None:
+def _refuse(broker: Serving, exchange: Exchange, refusal: Refused) -> None:
     broker.metrics.refused_logins += 1
     user = "" if exchange.login is None else exchange.login.claimed_user
-    broker.runtime.events.tell(logging.WARNING, "login_refused", peer=exchange.peer, user=user, reason=refused)
+    broker.runtime.events.tell(logging.WARNING, "login_refused", peer=exchange.peer, user=user, reason=refusal)
     exchange.end_connection()
     fields: dict[str, Any] = {
-        "error_code": refused.error,
-        "error_message": refused.message,
+        "error_code": refusal.error,
+        "error_message": refusal.message,
         "auth_bytes": b"",
         "session_lifetime": 0,
     }

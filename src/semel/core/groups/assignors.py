@@ -86,9 +86,9 @@ class _Spread:
             reader = readers[member_id]
             for number, bits in reader.previous.by_topic().items():
                 if number in kind_of and number in reader.topics:
-                    kept = bits & unread[kind_of[number]][number]
-                    unread[kind_of[number]][number] ^= kept
-                    self._give(member_id, kind_of[number], number, kept)
+                    own = bits & unread[kind_of[number]][number]
+                    unread[kind_of[number]][number] ^= own
+                    self._give(member_id, kind_of[number], number, own)
         if len(unread) == 1:
             self._take_back_beyond_share(unread[0])
         # The kinds with the fewest readers come first, because they leave the least choice.
@@ -145,11 +145,11 @@ class _Spread:
             topics = self._assigned[member_id].get(0, {})
             while self._loads[member_id] > may_keep:
                 number, bits = topics.popitem()
-                kept = lowest(bits, max(bits.bit_count() - (self._loads[member_id] - may_keep), 0))
-                if kept:
-                    topics[number] = kept
-                unread[number] |= bits ^ kept
-                self._loads[member_id] -= (bits ^ kept).bit_count()
+                own = lowest(bits, max(bits.bit_count() - (self._loads[member_id] - may_keep), 0))
+                if own:
+                    topics[number] = own
+                unread[number] |= bits ^ own
+                self._loads[member_id] -= (bits ^ own).bit_count()
 
     def _hand_out(self, kind: int, unread: Mapping[int, int]) -> None:
         """Give each partition to the member with the fewest; neighbouring partitions of a topic stay together."""
@@ -173,8 +173,8 @@ class _Spread:
         waiting = deque([source])
         while waiting:
             member_id = waiting.popleft()
-            assigned = self._assigned[member_id]
-            for kind in [kind for kind, topics in assigned.items() if topics and kind not in kinds_seen]:
+            by_kind = self._assigned[member_id]
+            for kind in [kind for kind, topics in by_kind.items() if topics and kind not in kinds_seen]:
                 kinds_seen.add(kind)
                 for other in self._readers_of[kind]:
                     if other in met:
@@ -201,14 +201,14 @@ def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]
         return shares
     # In one go: raise the members with the fewest partitions to one level.
     by_load.sort()
-    left, poorest = count, 1
-    while poorest < len(by_load) and (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest <= left:
-        left -= (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest
+    remaining, poorest = count, 1
+    while poorest < len(by_load) and (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest <= remaining:
+        remaining -= (by_load[poorest][0] - by_load[poorest - 1][0]) * poorest
         poorest += 1
-    share, left = divmod(left, poorest)
+    share, remaining = divmod(remaining, poorest)
     level = by_load[poorest - 1][0] + share
     for place, (member_id, load) in enumerate(sorted((member_id, load) for load, member_id in by_load[:poorest])):
-        by_load[place] = level + (place < left), member_id
+        by_load[place] = level + (place < remaining), member_id
         shares.append((member_id, by_load[place][0] - load))
     heapify(by_load)
     return shares

@@ -8,7 +8,7 @@ A generation leaves out members that join too late, and has a higher number than
 assigned, or when no member is left. The members that the group waits for, and the deadlines (`group.rebalance`), are
 not stored: after a restart, `begin` gives every member its whole session again.
 
-Each function is one step of a group. A request that has to wait is an opaque token of the caller's. A step answers some
+Each function is one step of a group. A request that has to wait is an opaque token of the caller. A step answers some
 of the waiting requests, each once, and may propose an entry. Before the next step the caller commits and applies the
 entry, or reports that it could not. This file must never look into the bytes that members exchange, except for the
 names of topics.
@@ -107,7 +107,7 @@ def _join_static(
 
 
 def _succeed(group: ClassicGroup, old: Member, request: JoinRequest, now_ms: int) -> Member:
-    """Put the static member that has started in the place of the one before."""
+    """Let the static member that has started take the place of the former one."""
     member = request.as_member(request.new_member_id)
     member.assignment = old.assignment
     group.hear(member, now_ms)

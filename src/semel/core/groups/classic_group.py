@@ -85,11 +85,11 @@ class ClassicGroup:
         is_rebalancing = self.state is not State.STABLE and before is not None and bool(before.members)
         if is_rebalancing and before is not None and entry.generation == before.generation:
             return
-        known = self.members
+        members_before = self.members
         self.members = Members()
         for values in entry.members:
             stored = StoredMember(*values)
-            member = known.get(stored.member_id)
+            member = members_before.get(stored.member_id)
             if member is None or member.stored != stored:
                 member = Member.restored(stored, entry.protocol or "")
             member.take_assignment(stored)

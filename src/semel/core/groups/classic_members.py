@@ -220,6 +220,6 @@ class Members:
         """Make sure that the leader is a member that waits to join; False if none waits."""
         if self.leader is not None and self._members[self.leader].join_waiter is not None:
             return True
-        joined = next((member.member_id for member in self if member.join_waiter is not None), None)
-        self.leader = joined or self.leader
-        return joined is not None
+        candidate = next((member.member_id for member in self if member.join_waiter is not None), None)
+        self.leader = candidate or self.leader
+        return candidate is not None

@@ -155,8 +155,8 @@ class ConsumerGroup:
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
         """By how much the memory of the members would grow with this entry."""
-        known = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
-        before = sum(subscription_bytes(member.subscription) for member in known if member is not None)
+        members = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
+        before = sum(subscription_bytes(member.subscription) for member in members if member is not None)
         return sum(map(subscription_bytes, entry.subscriptions)) - before
 
     def target_of(self, member_id: str) -> Partitions:
@@ -207,9 +207,9 @@ class ConsumerGroup:
         if len(self.members) >= rules.members_max and beat.member_id not in self.members:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
         before = self._said_to_be(beat)
-        known = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
-        subscription = with_what_was_said(known, beat)
-        if subscription.topic_regex and subscription.topic_regex != known.topic_regex:
+        former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
+        subscription = with_what_was_said(former, beat)
+        if subscription.topic_regex and subscription.topic_regex != former.topic_regex:
             self.topics.check_pattern(subscription.topic_regex, self.subscriptions())
         member = self.going_on_as(subscription, before)
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
@@ -217,12 +217,12 @@ class ConsumerGroup:
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
         """The member that sends the heartbeat, or the static one that it replaces; None if new. Refused if fenced."""
         instance_id = beat.instance_id
-        known = self.members.get(beat.member_id)
-        if beat.epoch == JOIN_EPOCH and known is not None and instance_id not in (None, known.subscription.instance_id):
+        same = self.members.get(beat.member_id)
+        if beat.epoch == JOIN_EPOCH and same is not None and instance_id not in (None, same.subscription.instance_id):
             raise Refused(
                 INVALID_REQUEST, f"'{beat.member_id}' is a member already, and not as instance '{instance_id}'"
             )
-        member = known if instance_id is None else self.static_member(instance_id)
+        member = same if instance_id is None else self.static_member(instance_id)
         if member is None:
             if beat.epoch != JOIN_EPOCH:
                 raise Refused(UNKNOWN_MEMBER_ID, f"'{beat.instance_id or beat.member_id}' is no member of this group")
@@ -293,24 +293,24 @@ class ConsumerGroup:
         if is_as_known and self.epoch == self.target_epoch and self._digest_now(catalog) == self.topics_digest:
             return _Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
         known_as = self._owners.of_instance(subscription.instance_id) or subscription.member_id
-        known = self.members.get(known_as)
+        before = self.members.get(known_as)
         subscriptions = {member_id: other.subscription for member_id, other in self.members.items()}
         subscriptions.pop(known_as, None)
         subscriptions[subscription.member_id] = subscription
         targets: Mapping[str, Partitions]
         targets = {**self.targets, subscription.member_id: self.target_of(known_as)}
         topics = self.topics.of_each(subscriptions, catalog)
-        wanted = wanted_of(topics, catalog)
-        digest = digest_of(wanted)
-        wish_is_new = known is None or not is_same_wish(subscription, known.subscription)
+        topics_wanted = wanted_of(topics, catalog)
+        digest = digest_of(topics_wanted)
+        wish_is_new = before is None or not is_same_wish(subscription, before.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
         if epoch > target_epoch:
-            targets = new_targets(subscriptions, targets, topics, wanted)
+            targets = new_targets(subscriptions, targets, topics, topics_wanted)
             target_epoch = epoch
-        left = (known_as,) if known is not None and known_as != subscription.member_id else ()
+        leavers = (known_as,) if before is not None and known_as != subscription.member_id else ()
         differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
-        return _Plan(epoch, target_epoch, digest, left, differing)
+        return _Plan(epoch, target_epoch, digest, leavers, differing)
 
     # Leaving
 
@@ -335,10 +335,10 @@ class ConsumerGroup:
         self, group: str, member_ids: Iterable[str], catalog: Catalog, now_ms: int
     ) -> ConsumerGroupChanged:
         """The changes when these members are removed. The next heartbeat of another member computes the new target."""
-        left = tuple(member_ids)
-        remaining = {one: member.subscription for one, member in self.members.items() if one not in left}
+        leavers = tuple(member_ids)
+        remaining = {one: member.subscription for one, member in self.members.items() if one not in leavers}
         digest = digest_of(self.topics.wanted(remaining, catalog))
-        return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, left, (), (), (), now_ms)
+        return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, leavers, (), (), (), now_ms)
 
     # Deadlines
 

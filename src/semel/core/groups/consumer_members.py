@@ -210,15 +210,15 @@ def next_position(
     if position.state == STABLE and position.epoch == target_epoch:
         return position
     if position.state == UNREVOKED and _still_reads(owned, member.revoking):
-        kept = member.held.within(wanted())
-        held_since = _common(member.held_since, kept)
-        to_revoke = _joined(_common(member.held_since, member.held - kept), member.revoking_since)
+        own = member.held.within(wanted())
+        held_since = _common(member.held_since, own)
+        to_revoke = _joined(_common(member.held_since, member.held - own), member.revoking_since)
         return _moved(position, position.epoch, UNREVOKED, held_since, to_revoke)
-    kept = member.held & target
-    held_since = _common(member.held_since, kept)
-    if _still_reads(owned, member.held - kept):
-        return _moved(position, position.epoch, UNREVOKED, held_since, _common(member.held_since, member.held - kept))
-    missing = target - kept
+    own = member.held & target
+    held_since = _common(member.held_since, own)
+    if _still_reads(owned, member.held - own):
+        return _moved(position, position.epoch, UNREVOKED, held_since, _common(member.held_since, member.held - own))
+    missing = target - own
     # Partitions that the member itself has just given up are free as well, because no other member can hold them.
     ready = missing & member.revoking | free_of(missing)
     held_since = _joined(held_since, {target_epoch: ready})
@@ -246,8 +246,10 @@ def _moved(
     revoking: Since,
 ) -> ConsumerPosition:
     """The new position; the same object if nothing changes."""
-    moved = ConsumerPosition(position.member_id, epoch, position.epoch, state, held_spans(held), held_spans(revoking))
-    return position if moved._replace(previous_epoch=position.previous_epoch) == position else moved
+    new_position = ConsumerPosition(
+        position.member_id, epoch, position.epoch, state, held_spans(held), held_spans(revoking)
+    )
+    return position if new_position._replace(previous_epoch=position.previous_epoch) == position else new_position
 
 
 def held_spans(since: Since) -> tuple[HeldSpan, ...]:

@@ -152,10 +152,10 @@ def decide_join(
     if not request.member_id and request.instance_id is None and request.requires_known_id:
         raise Refused(MEMBER_ID_REQUIRED, "a member that joins has to come back with its id")
     before = _static_member(group, request) if request.instance_id is not None else group.members.get(member_id)
-    known = new_subscription(member_id, request.instance_id) if before is None else before.subscription
-    updated = known._replace(
+    subscription_before = new_subscription(member_id, request.instance_id) if before is None else before.subscription
+    subscription_now = subscription_before._replace(
         member_id=member_id,
-        rack_id=subscription.rack_id or known.rack_id,
+        rack_id=subscription.rack_id or subscription_before.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -164,9 +164,9 @@ def decide_join(
         classic_session_timeout_ms=request.session_timeout_ms,
         classic_protocols=_as_stored(request.protocols),
     )
-    member = group.going_on_as(updated, before)
+    member = group.going_on_as(subscription_now, before)
     owned = partitions_of_topics(subscription.owned, catalog)
-    return member_id, group.decide_step(name, member, updated, owned, JOIN_EPOCH, catalog, now_ms)
+    return member_id, group.decide_step(name, member, subscription_now, owned, JOIN_EPOCH, catalog, now_ms)
 
 
 def _readable(group: ConsumerGroup, request: JoinRequest) -> MemberSubscription:

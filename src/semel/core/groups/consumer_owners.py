@@ -54,24 +54,24 @@ class Owners:
     def _check_partitions(self, entry: ConsumerGroupChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
         joining = {subscription[0] for subscription in entry.subscriptions}
         changing = leaving | {position[0] for position in entry.positions}
-        known = [members[member_id] for member_id in changing if member_id in members]
-        given_back = Partitions.union(those for member in known for those in (member.held, member.revoking))
-        judged: dict[str, Partitions] = {}
-        added: dict[int, int] = {}
+        present = [members[member_id] for member_id in changing if member_id in members]
+        given_back = Partitions.union(those for member in present for those in (member.held, member.revoking))
+        by_member: dict[str, Partitions] = {}
+        new_owners: dict[int, int] = {}
         for position in map(position_from, entry.positions):
             member_id = position.member_id
             if member_id not in joining and (member_id in leaving or member_id not in members):
                 raise ValueError(f"'{member_id}' is no member")
-            named = partitions_of(position)
-            if len(named) != sum(span.end - span.begin for span in (*position.held, *position.revoking)):
+            partitions = partitions_of(position)
+            if len(partitions) != sum(span.end - span.begin for span in (*position.held, *position.revoking)):
                 raise ValueError(f"'{member_id}' has a partition twice")
-            for name in (named & Partitions(added)) | ((named - given_back) & Partitions(self._owned)):
-                owner = next(owner for owner, those in (*judged.items(), *_had_by(members)) if name in those)
+            for name in (partitions & Partitions(new_owners)) | ((partitions - given_back) & Partitions(self._owned)):
+                owner = next(owner for owner, those in (*by_member.items(), *_had_by(members)) if name in those)
                 raise ValueError(
                     f"partition {name.partition} of topic {name.number} belongs to '{owner}', and not to '{member_id}'"
                 )
-            judged[member_id] = named
-            _add(added, named)
+            by_member[member_id] = partitions
+            _add(new_owners, partitions)
 
     # Applying
 

@@ -48,13 +48,13 @@ class WantedTopics:
         self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
     ) -> Mapping[str, frozenset[int]]:
         """The same for many members, by their ids. Members with the same subscription share one set."""
-        resolved: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
+        numbers_by_subscription: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
         of_each = {}
         for member_id, one in subscriptions.items():
             wish = one.topic_names, one.topic_regex
-            if wish not in resolved:
-                resolved[wish] = self.of(one, catalog)
-            of_each[member_id] = resolved[wish]
+            if wish not in numbers_by_subscription:
+                numbers_by_subscription[wish] = self.of(one, catalog)
+            of_each[member_id] = numbers_by_subscription[wish]
         return of_each
 
     def wanted(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> Wanted:
@@ -76,26 +76,26 @@ class WantedTopics:
         """
         changes = catalog.changes
         if self._looked_up != changes:
-            for used in sorted({subscription.topic_regex or "" for subscription in subscriptions} - {""}):
-                yield from self._resolved(used).look_up(catalog)
+            for regex_of_member in sorted({subscription.topic_regex or "" for subscription in subscriptions} - {""}):
+                yield from self._resolved(regex_of_member).look_up(catalog)
             self._looked_up = changes
         if not regex:
             return None
-        wanted = self._patterns.get(regex) or ResolvedPattern(regex)
-        yield from wanted.look_up(catalog)
-        return wanted
+        pattern = self._patterns.get(regex) or ResolvedPattern(regex)
+        yield from pattern.look_up(catalog)
+        return pattern
 
-    def remember(self, resolved: "ResolvedPattern") -> None:
+    def remember(self, pattern: "ResolvedPattern") -> None:
         """Keep a pattern and its matches for the decision that follows."""
-        self._patterns.setdefault(resolved.pattern.text, resolved)
+        self._patterns.setdefault(pattern.pattern.text, pattern)
 
     def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
         """Refused if this is not a regular expression, or if the group would have too many of them."""
-        used = {subscription.topic_regex for subscription in subscriptions}
+        regexes = {subscription.topic_regex for subscription in subscriptions}
         # Expressions of heartbeats that were refused later are still kept.
-        self._forget_all_but({*used, regex})
+        self._forget_all_but({*regexes, regex})
         if len({*self._patterns, regex}) > EXPRESSIONS_MAX:
-            self._forget_all_but(used)
+            self._forget_all_but(regexes)
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {EXPRESSIONS_MAX} expressions, no more are allowed")
         self._resolved(regex)
 
@@ -104,14 +104,14 @@ class WantedTopics:
         self._looked_up = -1
         self._forget_all_but({subscription.topic_regex for subscription in subscriptions})
 
-    def _forget_all_but(self, used: Container[str | None]) -> None:
-        self._patterns = {regex: pattern for regex, pattern in self._patterns.items() if regex in used}
+    def _forget_all_but(self, regexes: Container[str | None]) -> None:
+        self._patterns = {regex: pattern for regex, pattern in self._patterns.items() if regex in regexes}
 
     def _resolved(self, regex: str) -> "ResolvedPattern":
-        resolved = self._patterns.get(regex)
-        if resolved is None:
-            resolved = self._patterns[regex] = ResolvedPattern(regex)
-        return resolved
+        pattern = self._patterns.get(regex)
+        if pattern is None:
+            pattern = self._patterns[regex] = ResolvedPattern(regex)
+        return pattern
 
 
 class ResolvedPattern:

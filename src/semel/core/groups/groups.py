@@ -141,8 +141,8 @@ class Group:
         if self.is_subscribed_to(topic_name):
             raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, f"group '{self.name}' reads topic '{topic_name}'")
         offsets = self.offsets
-        known = [name for name in partitions if offsets.committed.get(name) or offsets.is_pending(name)]
-        return OffsetsForgotten(self.name, tuple(dict.fromkeys(known))) if known else None
+        existing = [name for name in partitions if offsets.committed.get(name) or offsets.is_pending(name)]
+        return OffsetsForgotten(self.name, tuple(dict.fromkeys(existing))) if existing else None
 
     def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
         """The partitions whose offsets have expired."""
@@ -408,10 +408,10 @@ class Groups:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Take the state in `snapshot`. The receiver must be new."""
         self._configs = dict(snapshot.get("configs", {}))
-        for kept in snapshot["groups"]:
-            group = Group(kept["name"], GroupOffsets.restore(kept["offsets"], self._tally))
+        for group_fields in snapshot["groups"]:
+            group = Group(group_fields["name"], GroupOffsets.restore(group_fields["offsets"], self._tally))
             self._groups[group.name] = group
-            members = kept["members"]
+            members = group_fields["members"]
             if members is not None and members.get("kind") == consumer.KIND:
                 self.consumer(group.name).restore(members)
             elif members is not None:

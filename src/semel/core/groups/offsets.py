@@ -121,10 +121,10 @@ class OffsetTable:
 
     def discard_topic(self, number: int) -> None:
         """Remove a topic as a whole. A snapshot that shares its offsets keeps them."""
-        gone = self._by_topic.pop(number, {})
+        partitions = self._by_topic.pop(number, {})
         self._shared.discard(number)
-        self._tally.offsets -= len(gone)
-        self._tally.metadata_characters -= sum(len(offset.metadata) for offset in gone.values())
+        self._tally.offsets -= len(partitions)
+        self._tally.metadata_characters -= sum(len(offset.metadata) for offset in partitions.values())
 
     def clear(self) -> None:
         for number in list(self._by_topic):
@@ -146,8 +146,8 @@ class OffsetTable:
 def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[int, int]:
     """By how many offsets and characters of metadata a table would grow; None is a table that does not exist yet."""
     new = {PartitionName(offset.number, offset.partition): len(offset.metadata) for offset in offsets}
-    known = [] if table is None else [offset for offset in map(table.get, new) if offset is not None]
-    return len(new) - len(known), sum(new.values()) - sum(len(offset.metadata) for offset in known)
+    replaced = [] if table is None else [offset for offset in map(table.get, new) if offset is not None]
+    return len(new) - len(replaced), sum(new.values()) - sum(len(offset.metadata) for offset in replaced)
 
 
 class OffsetsView(NamedTuple):
@@ -200,15 +200,15 @@ class GroupOffsets:
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Commit the pending offsets of this producer, or drop them."""
-        ended = self.pending.pop(producer_id, None)
-        if ended is None:
+        table = self.pending.pop(producer_id, None)
+        if table is None:
             return
         if committed:
-            for name, offset in ended:
-                known = self.committed.get(name)
-                if known is None or known.order < offset.order:
+            for name, offset in table:
+                before = self.committed.get(name)
+                if before is None or before.order < offset.order:
                     self.committed.put(name, offset)
-        ended.clear()
+        table.clear()
 
     def forget(self, partitions: Iterable[PartitionName]) -> None:
         """Forget the offsets of these partitions, committed and pending."""
@@ -234,8 +234,8 @@ class GroupOffsets:
     def _note(self, table: OffsetTable, offsets: Iterable[StoredOffset], at_ms: int, retention_ms: int) -> None:
         for number, partition, offset, leader_epoch, metadata in offsets:
             self._commits += 1
-            noted = CommittedOffset(offset, leader_epoch, metadata, at_ms, retention_ms, self._commits)
-            table.put(PartitionName(number, partition), noted)
+            record = CommittedOffset(offset, leader_epoch, metadata, at_ms, retention_ms, self._commits)
+            table.put(PartitionName(number, partition), record)
 
     def _tables(self) -> list[OffsetTable]:
         return [self.committed, *self.pending.values()]

@@ -185,16 +185,16 @@ class TopicPattern:
 
     def _reached(self, places: Iterable[int], before: str | None, after: str | None) -> set[int]:
         """These places, and all that can be reached from them without reading a character."""
-        reached = set(places)
-        waiting = list(reached)
+        closure = set(places)
+        waiting = list(closure)
         while waiting:
             kind, exits = self._places[waiting.pop()]
             if isinstance(kind, _Characters) or (isinstance(kind, _Condition) and not kind.holds(before, after)):
                 continue
-            new = set(exits) - reached
-            reached |= new
+            new = set(exits) - closure
+            closure |= new
             waiting += new
-        return reached
+        return closure
 
     # Building the NFA. Every part is built after the place to which it leads.
 
@@ -397,20 +397,20 @@ class _Parser:
         if character not in "pP":
             return _CLASSES.get(character)
         name = self._until("}", "a class without an end") if self._take("{") else self._next("a class without a name")
-        negated = (character == "P") != name.startswith("^")
+        is_negated = (character == "P") != name.startswith("^")
         characters = _UNICODE_CLASSES.get(name.removeprefix("^"))
         if characters is None:
             self._refuse(f"class {name!r} is not known")
-        return _ALL - self._cased(characters) if negated else self._cased(characters)
+        return _ALL - self._cased(characters) if is_negated else self._cased(characters)
 
     def _code_point(self, character: str) -> str:
         """The one character of an escape that begins with a backslash and this character."""
         if character in _CONTROLS:
             return _CONTROLS[character]
         if character == "x":
-            braced = self._take("{")
+            in_braces = self._take("{")
             digits = (
-                self._until("}", "a code without an end") if braced else self._next("a code") + self._next("a code")
+                self._until("}", "a code without an end") if in_braces else self._next("a code") + self._next("a code")
             )
             return self._number(digits, 16)
         if character == "0" or (character in "1234567" and self._text[self._at : self._at + 1] in tuple("01234567")):
@@ -428,14 +428,14 @@ class _Parser:
         return chr(int(digits, base))
 
     def _class(self) -> frozenset[str]:
-        negated = self._take("^")
+        is_negated = self._take("^")
         characters = _NONE
         first = True
         while first or not self._take("]"):
             first = False
             characters |= self._class_part()
         characters = self._cased(characters) & _ALL
-        return _ALL - characters if negated else characters
+        return _ALL - characters if is_negated else characters
 
     def _class_part(self) -> frozenset[str]:
         if self._take("[:"):
@@ -446,11 +446,11 @@ class _Parser:
             return _ALL - named if name.startswith("^") else named
         character = self._next("a bracket without an end")
         if character == "\\":
-            escaped = self._next("a backslash at the end")
-            characters = self._class_escape(escaped)
+            character_after = self._next("a backslash at the end")
+            characters = self._class_escape(character_after)
             if characters is not None:
                 return characters
-            character = self._code_point(escaped)
+            character = self._code_point(character_after)
         if not self._text.startswith("-", self._at) or self._text[self._at + 1 : self._at + 2] in ("]", ""):
             return frozenset(character)
         self._at += 1

@@ -36,7 +36,7 @@ _DIGEST: Final = f"{CLAIM_PREFIX}digest"
 _SECOND_SEED: Final = 1
 _HASH_BITS: Final = 256
 _PLAIN_TEXT: Final = ("string", "string collate UTF8_BINARY")
-# JSON has moments as text: exact, and in no zone of the session's.
+# JSON has timestamps as text: exact, and independent of the session's time zone.
 _JSON_OPTIONS: Final = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",

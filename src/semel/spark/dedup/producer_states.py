@@ -33,7 +33,7 @@ class ProducerStates:
         return bytes([self.has_forgotten]) + self.table.tobytes()
 
     def without_silent(self, now_ms: int, forget_ms: int) -> "ProducerStates":
-        """Forget who was silent for so long; what was no silence is taken off everybody's."""
+        """Forget producers that were silent for this time; time in which the query did not run does not count."""
         at_ms, is_remembered = last_heard(self.table[_HEARD], now_ms, forget_ms)
         table = self.table.copy()
         table[_HEARD] = at_ms

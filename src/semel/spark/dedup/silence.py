@@ -1,4 +1,4 @@
-"""Which producers were silent for so long that they are forgotten. Pure.
+"""Which producers were silent for long enough to be forgotten. Pure.
 
 A bucket learns the time only when rows come for it, and cannot tell a query that did not run from a stream without
 rows. So the time since its last rows must never count in full: while the query did not run, no producer was silent.

@@ -143,8 +143,9 @@ def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: 
 
 
 def _check_kept(client: LogClient, name: str) -> None:
-    """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for so long would take
-    its last batch for new. A user who may not look is refused as well."""
+    """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for that time would
+    take its last batch for new. A user who may not look is refused as well.
+    """
     try:
         policy = client.config_of(name, _POLICY)
     except AuthenticationFailed as error:

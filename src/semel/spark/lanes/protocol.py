@@ -107,7 +107,7 @@ def fence_of(claim: LaneClaim) -> str:
 
 
 def older_fence_of(claim: LaneClaim) -> str:
-    """Its id before it had a prefix. It may be the name of a producer of the user's, too."""
+    """Its id before it had a prefix. A producer of the user may have the same name."""
     return f"{claim.sink_id}-{claim.lane}"
 
 

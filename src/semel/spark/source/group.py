@@ -49,8 +49,8 @@ class GroupOffsets:
             if others:
                 self._group = None
                 _LOG.warning(
-                    "group %s has offsets of %s that no query of semel's has committed, and they stay: name a group of "
-                    "the query's own in kafka.group.id, or delete this one (semel groups delete %s)",
+                    "group %s has offsets of %s that no query of semel's has committed, and they stay: name a group "
+                    "of this query alone in kafka.group.id, or delete this one (semel groups delete %s)",
                     *(group, others[0].topic, group),
                 )
                 return

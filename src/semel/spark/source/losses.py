@@ -1,4 +1,4 @@
-"""What a query has not read and never will, and where it goes on: its offsets held against what the log holds. Pure.
+"""What a query has not read and never will, and where it goes on: its offsets compared with the log. Pure.
 
 A topic is told from another one of the same name by its id. Where brokers give topics no ids, nothing is said of that.
 This must never take a query back to an offset of the same topic that it has passed, whatever else is wrong.

@@ -105,9 +105,9 @@ OPTIONS: Final = (
     Option(
         "kafka.group.id",
         "",
-        "Stream: a group of the query's own, whose offsets it writes to show how far it is, for tools that show lag. "
-        "Spark's checkpoint alone says where the query goes on. A group that has other offsets, or members, stays as "
-        "it is.",
+        "Stream: a consumer group of this query alone. The query commits its offsets there, for tools that show lag; "
+        "only Spark's checkpoint says where the query continues. The query does not touch a group that has members or "
+        "other offsets.",
     ),
     Option("kafka.*", "", "Options of Kafka's clients, of which `kafka.bootstrap.servers` is needed."),
 )
@@ -138,7 +138,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of one source, read and held against each other."""
+    """The options of one source, parsed and checked against each other."""
 
     subscription: Subscription
     client: settings.ClientSettings

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A batch whose beginnings were held against the log when its end was planned."""
+    """A batch whose beginnings were compared with the log when its end was planned."""
 
     end: dict[str, Any]
     begins: Mapping[TopicPartition, int]

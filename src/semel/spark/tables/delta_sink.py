@@ -167,8 +167,9 @@ def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim
 
 
 def goes_over(table: DeltaTable, sink: str) -> bool:
-    """Whether the next commit is the first under the ids of today. It puts a query's number that no query has in the
-    place of the older one, so that a driver which still goes by that refuses its batch, as one of another query."""
+    """Whether the next commit is the first under the ids of today. It replaces the older claim by a query's number that
+    no query has, so that a driver which still goes by that refuses its batch, as one of another query.
+    """
     return claim_under(table, app_ids(sink)) is None and claim_under(table, older_app_ids(sink)) is not None
 
 
@@ -226,8 +227,8 @@ def check_kept(table: DeltaTable, path: Path) -> None:
     forgets_after = table.metadata().configuration.get(FORGETTING)
     if forgets_after is not None:
         raise ValueError(
-            f"{path} has {FORGETTING}={forgets_after}, and would forget the claim of a sink that is idle for so long: "
-            "take the property away"
+            f"{path} has {FORGETTING}={forgets_after}, and would forget the claim of a sink that is idle for that "
+            f"time: remove the property"
         )
 
 

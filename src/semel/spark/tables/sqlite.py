@@ -2,7 +2,7 @@
 
 A task's rows travel as the bytes of a SQLite database, one for each Arrow batch, and SQLite itself copies from one
 database to the next: the driver makes no Python object for a cell, and needs no file system that the executors share.
-They are gathered in a file of the driver's first, so that the table is locked for the copying alone. Spark gives the
+The driver first gathers them in a file of its own, so that the table is locked for the copying alone. Spark gives the
 result of each task once, whatever ran twice.
 """
 
