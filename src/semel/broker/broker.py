@@ -98,10 +98,9 @@ class Broker:
         """`data` is the directory of the log; without it the log is in memory, and is lost when the broker stops.
 
         `listeners` replace `host` and `port`. A listener without TLS that other machines can reach is refused, unless
-        `insecure` says that the network is trusted. `tls` names the certificates, `tokens` the provider of tokens.
-
-        With `access_rules` a client may do only what the access rules in the log allow; `super_users`, such as
-        "User:admin", may do everything. `security_log` gets the requests that are denied.
+        `insecure` says that the network is trusted. `tls` names the certificates, `tokens` the provider of tokens. With
+        `access_rules` a client may do only what the access rules in the log allow; `super_users`, such as "User:admin",
+        may do everything. `security_log` gets the requests that are denied.
 
         With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
