@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from importlib.resources import files
+from typing import Any
 
 import pytest
 
@@ -183,3 +186,18 @@ def test_a_wrong_password_is_one_line_and_a_right_one_shows_what_the_user_may_se
 
         browse(broker.bootstrap, refused, {**login, "sasl_password": "guessed"})
         browse(broker.bootstrap, shown, {**login, "sasl_password": broker.login.password})
+
+
+def test_a_console_that_ends_under_an_open_page_prints_nothing(semel_broker: FaultyBroker) -> None:
+    """Ctrl-C while somebody looks is how most consoles end."""
+
+    async def story(browser: Browser) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: printed.append(context["message"]))
+        await browser.enter()
+        pages.append(browser.events("/events/topics"))
+        assert (await anext(pages[0]))["topics"] == []
+
+    printed: list[str] = []
+    pages: list[AsyncGenerator[Any, None]] = []
+    browse(semel_broker.bootstrap, story)
+    assert printed == []

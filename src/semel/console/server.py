@@ -145,7 +145,8 @@ class Console:
         self._connections += 1
         try:
             await self._converse(reader, writer)
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # The console ends. Some versions of asyncio would print that this task was cancelled.
             pass
         finally:
             self._connections -= 1
