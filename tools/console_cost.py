@@ -27,7 +27,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chromium import NoChromium, chromium_browser
 from process_memory import memory_bytes
+from semel.client import groups
+from semel.client.cluster import Cluster
 from semel.client.connection import Connection
+from semel.client.places import TopicPartition
 from semel.client.settings import from_options
 from semel.core.batch import HEADER_BYTES
 from semel.testing.served import ServedBroker
@@ -55,6 +58,8 @@ CPU_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 7.0
 TOPICS: Final = 10_000
 TOPIC_SECONDS: Final = 30.0
+GROUPS: Final = 100_000
+GROUP_SECONDS: Final = 60.0
 SAMPLE_SECONDS: Final = 10.0
 # The load while memory is looked at: the page draws as often as with any higher one.
 MEMORY_EVENTS_PER_SECOND: Final = 200
@@ -290,6 +295,24 @@ def many_topics(browser: Browser, broker: ServedBroker) -> list[Figure]:
     return [Figure(f"console RSS with {TOPICS:,} topics, MB (the most it ever had)", peak / MEGABYTE, 80)]
 
 
+def many_groups(browser: Browser, broker: ServedBroker) -> list[Figure]:
+    """The most memory that the console had, while several pages list them, search them and show one."""
+    with Cluster(from_options({"kafka.bootstrap.servers": broker.bootstrap})) as cluster:
+        (address,) = cluster.brokers()
+        for number in range(GROUPS):
+            groups.commit(cluster, address, f"group-{number:06}", {TopicPartition(TOPIC, 0): 0})
+    with consoled(browser.new_context(), broker) as shown:
+        beside = shown.page.context.new_page()
+        beside.goto(f"{shown.address}/groups?page=1000")
+        for path in ("groups", "groups?find=9999", "group?group=group-050000", "overview"):
+            shown.visit(path)
+            shown.page.locator("main table, main .facts, .tile").first.wait_for()
+            time.sleep(GROUP_SECONDS / 4)
+        beside.locator("main table").wait_for()
+        peak = memory_bytes(shown.process_id, "VmHWM")
+    return [Figure(f"console RSS with {GROUPS:,} groups, MB (the most it ever had)", peak / MEGABYTE, 80)]
+
+
 def flat_memory(browser: Browser, broker: ServedBroker, minutes: float) -> list[Figure]:
     """How much more the page and the console hold in the last third of the time than in the first, when all that can
     be collected is collected."""
@@ -375,6 +398,7 @@ PARTS: Final[dict[str, Callable[[Browser, ServedBroker], list[Figure]]]] = {
     "latency": latency,
     "broker-cpu": broker_cpu,
     "topics": many_topics,
+    "groups": many_groups,
 }
 MEMORY: Final = "memory"
 
@@ -395,8 +419,8 @@ def main() -> int:
             for name in wanted:
                 # Each part has a broker of its own, in which the other parts have left nothing.
                 with tempfile.TemporaryDirectory(prefix="semel-console-cost-") as directory:
-                    options = f"--partitions={PARTITIONS}"
-                    with ServedBroker(Path(directory) / "data", options, metrics=True) as broker:
+                    options = (f"--partitions={PARTITIONS}", f"--limit=groups_max={2 * GROUPS}")
+                    with ServedBroker(Path(directory) / "data", *options, metrics=True) as broker:
                         make_topics(broker, [TOPIC], PARTITIONS)
                         for figure in parts[name](browser, broker):
                             print(figure, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator
 from importlib.resources import files
 from typing import Any
@@ -201,3 +202,13 @@ def test_a_console_that_ends_under_an_open_page_prints_nothing(semel_broker: Fau
     pages: list[AsyncGenerator[Any, None]] = []
     browse(semel_broker.bootstrap, story)
     assert printed == []
+
+
+def test_a_cluster_that_does_not_answer_in_time_is_one_line() -> None:
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        late = await browser.get("/api/topics")
+        assert (late.status, late.told["error"]) == (504, "there is no answer after 0.2 s: try again")
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        browse("{}:{}".format(*silent.getsockname()), story, deadline_seconds=0.2)

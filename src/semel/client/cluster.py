@@ -17,6 +17,7 @@ from semel.client.errors import TopicRecreated, UnknownTopic
 from semel.client.patience import MENDABLE, Moved
 from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
 from semel.client.settings import Address, ClientSettings
+from semel.wire.group_list import GroupInList
 from semel.wire.messages import topic_id_bytes
 from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
@@ -86,6 +87,17 @@ class Cluster:
         if self._controller is None:
             return self.ask_once(api_key, **values)
         return self.ask(self._controller, api_key, **values)
+
+    def list_groups(self, address: Address) -> tuple[int, list[GroupInList]]:
+        """The error code and the groups of one broker."""
+        connection = self.lease(address)
+        try:
+            answer = connection.list_groups()
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(address, connection)
+        return answer
 
     def lease(self, address: Address) -> Connection:
         """A connection for the caller alone, to be given back with no request under way."""

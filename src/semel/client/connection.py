@@ -15,10 +15,11 @@ from typing import Any, Final
 from semel.client import sasl
 from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
 from semel.client.settings import Address, ClientSettings
-from semel.wire import fetch_client, messages, produce_client
+from semel.wire import fetch_client, group_list, messages, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
+from semel.wire.group_list import GroupInList
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -159,6 +160,17 @@ class Connection:
         """The answer, as kio's dataclass of the version that both sides know."""
         version = self._version(api_key)
         return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
+
+    def list_groups(self) -> tuple[int, list[GroupInList]]:
+        """The error code and the groups of this broker, of which there may be very many."""
+        version = self._version(LIST_GROUPS)
+        request = messages.build_request(LIST_GROUPS, version, states_filter=[], types_filter=[])
+        self._correlation_id += 1
+        self._send(messages.encode_request(LIST_GROUPS, version, self._correlation_id, self._client_id, request))
+        try:
+            return group_list.decode_response(version, self._receive_frame(LIST_GROUPS, version))
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def send_fetch(self, version: int, request: fetch_client.PartitionFetch) -> None:
         """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""

@@ -16,7 +16,7 @@ from semel.client.settings import Address
 from semel.client.topics import offsets_of
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
-from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 
 # The kind of a group of the new protocol.
 _CONSUMER_PROTOCOL: Final = "consumer"
@@ -56,13 +56,11 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
     """Every group that some broker looks after, in the order of their names."""
     groups = {}
     for broker in cluster.brokers():
-        answer = cluster.ask(broker, LIST_GROUPS, states_filter=[], types_filter=[])
-        codes.check_coordinator("the list of groups", answer.error_code, right="Describe on groups")
-        for group in answer.groups:
-            # Only version 5 tells the protocols apart, and brokers that do not know it know one.
-            kind = str(getattr(group, "group_type", "classic")).lower()
-            name = str(group.group_id)
-            groups[name] = Listed(name, kind, getattr(group, "group_state", None), broker)
+        error_code, found = cluster.list_groups(broker)
+        codes.check_coordinator("the list of groups", error_code, right="Describe on groups")
+        # Only version 5 tells the protocols apart, and brokers that do not know it know one.
+        kinds = {kind: (kind or "classic").lower() for kind in {one.kind for one in found}}
+        groups.update({one.name: Listed(one.name, kinds[one.kind], one.state, broker) for one in found})
     return dict(sorted(groups.items()))
 
 

@@ -8,6 +8,7 @@ group has moved meanwhile.
 """
 
 import json
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -30,23 +31,33 @@ RESET_MAX: Final = 500
 
 Answer = dict[str, Any]
 
+# A list of 100,000 groups takes some 30 MB, so the threads that ask make one at a time, and keep little of it.
+_LISTING: Final = threading.Lock()
+
 
 def every_group(cluster: Cluster, query: Query) -> Answer:
     """One page of the groups in whose names a text is found."""
     wanted = query.text("find", "").strip().lower()
-    matching = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
     page = query.number("page", 1, least=1)
-    shown = matching[(page - 1) * GROUPS_MAX : page * GROUPS_MAX]
+    begin = (page - 1) * GROUPS_MAX
+    count, shown = some_of_list(cluster, wanted, begin, begin + GROUPS_MAX)
     places = {one.name: committed_of(cluster, one) for one in shown}
     stable = _ends(cluster, {where for known in places.values() for where in known or ()}, Isolation.READ_COMMITTED)
     return {
-        "count": len(matching),
+        "count": count,
         "page": page,
-        "pages": max(-(-len(matching) // GROUPS_MAX), 1),
+        "pages": max(-(-count // GROUPS_MAX), 1),
         "groups": [
             {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], stable)} for one in shown
         ],
     }
+
+
+def some_of_list(cluster: Cluster, wanted: str, begin: int, end: int) -> tuple[int, list[Listed]]:
+    """How many groups have this text in their names, and those from one place in their list to another."""
+    with _LISTING:
+        matching = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+        return len(matching), matching[begin:end]
 
 
 def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
@@ -128,7 +139,8 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
 
 
 def _group(cluster: Cluster, name: str) -> Listed:
-    group = groups.listed(cluster).get(name)
+    with _LISTING:
+        group = groups.listed(cluster).get(name)
     if group is None:
         raise LogError(f"there is no group {name!r}")
     return group

@@ -29,6 +29,7 @@ STATUS_TEXTS: Final = {
     500: "Internal Server Error",
     502: "Bad Gateway",
     503: "Service Unavailable",
+    504: "Gateway Timeout",
     505: "HTTP Version Not Supported",
 }
 # What goes with every answer. Nothing from elsewhere is loaded, nothing is framed, and no text becomes markup:

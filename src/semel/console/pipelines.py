@@ -16,6 +16,7 @@ from semel.client.groups import QUERY_NOTE
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of
 from semel.client.transactional_ids import OPEN
+from semel.console.groups import some_of_list
 from semel.console.query import Query
 from semel.console.records import read_from
 from semel.console.topics import led
@@ -59,10 +60,10 @@ def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
     """The queries that show how far they are, each in a group of its own that has no members."""
     queries = []
     try:
-        every = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+        _, asked = some_of_list(cluster, wanted, 0, GROUPS_ASKED_MAX)
     except (AuthenticationFailed, RefusedByBroker):
         return []
-    for group in every[:GROUPS_ASKED_MAX]:
+    for group in asked:
         try:
             committed = groups.committed(cluster, group.coordinator, group.name)
         except (AuthenticationFailed, RefusedByBroker):

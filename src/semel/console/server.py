@@ -17,7 +17,7 @@ from semel.console.askers import askers_of, cluster_askers
 from semel.console.broker_door import BrokerDoor
 from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
-from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
+from semel.console.http import HEAD_BYTES_MAX, PageRefused, Request, Response, head, read_request, refusal
 from semel.console.live import Live
 from semel.console.site import Site, Stream, mistake
 from semel.security.hosts import shown_address
@@ -154,9 +154,9 @@ class Console:
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(self._deadline_seconds):
-            answer = await self._answer(reader)
-            if isinstance(answer, Response):
+        answer = await self._answer(reader)
+        if isinstance(answer, Response):
+            async with asyncio.timeout(self._deadline_seconds):
                 writer.write(answer.encoded())
                 await writer.drain()
                 writer.close()
@@ -168,14 +168,23 @@ class Console:
             finally:
                 self._streams -= 1
 
+    async def _in_time(self, request: Request) -> Response | Stream:
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
+                return await self._site.answer(request)
+        except TimeoutError:
+            message = f"there is no answer after {self._deadline_seconds:g} s: try again"
+            raise PageRefused(504, message) from None
+
     async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | None:
         try:
             if self._connections > CONNECTIONS_MAX:
                 raise PageRefused(503, "too many connections: close some pages of the console")
-            request = await read_request(reader)
+            async with asyncio.timeout(self._deadline_seconds):
+                request = await read_request(reader)
             if request is None:
                 return None
-            answer = await self._site.answer(request)
+            answer = await self._in_time(request)
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
                 raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
             return answer

@@ -7,13 +7,13 @@ begins. So of all that are open in a partition one holds the readers back, and t
 import contextlib
 from typing import Any, Final
 
-from semel.client import admin, groups, transactional_ids
+from semel.client import admin, transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.errors import AuthenticationFailed, LogError
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
-from semel.console.groups import committed_of
+from semel.console.groups import committed_of, some_of_list
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
@@ -103,7 +103,8 @@ def _readers(
 ) -> dict[TopicPartition, list[Answer]]:
     """The groups that read these partitions, and how far each is from the last stable offset, at which it waits."""
     readers: dict[TopicPartition, list[Answer]] = {}
-    for group in list(groups.listed(cluster).values())[:GROUPS_ASKED_MAX]:
+    _, asked = some_of_list(cluster, "", 0, GROUPS_ASKED_MAX)
+    for group in asked:
         for where, offset in (committed_of(cluster, group) or {}).items():
             if where in held:
                 readers.setdefault(where, []).append({"group": group.name, "behind": max(stable[where] - offset, 0)})
