@@ -39,7 +39,7 @@ def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
 def test_every_option_that_is_named_is_known_or_refused_as_is_said() -> None:
     known, refused = GUIDE.split("## What is refused")
     assert [option for option in options_in(known) if re.search("not known|cannot be set", refusal(option))] == []
-    refused, without_meaning = refused.split("What only tunes")
+    refused, without_meaning = refused.split("Settings that only tune")
     assert [option for option in options_in(refused) if "cannot be set" not in refusal(option)] == []
     assert [option for option in options_in(without_meaning) if refusal(option)] == []
 
