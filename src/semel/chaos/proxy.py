@@ -1,4 +1,4 @@
-"""A TCP proxy that stands before a Kafka broker and lets things go wrong between it and its clients.
+"""A TCP proxy in front of a Kafka broker that injects faults between it and its clients.
 
     with ChaosProxy(broker.bootstrap) as proxy:
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True})

@@ -169,7 +169,7 @@ class Problem:
 
 KEY_MISSING: Final = Problem("key-missing", 400, "This request needs an Idempotency-Key")
 KEY_MALFORMED: Final = Problem("key-malformed", 400, "The Idempotency-Key cannot be read")
-CALLER_UNKNOWN: Final = Problem("caller-unknown", 400, "Nobody can tell whose Idempotency-Key this is")
+CALLER_UNKNOWN: Final = Problem("caller-unknown", 400, "It is unknown whose Idempotency-Key this is")
 STILL_RUNNING: Final = Problem("still-running", 409, "A request with this Idempotency-Key is running")
 ANSWER_NOT_KEPT: Final = Problem("answer-not-kept", 409, "This request was executed, and its answer was not kept")
 BODY_TOO_LARGE: Final = Problem("body-too-large", 413, "The body is too large for a request with an Idempotency-Key")

@@ -140,7 +140,9 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
     except BaseException as error:
         yield from holder.release()
         if is_busy(error):
-            return RequestRefused(DATABASE_BUSY, "Others have been writing for too long; ask again.", 1).answer
+            return RequestRefused(
+                DATABASE_BUSY, "Other transactions held the write lock for too long; try again.", 1
+            ).answer
         raise
     return None if isinstance(outcome, Accepted) else _counted(holder, outcome)
 
@@ -178,9 +180,9 @@ def answer_to(outcome: KeyState) -> Answer:
         case Duplicate():
             return RequestRefused(ANSWER_NOT_KEPT, "Its answer was a stream, or too large to be kept.").answer
         case Running(seconds):
-            return RequestRefused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", seconds).answer
+            return RequestRefused(STILL_RUNNING, "It is still running; ask again for its answer.", seconds).answer
         case Differs():
-            return RequestRefused(PAYLOAD_DIFFERS, "Its method, path, query or body differ; take a new key.").answer
+            return RequestRefused(PAYLOAD_DIFFERS, "Its method, path, query or body differs; use a new key.").answer
         case Accepted():
             raise AssertionError("a request that is accepted is executed")
 

@@ -164,7 +164,7 @@ class Idempotency:
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""
         if self._running.setdefault(name, owner) is not owner:
-            raise RequestRefused(STILL_RUNNING, "It runs in this moment; ask again for its answer.", 1)
+            raise RequestRefused(STILL_RUNNING, "It is still running; ask again for its answer.", 1)
 
     def leave(self, name: Name, owner: object) -> None:
         if self._running.get(name) is owner:
@@ -189,7 +189,7 @@ class Idempotency:
 
     def check_request_bytes(self, size: int) -> None:
         if size > self.request_bytes_max:
-            raise RequestRefused(BODY_TOO_LARGE, f"At most {self.request_bytes_max} bytes are taken with a key.")
+            raise RequestRefused(BODY_TOO_LARGE, f"It may have at most {self.request_bytes_max} bytes.")
 
     def _key(self, request: Request, fields: Sequence[str]) -> str | None:
         try:

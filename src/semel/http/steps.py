@@ -88,7 +88,9 @@ class AnyStep:
 
     def _check_first(self) -> None:
         if not self.first:
-            raise RuntimeError(f"step {self._name!r} was finished before: look at `step.first` and do it only then")
+            raise RuntimeError(
+                f"step {self._name!r} was finished before: check `step.first`, and do the work only if it is true"
+            )
 
     def _enter(self) -> Procedure[None]:
         def look(connection: Connection) -> str | None:

@@ -37,70 +37,80 @@ class Option:
 
 
 OPTIONS: Final = (
-    Option("subscribe", "", "Topics to read, with commas between. One of `subscribe`, `subscribePattern`, `assign`."),
-    Option("subscribePattern", "", "A regular expression; topics in whose name it is found, also those made later."),
+    Option(
+        "subscribe", "", "Topics to read, separated by commas. Set one of `subscribe`, `subscribePattern`, `assign`."
+    ),
+    Option(
+        "subscribePattern",
+        "",
+        "A regular expression: the query reads all topics whose names contain a match, also topics that are created "
+        "later.",
+    ),
     Option("assign", "", 'Partitions to read: `{"topicA": [0, 1], "topicB": [2]}`.'),
     Option(
         "startingOffsets",
         "`latest` for a stream, `earliest` for a batch",
         'Where a new query begins: `earliest`, `latest`, or `{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}` for '
-        "all partitions, in which -2 is earliest and -1 is latest. A query that goes on does so from its checkpoint, "
-        "and new partitions are read from their beginning.",
+        "all partitions, in which -2 is earliest and -1 is latest. A restarted query continues from its checkpoint, "
+        "and reads new partitions from their beginning.",
     ),
     Option(
         "startingOffsetsByTimestamp",
         "",
-        'The first records of these times, in ms, or later: `{"topicA": {"0": 1700000000000}}`. Goes before '
+        'The first records of these times, in ms, or later: `{"topicA": {"0": 1700000000000}}`. Overrides '
         "`startingOffsets`.",
     ),
     Option(
         "startingTimestamp",
         "",
-        "One time, in ms, for all partitions. Goes before the two above.",
+        "One time, in ms, for all partitions. Overrides the two above.",
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "What to do where a partition has no record of that time or later: `error`, or `latest` to begin at its end.",
+        "What to do if a partition has no record of that time or later: `error`, or `latest` to begin at its end.",
     ),
-    Option("endingOffsets", "latest", "Batch: where to end, as `startingOffsets` says where to begin."),
-    Option("endingOffsetsByTimestamp", "", "Batch: before the first records of these times. Goes before the above."),
-    Option("endingTimestamp", "", "Batch: before the first records of this time. Goes before the two above."),
+    Option("endingOffsets", "latest", "Batch: where to end, in the format of `startingOffsets`."),
+    Option(
+        "endingOffsetsByTimestamp",
+        "",
+        "Batch: end before the first records of these times. Overrides the option above.",
+    ),
+    Option("endingTimestamp", "", "Batch: end before the first records of this time. Overrides the two above."),
     Option(
         "maxOffsetsPerTrigger",
         "",
-        "Stream: how many offsets a batch takes at most, shared out in proportion to what each partition has; but one "
-        "for each partition that has any.",
+        "Stream: the most offsets in a batch. Each partition gets a share in proportion to the offsets that it has "
+        "left, but at least one.",
     ),
     Option("minOffsetsPerTrigger", "", "Stream: a batch waits for this many records, or for `maxTriggerDelay`."),
-    Option("maxTriggerDelay", "15m", "Stream: how long `minOffsetsPerTrigger` may keep a batch waiting."),
-    Option("minPartitions", "", "Into how many tasks a batch is cut at least, about; else one for each partition."),
-    Option("maxRecordsPerPartition", "", "How many offsets a task has at most; partitions with more are cut."),
+    Option("maxTriggerDelay", "15m", "Stream: how long a batch may wait because of `minOffsetsPerTrigger`."),
+    Option("minPartitions", "", "About how many tasks a batch has at least; by default one for each partition."),
+    Option("maxRecordsPerPartition", "", "The most offsets in one task; larger partitions are split."),
     Option(
         "failOnDataLoss",
         "true",
-        "Whether to fail when records are gone that were not read: deleted, expired, or with their topic. If `false`, "
+        "Whether to fail when unread records are gone: deleted, expired, or lost with their topic. If `false`, "
         "the query logs what is lost as a warning and goes on with the records that are left.",
     ),
-    Option("fetchOffset.numRetries", "3", "How often a loss is looked at again before it is believed."),
-    Option("fetchOffset.retryIntervalMs", "1000", "How long to wait before each of these looks."),
+    Option("fetchOffset.numRetries", "3", "How often the query checks a loss again before it reports it."),
+    Option("fetchOffset.retryIntervalMs", "1000", "How long to wait before each of these checks."),
     Option("includeHeaders", "false", "Whether there is a column `headers`."),
     Option(
         "includeProducer",
         "false",
-        "Whether there are columns `producer_id`, `producer_epoch` and `sequence`: the numbers by which brokers tell "
-        "duplicates, null for records without any.",
+        "Whether there are columns `producer_id`, `producer_epoch` and `sequence`: the numbers by which brokers "
+        "recognise duplicates, null for records without them.",
     ),
     Option(
         "groupIdPrefix",
         "",
-        "What brokers know the query by, where `kafka.client.id` does not say it. No group is made from it, because "
-        "the source is a member of none.",
+        "The client id of the query, unless `kafka.client.id` is set. The source is in no consumer group.",
     ),
     Option(
         "kafka.isolation.level",
         "read_committed",
-        "Or `read_uncommitted`, which shows records of transactions that are open or aborted.",
+        "Or `read_uncommitted`, which also shows records of open and aborted transactions.",
     ),
     Option(
         "kafka.group.id",
