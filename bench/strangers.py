@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection as Pipe
 
 from bench.clients import LoadFailed
 from semel.client.connection import Connection
-from semel.client.errors import AuthenticationFailed
+from semel.client.errors import LogError
 from semel.client.settings import from_options
 
 CONNECTIONS_PER_SECOND = 300
@@ -122,7 +122,8 @@ def _guess(pipe: Pipe, user: str, port: int) -> None:
 
     def guess() -> None:
         while True:
-            with suppress(AuthenticationFailed):
+            # It is refused, or there is no place for it.
+            with suppress(LogError):
                 Connection(address, settings).close()
             next(tries)
 
