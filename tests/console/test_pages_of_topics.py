@@ -166,6 +166,19 @@ def test_a_large_value_comes_in_pieces_that_make_the_whole(broker: FaultyBroker,
         records.piece_of_record(cluster, asked(topic="payments", partition=0, offset=7))
 
 
+@pytest.mark.slow
+def test_a_record_of_50_mb_is_listed_by_its_beginning_and_read_to_its_end(
+    broker: FaultyBroker, cluster: Cluster
+) -> None:
+    size = 50_000_000
+    broker.create_topic("payments", 1, {"max.message.bytes": "60000000"})
+    broker.seed("payments", Record(value=b"a" * (size - 3) + b"end"))
+    (shown,) = rows(cluster, topic="payments")
+    assert (shown["value"]["bytes"], len(shown["value"]["text"]) < 10_000) == (size, True)
+    last = records.piece_of_record(cluster, asked(topic="payments", partition=0, offset=0, at=size - 10))["piece"]
+    assert (last["text"], last["next"]) == ("aaaaaaaend", None)
+
+
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 3000])
 def test_what_is_no_text_is_shown_as_digits_to_the_last_byte(size: int) -> None:
     data = bytes((number * 7 + 128) % 256 for number in range(size))

@@ -185,4 +185,18 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         "repr(tuple(self))",
         ("tests/console/test_pages_of_decisions.py", "-k", "login"),
     ),
+    Bug(
+        "a console that ends under an open page prints tracebacks",
+        "semel.console.server:Console._serve",
+        "(OSError, TimeoutError, asyncio.CancelledError)",
+        "(OSError, TimeoutError)",
+        ("tests/console/test_site.py::test_a_console_that_ends_under_an_open_page_prints_nothing",),
+    ),
+    Bug(
+        "a page that waits for too long is told nothing",
+        "semel.console.server:Console._in_time",
+        "raise PageRefused(504, message) from None",
+        "raise",
+        ("tests/console/test_site.py::test_a_cluster_that_does_not_answer_in_time_is_one_line",),
+    ),
 )
