@@ -42,7 +42,7 @@ from semel_command import serving
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, Page
 
 TOPIC: Final = "payments"
 PARTITIONS: Final = 4
@@ -198,12 +198,13 @@ def load(bootstrap: str, per_second: int) -> Iterator[Counted]:
 
 
 def first_page(browser: Browser, broker: ServedBroker) -> list[Figure]:
-    """From the start of the console's process until the first page is there, in a browser that has none of it."""
+    """From the start of the console's process until the first page is there, in an empty tab of a browser that has none
+    of it."""
     took = []
     for _ in range(COLD_STARTS):
-        context = browser.new_context()
+        page = browser.new_context().new_page()
         began = time.monotonic()
-        with consoled(context, broker) as shown:
+        with consoled(page, broker) as shown:
             shown.page.locator(".tile").first.wait_for()
             took.append(time.monotonic() - began)
             progress(f"the console itself has taken {cpu_seconds(shown.process_id):.2f} s of CPU")
@@ -214,7 +215,7 @@ def latency(browser: Browser, broker: ServedBroker) -> list[Figure]:
     """From the moment before a duplicate is sent until the page counts it."""
     figures = []
     for per_second in (0, EVENTS_PER_SECOND):
-        with consoled(browser.new_context(), broker) as shown:
+        with consoled(browser.new_context().new_page(), broker) as shown:
             page = shown.page
             shown.visit("decisions")
             page.locator("main .lead").wait_for()
@@ -256,7 +257,8 @@ def broker_cpu(browser: Browser, broker: ServedBroker) -> list[Figure]:
     figures = []
     for name in ("decisions", "overview"):
         spent: dict[bool, list[float]] = {True: [], False: []}
-        with consoled(browser.new_context(), broker) as shown, load(broker.bootstrap, EVENTS_PER_SECOND) as sent:
+        tab = browser.new_context().new_page()
+        with consoled(tab, broker) as shown, load(broker.bootstrap, EVENTS_PER_SECOND) as sent:
             for pair in range(CPU_PAIRS):
                 for is_open in (True, False) if pair % 2 == 0 else (False, True):
                     if is_open:
@@ -286,7 +288,7 @@ def many_topics(browser: Browser, broker: ServedBroker) -> list[Figure]:
     for first in range(0, TOPICS, 1000):
         # One is there already.
         make_topics(broker, [f"topic-{number:05}" for number in range(max(first, 1), first + 1000)], 1)
-    with consoled(browser.new_context(), broker) as shown:
+    with consoled(browser.new_context().new_page(), broker) as shown:
         for path in ("topics", "topics?page=50", "topics?find=99", "overview"):
             shown.visit(path)
             shown.page.locator("main table, .tile").first.wait_for()
@@ -301,7 +303,7 @@ def many_groups(browser: Browser, broker: ServedBroker) -> list[Figure]:
         (address,) = cluster.brokers()
         for number in range(GROUPS):
             groups.commit(cluster, address, f"group-{number:06}", {TopicPartition(TOPIC, 0): 0})
-    with consoled(browser.new_context(), broker) as shown:
+    with consoled(browser.new_context().new_page(), broker) as shown:
         beside = shown.page.context.new_page()
         beside.goto(f"{shown.address}/groups?page=1000")
         for path in ("groups", "groups?find=9999", "group?group=group-050000", "overview"):
@@ -317,7 +319,7 @@ def flat_memory(browser: Browser, broker: ServedBroker, minutes: float) -> list[
     """How much more the page and the console hold in the last third of the time than in the first, when all that can
     be collected is collected."""
     samples: list[dict[str, float]] = []
-    with consoled(browser.new_context(), broker) as shown, load(broker.bootstrap, MEMORY_EVENTS_PER_SECOND):
+    with consoled(browser.new_context().new_page(), broker) as shown, load(broker.bootstrap, MEMORY_EVENTS_PER_SECOND):
         shown.visit("decisions")
         page = shown.page
         tools = page.context.new_cdp_session(page)
@@ -377,16 +379,15 @@ class Shown(NamedTuple):
 
 
 @contextmanager
-def consoled(context: BrowserContext, broker: ServedBroker) -> Iterator[Shown]:
+def consoled(page: Page, broker: ServedBroker) -> Iterator[Shown]:
     words = ("--listen=127.0.0.1:0", f"--bootstrap={broker.bootstrap}", f"--decisions={broker.metrics_address}")
     with serving("console", *words) as console:
         assert console.stdout is not None
         address = console.stdout.readline().rpartition(" ")[2].strip()
-        page = context.new_page()
         page.set_default_timeout(120_000)
         page.goto(address)
         yield Shown(console.pid, address.partition("/enter")[0], page)
-        context.close()
+        page.context.close()
 
 
 def progress(text: str) -> None:
