@@ -209,7 +209,8 @@ def test_large_requests_share_the_memory_for_them_and_all_are_served() -> None:
             asker.post(frame[400_000:])
         for asker in askers:
             asker.read()
-            assert broker.look(lambda b: b.receive_memory.taken_bytes) <= 2 * MEGABYTE
+            # One of them at a time may exceed the limit.
+            assert broker.look(lambda b: b.receive_memory.taken_bytes) <= 2 * MEGABYTE + len(frame)
         assert broker.look(lambda b: b.metrics.accepted_batches) == 6
 
 
