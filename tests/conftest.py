@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Here, before any module of tests is imported: their own settings take the rest from what is loaded when they are made.
 # Examples are the same for the same code and the same tests: Hypothesis tries constants of all that has been imported.
 # Where a test does not say how many, an exploring run tries Hypothesis' own hundred.
-settings.register_profile("house", deadline=None, print_blob=True, derandomize=True, max_examples=60)
+settings.register_profile("house", deadline=None, print_blob=True, derandomize=True, max_examples=40)
 settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
 

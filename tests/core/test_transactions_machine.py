@@ -288,5 +288,5 @@ class TransactionsMachine(RuleBasedStateMachine):
             self.real.apply(entry)  # type: ignore[arg-type]
 
 
-TransactionsMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TransactionsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestTransactions = TransactionsMachine.TestCase

@@ -122,14 +122,14 @@ def test_what_the_mutations_start_from_is_accepted(seed: str) -> None:
 
 
 @seeds
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.binary(max_size=80))
 def test_random_bytes(seed: str, data: bytes) -> None:
     is_accepted(SEEDS[seed][1], data)
 
 
 @pytest.mark.parametrize(("api_key", "version"), OTHERS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.binary(max_size=80))
 def test_random_bytes_as_any_other_message(api_key: int, version: int, data: bytes) -> None:
     is_accepted(message_decoder(api_key, version), data)
