@@ -21,6 +21,7 @@ from profiled import profiled
 from semel.broker.apis import HANDLERS
 from semel.broker.broker import Broker
 from semel.broker.chores import forget_old_offsets, forget_silent_producers
+from semel.core.access import Operation, ResourceType
 from semel.core.entries import AccessRule, AccessRulesAdded, OffsetsCommitted, StoredOffset
 from semel.core.groups.consumer import ConsumerRules
 from semel.core.steps import Pace
@@ -34,11 +35,13 @@ from semel.wire.versions import (
     DELETE_ACLS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
+    DESCRIBE_TOPIC_PARTITIONS,
     END_TXN,
     INIT_PRODUCER_ID,
     JOIN_GROUP,
     LEAVE_GROUP,
     LIST_GROUPS,
+    METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
@@ -246,6 +249,38 @@ def test_very_many_access_rules_are_shown_and_removed_in_many_turns(api_key: int
     # An entry that removes five hundred is one step.
     assert most < 2 * CALLS_MAX
     assert answer_bytes > 20 * len(rules)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "asked"),
+    [
+        (LIST_GROUPS, {}),
+        (METADATA, {"topics": None, "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}),
+        (DESCRIBE_TOPIC_PARTITIONS, {"topics": [], "response_partition_limit": 2_000, "cursor": None}),
+    ],
+)
+def test_what_a_client_may_see_of_very_many_is_looked_up_in_many_turns(api_key: int, asked: dict[str, Any]) -> None:
+    may_create = AccessRule(ResourceType.CLUSTER, "kafka-cluster", 3, "User:ANONYMOUS", "*", Operation.CREATE, 3)
+
+    async def scenario() -> tuple[int, int]:
+        async with stranger(access_rules=True) as (broker, ask):
+            # The first request of an API loads what reads and writes its messages.
+            await ask(frame_of(api_key, NEWEST[api_key], **asked))
+            broker.runtime.commit(AccessRulesAdded((may_create,)))
+            for number in range(4 * MANY):
+                offsets = (StoredOffset(1, 0, 7, -1, ""),)
+                broker.log.state.groups.apply(OffsetsCommitted(f"g{number}", offsets, -1, broker.clock.now_ms()))
+            for begin in range(0, 4 * MANY, MANY):
+                await ask(topics_made(*((f"t{number}", 1) for number in range(begin, begin + MANY))))
+            assert len(list(broker.log.state.catalog)) == 4 * MANY
+            counter = Counter()
+            with profiled(counter.note):
+                answer = await ask(frame_of(api_key, NEWEST[api_key], **asked))
+            return counter.most, len(answer)
+
+    most, answer_bytes = asyncio.run(scenario())
+    assert most < CALLS_MAX
+    assert answer_bytes < 200, "it sees none of them"
 
 
 def test_quotas_of_very_many_entities_are_compared_in_many_turns() -> None:

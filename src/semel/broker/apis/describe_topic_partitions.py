@@ -11,8 +11,8 @@ from semel.broker.exchange import Exchange
 from semel.broker.guard import DESCRIBE_TOPIC
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType
-from semel.core.steps import Steps, in_order
-from semel.core.topics import check_name
+from semel.core.steps import Steps, each, in_order
+from semel.core.topics import Topic, check_name
 
 RIGHTS: Final = (DESCRIBE_TOPIC,)
 
@@ -26,13 +26,16 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
     guard = broker.guard
-    names = [item.name for item in request.topics] or [
-        topic.name for topic in broker.log.state.catalog if guard.sees(exchange, DESCRIBE_TOPIC, topic.name)
-    ]
-    names = yield from in_order(name for name in names if name >= first_name)
+
+    def name_seen(topic: Topic) -> str | None:
+        return topic.name if guard.sees(exchange, DESCRIBE_TOPIC, topic.name) else None
+
+    names: list[str | None] = [item.name for item in request.topics]
+    names = names or (yield from each(list(broker.log.state.catalog), name_seen))
+    wanted = yield from in_order(name for name in names if name is not None and name >= first_name)
     places_left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
     topics: list[Fields] = []
-    for name in names:
+    for name in wanted:
         begin = first_index if name == first_name else 0
         if places_left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}

@@ -20,16 +20,16 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
     types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
     sees_all = broker.guard.sees(exchange, DESCRIBE_CLUSTER)
-    groups = yield from each(list(broker.log.state.groups), _fields_of)
-    return {
-        "groups": [
-            fields
-            for fields in groups
-            if (sees_all or broker.guard.sees(exchange, DESCRIBE_GROUP, fields["group_id"]))
-            and (not states or fields["group_state"].lower() in states)
-            and (not types or fields["group_type"] in types)
-        ]
-    }
+
+    def listed(group: Group) -> dict[str, str] | None:
+        if not (sees_all or broker.guard.sees(exchange, DESCRIBE_GROUP, group.name)):
+            return None
+        fields = _fields_of(group)
+        has_state = not states or fields["group_state"].lower() in states
+        return fields if has_state and (not types or fields["group_type"] in types) else None
+
+    groups = yield from each(list(broker.log.state.groups), listed)
+    return {"groups": [fields for fields in groups if fields is not None]}
 
 
 def _fields_of(group: Group) -> dict[str, str]:
