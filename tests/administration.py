@@ -1,8 +1,10 @@
 """A life of administration: each kind of change to users, access rules and quotas, and what others see of them."""
 
+import json
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from semel.core.cached_part import CachedPart
 from semel.core.entries import (
     AccessChange,
     AccessRule,
@@ -47,3 +49,8 @@ def told(log: Log) -> tuple[object, ...]:
         {user: dict(users.credentials(user)) for user in users},
         {entity: dict(quotas.of(entity)) for entity in quotas},
     )
+
+
+def read_again(part: CachedPart) -> Any:
+    """A part of a checkpoint as it is after a restart."""
+    return json.loads(part.encoded(lambda content: json.dumps(content).encode()))

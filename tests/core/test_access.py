@@ -1,12 +1,12 @@
 """Access rules: their promises one by one, then all of them held against Apache Kafka's own algorithms done naively."""
 
-import json
 from itertools import product
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from administration import read_again
 from refusal import refused
 from semel.core.access import (
     AccessRules,
@@ -299,7 +299,7 @@ def test_every_verdict_is_that_of_apache_kafka_after_every_change(
                 expected = naive_some(model, asker, operation, resource_type)
                 assert access.allows_some(asker, operation, resource_type) == expected
     restored = AccessRules()
-    restored.restore(json.loads(access.snapshot().text(json.dumps)))
+    restored.restore(read_again(access.snapshot()))
     assert list(restored) == list(access)
     assert restored.changes != AccessRules().changes, "answers from before are kept by nobody"
 

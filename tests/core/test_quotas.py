@@ -1,6 +1,5 @@
 """Quotas: which one counts for a client, what may be set, and all of it held against a naive model."""
 
-import json
 import math
 from typing import Any
 
@@ -9,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from administration import read_again
 from refusal import refused
 from semel.core.entries import QuotasChanged
 from semel.core.quotas import BUSY, CLIENT_ID, CONNECTED, FETCHED, IP, PRODUCED, USER, Entity, Quotas, match_of
@@ -192,7 +192,7 @@ class QuotasMachine(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        snapshot = json.loads(self.quotas.snapshot().text(json.dumps))
+        snapshot = read_again(self.quotas.snapshot())
         self.quotas = Quotas(entities_max=4)
         self.quotas.restore(snapshot)
 

@@ -1,12 +1,12 @@
 """Users hold what proves a password, against a naive model; what cannot be kept is refused in Kafka's words."""
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from administration import read_again
 from semel.core.entries import LoginSecretMade, UserCredentialRemoved, UserCredentialSet
 from semel.core.refusals import POLICY_VIOLATION, RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL, Refused
 from semel.core.users import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism, Users
@@ -65,7 +65,7 @@ class UsersMachine(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        snapshot = json.loads(self.users.snapshot().text(json.dumps))
+        snapshot = read_again(self.users.snapshot())
         self.users = Users(users_max=2)
         self.users.restore(snapshot)
 

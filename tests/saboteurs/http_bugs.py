@@ -42,7 +42,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         (_FRAMEWORKS, "-k", "sqlite and flask"),
     ),
     Bug(
-        "a key is everybody's",
+        "a key does not belong to one caller",
         "semel.http.claims:name_of",
         'hashlib.sha256(caller.encode("utf-8", "surrogatepass")).hexdigest()',
         '""',
@@ -176,7 +176,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # -- steps: done once, and by nobody who is late ----------------------------------------------------------------
     Bug(
-        "who is late writes all the same",
+        "a worker that lost its lease still writes",
         "semel.http.claims:_OF_HOLDER",
         "update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))",
         'update(keys).where(*_OF_NAME, bindparam("of_token", type_=BigInteger).is_not(None))',
@@ -190,7 +190,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),
     Bug(
-        "each try calls outside under another key",
+        "each attempt calls the other service under another key",
         "semel.http.steps:KeySteps.derived_key",
         "derived_key(self.name.scope, self.name.key, step)",
         "derived_key(self.name.scope, self.name.key, step, str(id(self)))",

@@ -12,7 +12,7 @@ _CONTENTION: Final = "tests/inbox/test_contention.py"
 INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- claims: one for each consumer and event, with the effect ---------------------------------------------------
     Bug(
-        "a claim is looked for, and then inserted",
+        "a process looks for a claim, and then inserts it",
         "semel.inbox.claims:claim",
         "if not is_new(connection, _CLAIM, new._asdict()): ...",
         """
@@ -36,7 +36,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         (_CLAIMING, "-k", "once_for_each_consumer"),
     ),
     Bug(
-        "a batch is claimed in the order in which it came",
+        "the ids of a batch are claimed in the order of the batch",
         "semel.inbox.claims:claim_each",
         "sorted(set(ids))",
         "dict.fromkeys(ids)",

@@ -11,7 +11,7 @@ _REFUSED: Final = "tests/outbox/test_refused.py"
 OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- batches: dense, made once, and of all that waits -----------------------------------------------------------
     Bug(
-        "a relay goes on after the last message that it took",
+        "a relay continues after the last row number that it sent",
         "semel.outbox.ledger:_made",
         "if not rows: ...",
         """
@@ -37,7 +37,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         (_RELAYING, "-k", "in_which_they_were_added and sqlite"),
     ),
     Bug(
-        "the batch at hand is forgotten by the next relay",
+        "the next relay forgets the current batch",
         "semel.outbox.ledger:advance",
         "published != known.last_batch",
         "published is not None and published != known.last_batch",
@@ -59,7 +59,7 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # -- the log: first published, then noted, under the number that the database gave ------------------------------
     Bug(
-        "a batch is noted as done before it is published",
+        "a relay records a batch as done before it is published",
         "semel.outbox.shard:Shard.step",
         "self._publish(batch)",
         """

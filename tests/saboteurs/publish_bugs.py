@@ -18,7 +18,7 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         (_FAULTS, "-k", "strangers"),
     ),
     Bug(
-        "the cursor is believed, even from a former leader",
+        "a publisher believes the cursor of a former leader",
         "semel.publish.publisher:Publisher._note",
         "self._below(transaction, deadline) != cursor",
         "self._below(transaction, deadline) is transaction",
