@@ -315,6 +315,18 @@ def test_an_event_is_one_line_of_json_whatever_stands_in_it(
         assert told["decisions"][0]["said"] == f"ERROR: {message}"
 
 
+def test_a_stream_ends_at_once_when_its_subscriber_went_before_it_waits() -> None:
+    """Otherwise the place of a console that connects again is taken until the next keep-alive."""
+
+    async def scenario() -> None:
+        subscription = Decisions(Metrics()).subscribe()
+        assert subscription is not None
+        subscription.end()
+        await asyncio.wait_for(subscription.wait(3600), 10)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -46,6 +46,13 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_DECISIONS}::test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile",),
     ),
     Bug(
+        "a stream waits for the next decision although its subscriber has gone",
+        "semel.broker.decisions:Subscription.wait",
+        "self.has_ended",
+        "False",
+        (f"{_DECISIONS}::test_a_stream_ends_at_once_when_its_subscriber_went_before_it_waits",),
+    ),
+    Bug(
         "the name of a topic is written into an event as it is",
         "semel.broker.decisions:_as_json",
         "encode_basestring_ascii(topic)",

@@ -139,7 +139,7 @@ class Subscription:
 
     async def wait(self, seconds_max: float) -> None:
         """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`."""
-        if self._number != self._metrics.judged_batches:
+        if self.has_ended or self._number != self._metrics.judged_batches:
             return
         self._news.clear()
         self._decisions.await_next()
