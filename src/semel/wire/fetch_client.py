@@ -28,10 +28,9 @@ from semel.wire.fetch import (
     WAIT_AND_SIZES,
     FetchPartitionAnswer,
 )
-from semel.wire.frames import parse_response_header, request_prefix
+from semel.wire.frames import read_response, request_prefix
 from semel.wire.primitives import (
     INT32,
-    MALFORMED,
     Buffer,
     length,
     nullable_string,
@@ -107,12 +106,7 @@ def decode_response(version: int, frame: Buffer) -> FetchPartitionAnswer:
     """The answer for the one partition. Its records are a view of `frame`, or none; an error of the whole request
     counts as the partition's.
     """
-    view = memoryview(frame)
-    try:
-        _, at = parse_response_header(FETCH, version, view)
-        return _decode(version, view, at)
-    except MALFORMED as error:
-        raise ProtocolError(f"an answer to Fetch {version} in {len(view)} bytes: {error}") from error
+    return read_response(FETCH, version, frame, "Fetch", _decode)
 
 
 def _decode(version: int, view: memoryview, at: int) -> FetchPartitionAnswer:

@@ -9,11 +9,13 @@ it before it knows what the broker speaks. This file must never look into a body
 
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, Buffer, skip_tagged_fields, unsigned_varint
 from semel.wire.versions import API_VERSIONS, is_flexible
+
+A = TypeVar("A")
 
 SIZE_BYTES: Final = 4
 
@@ -130,6 +132,20 @@ def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[in
     except MALFORMED as error:
         raise ProtocolError(f"a response header in {len(frame)} bytes: {error}") from error
     return correlation_id, 4
+
+
+def read_response(
+    api_key: int, version: int, frame: Buffer, name: str, read_body: Callable[[int, memoryview, int], A]
+) -> A:
+    """What `read_body` makes of the body of a response frame, from the version, a view and where the body starts;
+    ProtocolError if that ends too early.
+    """
+    view = memoryview(frame)
+    try:
+        _, at = parse_response_header(api_key, version, view)
+        return read_body(version, view, at)
+    except MALFORMED as error:
+        raise ProtocolError(f"an answer to {name} {version} in {len(view)} bytes: {error}") from error
 
 
 def request_prefix(api_key: int, version: int, correlation_id: int, client_id: str | None, body_bytes: int) -> bytes:

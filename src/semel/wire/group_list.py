@@ -6,9 +6,8 @@ long and as much memory. It is the oracle of this one in the tests. This codec m
 
 from typing import Final, NamedTuple
 
-from semel.wire.errors import ProtocolError
-from semel.wire.frames import parse_response_header
-from semel.wire.primitives import INT16, INT32, MALFORMED, Buffer, read_length, read_string, skip_tagged_fields
+from semel.wire.frames import read_response
+from semel.wire.primitives import INT16, INT32, Buffer, read_length, read_string, skip_tagged_fields
 from semel.wire.versions import LIST_GROUPS
 
 _THROTTLE_FROM: Final = 1
@@ -26,12 +25,7 @@ class GroupInList(NamedTuple):
 
 def decode_response(version: int, frame: Buffer) -> tuple[int, list[GroupInList]]:
     """The error code and the groups."""
-    view = memoryview(frame)
-    try:
-        _, at = parse_response_header(LIST_GROUPS, version, view)
-        return _decode(version, view, at)
-    except MALFORMED as error:
-        raise ProtocolError(f"an answer to ListGroups {version} in {len(view)} bytes: {error}") from error
+    return read_response(LIST_GROUPS, version, frame, "ListGroups", _decode)
 
 
 def _decode(version: int, view: memoryview, at: int) -> tuple[int, list[GroupInList]]:

@@ -9,11 +9,9 @@ never look into the records, nor judge what the broker answered.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from semel.wire.errors import ProtocolError
-from semel.wire.frames import parse_response_header, request_prefix
+from semel.wire.frames import read_response, request_prefix
 from semel.wire.primitives import (
     INT32,
-    MALFORMED,
     Buffer,
     length,
     nullable_string,
@@ -80,12 +78,7 @@ def encode_request(
 
 def decode_response(version: int, frame: Buffer) -> list[PartitionProduced]:
     """The broker's answer for each batch, in the broker's order."""
-    view = memoryview(frame)
-    try:
-        _, at = parse_response_header(PRODUCE, version, view)
-        return _decode(version, view, at)
-    except MALFORMED as error:
-        raise ProtocolError(f"an answer to Produce {version} in {len(view)} bytes: {error}") from error
+    return read_response(PRODUCE, version, frame, "Produce", _decode)
 
 
 def _decode(version: int, view: memoryview, at: int) -> list[PartitionProduced]:
