@@ -6,9 +6,9 @@ can answer goes to a second broker if the first one does not answer. A request t
 again from here: only the caller knows whether that is safe. A cluster must never be shared by threads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from semel.client import codes
@@ -21,6 +21,8 @@ from semel.wire.group_list import GroupInList
 from semel.wire.messages import topic_id_bytes
 from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
+
+A = TypeVar("A")
 
 # What a coordinator can be asked for.
 GROUP: Final = 0
@@ -56,7 +58,7 @@ class Cluster:
 
     def ask(self, address: Address, api_key: int, /, **values: object) -> Any:
         """The answer of one broker."""
-        return self._ask_over(self.lease(address), address, api_key, values)
+        return self._over(self.lease(address), address, lambda connection: connection.ask(api_key, **values))
 
     def ask_any(self, api_key: int, /, **values: object) -> Any:
         """The answer of the first broker that gives one: those connected to, those known, those told of. Only for what
@@ -78,7 +80,7 @@ class Cluster:
             except ConnectionLost as reason:
                 lost = lost or reason
                 continue
-            return self._ask_over(connection, address, api_key, values)
+            return self._over(connection, address, lambda leased: leased.ask(api_key, **values))
         raise lost or ConnectionLost("no broker is known")
 
     def ask_controller(self, api_key: int, /, **values: object) -> Any:
@@ -90,14 +92,7 @@ class Cluster:
 
     def list_groups(self, address: Address) -> tuple[int, list[GroupInList]]:
         """The error code and the groups of one broker."""
-        connection = self.lease(address)
-        try:
-            answer = connection.list_groups()
-        except BaseException:
-            connection.close()
-            raise
-        self.give_back(address, connection)
-        return answer
+        return self._over(self.lease(address), address, Connection.list_groups)
 
     def lease(self, address: Address) -> Connection:
         """A connection for the caller alone, to be given back with no request under way."""
@@ -115,9 +110,10 @@ class Cluster:
     def _addresses(self) -> Iterable[Address]:
         return dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap])
 
-    def _ask_over(self, connection: Connection, address: Address, api_key: int, values: dict[str, object]) -> Any:
+    def _over(self, connection: Connection, address: Address, ask: Callable[[Connection], A]) -> A:
+        """What is asked over a leased connection, which is given back, or closed if there is no answer."""
         try:
-            answer = connection.ask(api_key, **values)
+            answer = ask(connection)
         except BaseException:
             connection.close()
             raise

@@ -8,9 +8,9 @@ This file must never send anything again by itself.
 import select
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from semel.client import sasl
 from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
@@ -60,6 +60,8 @@ from semel.wire.versions import (
 )
 
 # A first batch comes whole, however large its topic allows it to be; a size beyond this is no broker's.
+A = TypeVar("A")
+
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
 # A cluster of a hundred thousand partitions describes itself in some ten megabytes; a fetch has at least one batch.
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -164,13 +166,8 @@ class Connection:
     def list_groups(self) -> tuple[int, list[GroupInList]]:
         """The error code and the groups of this broker, of which there may be very many."""
         version = self._version(LIST_GROUPS)
-        request = messages.build_request(LIST_GROUPS, version, states_filter=[], types_filter=[])
-        self._correlation_id += 1
-        self._send(messages.encode_request(LIST_GROUPS, version, self._correlation_id, self._client_id, request))
-        try:
-            return group_list.decode_response(version, self._receive_frame(LIST_GROUPS, version))
-        except ProtocolError as error:
-            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+        self._send_request(LIST_GROUPS, version, states_filter=[], types_filter=[])
+        return self._receive(LIST_GROUPS, version, group_list.decode_response)
 
     def send_fetch(self, version: int, request: fetch_client.PartitionFetch) -> None:
         """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""
@@ -179,11 +176,7 @@ class Connection:
 
     def receive_fetch(self, version: int) -> FetchPartitionAnswer:
         """The next answer. Its records are a view of memory that nothing else uses."""
-        frame = self._receive_frame(FETCH, version)
-        try:
-            return fetch_client.decode_response(version, frame)
-        except ProtocolError as error:
-            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+        return self._receive(FETCH, version, fetch_client.decode_response)
 
     def send_produce(
         self, batches: Sequence[produce_client.PartitionBatch], transactional_id: str | None, timeout_ms: int
@@ -199,12 +192,7 @@ class Connection:
 
     def receive_produce(self) -> list[produce_client.PartitionProduced]:
         """The answers for the batches of the oldest request under way."""
-        version = self._version(PRODUCE)
-        frame = self._receive_frame(PRODUCE, version)
-        try:
-            return produce_client.decode_response(version, frame)
-        except ProtocolError as error:
-            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
+        return self._receive(PRODUCE, self._version(PRODUCE), produce_client.decode_response)
 
     def has_answer(self) -> bool:
         """Whether bytes have arrived that were not read yet."""
@@ -221,15 +209,17 @@ class Connection:
         return version
 
     def _ask(self, api_key: int, version: int, /, **values: object) -> Any:
+        def decoded(version: int, frame: bytearray) -> Any:
+            _, body = parse_response_header(api_key, version, frame)
+            return messages.decode_response(api_key, version, memoryview(frame)[body:], MESSAGE_BYTES_MAX)
+
+        self._send_request(api_key, version, **values)
+        return self._receive(api_key, version, decoded)
+
+    def _send_request(self, api_key: int, version: int, /, **values: object) -> None:
         self._correlation_id += 1
         request = messages.build_request(api_key, version, **values)
         self._send(messages.encode_request(api_key, version, self._correlation_id, self._client_id, request))
-        frame = self._receive_frame(api_key, version)
-        try:
-            _, body = parse_response_header(api_key, version, frame)
-            return messages.decode_response(api_key, version, memoryview(frame)[body:], MESSAGE_BYTES_MAX)
-        except ProtocolError as error:
-            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def _log_in(self, settings: ClientSettings) -> None:
         mechanism = settings.sasl_mechanism
@@ -261,6 +251,14 @@ class Connection:
             self._socket.sendall(frame)
         except OSError as error:
             raise self._lost(error) from None
+
+    def _receive(self, api_key: int, version: int, decode: Callable[[int, bytearray], A]) -> A:
+        """The answer to the request that is next in line."""
+        frame = self._receive_frame(api_key, version)
+        try:
+            return decode(version, frame)
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def _receive_frame(self, api_key: int, version: int) -> bytearray:
         """The next frame without its size, which has to be the answer to the request that is next in line."""
