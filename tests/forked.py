@@ -38,7 +38,8 @@ def run(
     environment: Mapping[str, str] | None = None,
     errors_apart: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """What a command with its words says, and its exit code: `semel`, `alembic`, or `python` with a program."""
+    """What a command with its words says, and its exit code: one that is installed beside Python, or `python` with a
+    program."""
     with TemporaryDirectory() as place:
         streams = [Path(place, name) for name in ("stdin", "stdout", "stderr" if errors_apart else "stdout")]
         streams[0].write_text(stdin)
@@ -75,19 +76,14 @@ def _be(words: Sequence[str], streams: Sequence[Path], folder: Path, environment
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    program, *arguments = words
-    sys.argv = [str(Path(sys.executable).with_name(program)), *arguments]
-    if program == "semel":
-        cli.main()
-    elif program == "alembic":
-        from alembic.config import main
-
-        main()
-    elif arguments[0] == "-m":
+    sys.argv = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+    if words[:2] == ("python", "-m"):
         sys.path.insert(0, str(folder))
-        sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.path.insert(0, str((folder / arguments[0]).parent))
-        sys.argv = arguments
-        runpy.run_path(arguments[0], run_name="__main__")
+        sys.argv = sys.argv[2:]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        return
+    if words[0] == "python":
+        sys.argv = sys.argv[1:]
+        sys.path.insert(0, str((folder / sys.argv[0]).parent))
+    # A command is a program as well.
+    runpy.run_path(sys.argv[0], run_name="__main__")
