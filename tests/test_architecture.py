@@ -54,8 +54,9 @@ ARROWS: dict[str, set[str]] = {
     "console": {
         # The console reads the log record by record, as a client.
         *("semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch", "charts"),
-        # What keeps the page of another site from the console keeps it from the broker's decisions, too.
-        "security.hosts",
+        # What keeps the page of another site from the console keeps it from the broker's decisions, too; and it logs in
+        # there.
+        *("security.hosts", "security.basic"),
         # Who is active on a store is asked of the store, for all brokers may be down.
         *("store", "replica", "core.slots"),
         # A trial is a broker of the console's own behind a faulty network.

@@ -9,11 +9,12 @@ from pathlib import Path
 from asking_over_tls import tls_socket
 from semel.broker.broker import Broker
 from semel.broker.certificates import ClientAuth, TlsSettings
-from semel.broker.metrics_server import Login, serve_metrics
+from semel.broker.metrics_server import serve_metrics
+from semel.security.basic import BasicLogin
 from semel.security.listeners import Listener, SecurityProtocol
 from semel.testing.certificates import Authority
 
-LOGIN = Login("prometheus", "a long password: with a colon")
+LOGIN = BasicLogin("prometheus", "a long password: with a colon")
 
 
 def status(connected: socket.socket, credentials: str | None) -> int:

@@ -17,10 +17,11 @@ from browsing import Browser, browse, consoled
 from eventually import eventually
 from semel.broker.broker import Broker
 from semel.broker.certificates import TlsSettings
-from semel.broker.metrics_server import Login, serve_metrics
+from semel.broker.metrics_server import serve_metrics
 from semel.console.broker_door import BrokerDoor, NotTold
 from semel.console.decisions import NEWEST_MAX, DecisionFeed
 from semel.console.query import PageRefused, Query
+from semel.security.basic import BasicLogin
 from semel.security.listeners import Listener, SecurityProtocol
 from semel.testing.certificates import Authority
 from semel.wire.versions import LIST_TRANSACTIONS
@@ -221,18 +222,18 @@ def test_a_feed_gets_in_over_tls_with_its_login_and_says_so_where_it_does_not(tm
     async def story() -> None:
         tls = TlsSettings(*authority.issue("broker", "localhost"))
         async with Broker(listeners=[Listener("SEALED", SecurityProtocol.SSL)], tls=tls) as broker:
-            login = Login("console", "planted-secret")
+            login = BasicLogin("console", "planted-secret")
             server = await serve_metrics(broker, "127.0.0.1", 0, login=login, tls=broker.doors.tls_context)
             port = server.sockets[0].getsockname()[1]
-            right = BrokerDoor("localhost", port, "console:planted-secret", trusting)
+            right = BrokerDoor("localhost", port, login, trusting)
             feed = DecisionFeed(right)
             assert (await feed.now(EVERYTHING))["counts"]
             feed.stop()
             with pytest.raises(NotTold, match="there is no topic"):
                 await asyncio.to_thread(right.windows, "payments", 0)
             for wrong, why in (
-                (right._replace(login=""), "401 Unauthorized"),
-                (right._replace(login="console:wrong"), "401 Unauthorized"),
+                (right._replace(login=None), "401 Unauthorized"),
+                (right._replace(login=BasicLogin("console", "wrong")), "401 Unauthorized"),
                 (right._replace(tls=ssl.create_default_context()), "certificate"),
             ):
                 feed = DecisionFeed(wrong)

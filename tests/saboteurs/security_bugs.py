@@ -247,14 +247,14 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the metrics are told without a login",
-        "semel.broker.metrics_server:Login.is_in",
+        "semel.security.basic:BasicLogin.is_in",
         "scheme.lower() == 'basic' and hmac.compare_digest(sent_credentials, expected.encode())",
         "True",
         (_METRICS,),
     ),
     Bug(
         "a password of the metrics is good from its first letters on",
-        "semel.broker.metrics_server:Login.is_in",
+        "semel.security.basic:BasicLogin.is_in",
         "hmac.compare_digest(sent_credentials, expected.encode())",
         "sent_credentials.startswith(expected.encode()[:20])",
         (_METRICS,),

@@ -12,8 +12,6 @@ browser, even if the name of its site resolves to this machine (DNS rebinding).
 """
 
 import asyncio
-import base64
-import hmac
 import logging
 import ssl
 from collections.abc import Callable, Collection
@@ -27,6 +25,7 @@ from semel.broker.exposition import CONTENT_TYPE, exposition
 from semel.broker.sealed_streams import SealedStreams
 from semel.broker.windows import windows
 from semel.core.refusals import Refused
+from semel.security.basic import BasicLogin
 from semel.security.hosts import is_loopback, is_own_host
 
 METRICS_PATH: Final = "/metrics"
@@ -45,20 +44,6 @@ QUIET_SECONDS_MAX: Final = 15.0
 _STREAM_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
 )
-
-
-class Login(NamedTuple):
-    """The name and the password of the clients."""
-
-    name: str
-    password: str
-
-    def is_in(self, headers: dict[str, str]) -> bool:
-        """Whether a request has them."""
-        expected = base64.b64encode(f"{self.name}:{self.password}".encode()).decode()
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        sent_credentials = credentials.strip().encode(errors="replace")
-        return scheme.lower() == "basic" and hmac.compare_digest(sent_credentials, expected.encode())
 
 
 class _Request(NamedTuple):
@@ -82,7 +67,7 @@ async def serve_metrics(
     host: str,
     port: int,
     *,
-    login: Login | None = None,
+    login: BasicLogin | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
     insecure: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,

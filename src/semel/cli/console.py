@@ -177,7 +177,7 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
             raise Failure(f"{options.decisions_authority}: {error.strerror or error}") from None
     elif login is not None and not is_loopback(host):
         raise Failure(f"the password can be read on the way to {address}: write {OVER_TLS}{address}")
-    return BrokerDoor(host, port, "" if login is None else f"{login.name}:{login.password}", tls)
+    return BrokerDoor(host, port, login, tls)
 
 
 # Each is loaded only by a console that is to show it: loading all of them would make the start of every console longer

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
 from semel.cli.input_files import password_in
+from semel.security.basic import BasicLogin
 from semel.security.hosts import is_loopback, shown_address
 
 if TYPE_CHECKING:
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 OVER_TLS: Final = "https://"
 
 
-class NameAndPassword(NamedTuple):
-    """A login."""
-
-    name: str
-    password: str
-
-
 class MetricsDoor(NamedTuple):
     """Where the metrics are served."""
 
@@ -35,15 +29,14 @@ class MetricsDoor(NamedTuple):
     port: int
     over_tls: bool
     # Of its clients; None if they need none.
-    login: NameAndPassword | None
+    login: BasicLogin | None
 
     async def open(self, broker: "Broker", *, insecure: bool) -> "asyncio.Server":
         """Serve them; OSError if the port is not free."""
-        from semel.broker.metrics_server import Login, serve_metrics
+        from semel.broker.metrics_server import serve_metrics
 
-        login = None if self.login is None else Login(*self.login)
         tls: Callable[[], ssl.SSLContext] | None = broker.doors.tls_context if self.over_tls else None
-        return await serve_metrics(broker, self.host, self.port, login=login, tls=tls, insecure=insecure)
+        return await serve_metrics(broker, self.host, self.port, login=self.login, tls=tls, insecure=insecure)
 
     def shown(self, port: int) -> str:
         """The address with the port that it got."""
@@ -84,11 +77,11 @@ def metrics_of(options: argparse.Namespace) -> MetricsDoor | None:
     return MetricsDoor(host, port, over_tls, login)
 
 
-def login_in(file: str | None) -> NameAndPassword | None:
+def login_in(file: str | None) -> BasicLogin | None:
     """The login in a file's first line; None without a file."""
     if file is None:
         return None
     name, _, password = password_in(file).partition(":")
     if not (name and password):
         raise Failure(f"{file}: the first line has to be NAME:PASSWORD")
-    return NameAndPassword(name, password)
+    return BasicLogin(name, password)

@@ -3,7 +3,6 @@
 It is the same address at which the broker tells its decisions. A broker that does not answer is a sentence on the page.
 """
 
-import base64
 import json
 import ssl
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from semel.console.http import reason_of
+from semel.security.basic import BasicLogin
 from semel.security.hosts import shown_address
 
 ANSWER_SECONDS_MAX: Final = 3.0
@@ -29,8 +29,8 @@ class BrokerDoor(NamedTuple):
 
     host: str
     port: int
-    # NAME:PASSWORD; empty if the broker asks for none.
-    login: str = ""
+    # None if the broker asks for none.
+    login: BasicLogin | None = None
     # None without TLS.
     tls: ssl.SSLContext | None = None
 
@@ -46,9 +46,7 @@ class BrokerDoor(NamedTuple):
     def headers(self) -> dict[str, str]:
         """What every request has."""
         host = {"Host": self.place}
-        if not self.login:
-            return host
-        return {**host, "Authorization": f"Basic {base64.b64encode(self.login.encode()).decode()}"}
+        return host if self.login is None else {**host, "Authorization": self.login.header}
 
     def windows(self, topic: str, first_partition: int) -> Windows:
         """The batches that the partitions from one on would know again, oldest first. Raises NotTold."""

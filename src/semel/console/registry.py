@@ -5,7 +5,6 @@ asked once for each schema; what it does not answer is told beside the bytes, an
 HTTP or HTTPS at the address that the console was started with, and at no other.
 """
 
-import base64
 import json
 import struct
 import threading
@@ -16,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from semel.console.avro import Names, NotAvro, Schema, decode, shown
+from semel.security.basic import BasicLogin
 
 # More schemas than a page shows; those beyond are asked for again.
 SCHEMAS_MAX: Final = 500
@@ -49,8 +49,7 @@ class Registry:
             raise ValueError(f"{url!r} is no address of a registry, such as http://127.0.0.1:8081")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if parts.username is not None:
-            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+            self._headers["Authorization"] = BasicLogin(unquote(parts.username), unquote(parts.password or "")).header
         place = parts.netloc.rpartition("@")[2]
         self._base = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
         self._opener = urllib.request.build_opener(_NoRedirect)
