@@ -1,9 +1,9 @@
-"""Whether all that was sent is where it belongs, once: counts and sums of keyed hashes first, then ids.
+"""Checks that everything that was sent arrived once: first by counts and sums of keyed hashes, then by ids.
 
     verdict = semel.audit.audit("semel://127.0.0.1:9092/payments?id=key", ["parquet:/data/payments?id=event_id"])
     assert verdict.is_clean, verdict.sinks[0].lost.listed
 
-An audit reads and never writes, starts no Spark, and holds little in memory however much there is.
+An audit reads and never writes, starts no Spark, and needs little memory, however many rows there are.
 """
 
 import importlib.util
@@ -50,13 +50,13 @@ def audit(
     client: Mapping[str, object] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Compare every sink with the source. Each is an address as `semel audit` takes it, or the program's data, `Given`.
+    """Compare every sink with the source. Each is an address as for `semel audit`, or `Given`, the program's ids.
 
-    For each kind of finding `limit` ids are named; counts are exact. With `once`, an id that the source has several
-    times is expected once, in each window and with each amount that it was sent with. The same `key` repeats an audit
-    to the bit. More than one process is used from two million rows on, unless `processes` says how many: a script that
-    audits so much keeps its work behind `if __name__ == "__main__"`, as for everything that starts processes. `client`
-    has the settings with which topics are read, by the names of Kafka or librdkafka; what an address says goes first.
+    The verdict names up to `limit` ids of each kind of finding; its counts are exact. With `once`, an id that the
+    source has several times is expected once in each window and with each amount. The same `key` gives exactly the same
+    sums again. From two million rows on, the audit uses several processes, unless `processes` sets their number: a
+    script that audits so many rows needs `if __name__ == "__main__"`, like every script that starts processes. `client`
+    has the settings for reading topics, by the names of Kafka or librdkafka; the options of an address override them.
     """
     settings = client or {}
     all_sinks = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks

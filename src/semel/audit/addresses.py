@@ -1,4 +1,4 @@
-"""Addresses of what is audited: one line of text that says where rows are, and what of each row counts.
+"""Addresses of what is audited: one line of text that says where the rows are, and which columns count.
 
     semel://HOST:PORT/TOPIC?id=key           also header.NAME, or value.$.payment.id for JSON; kafka.* as for Spark
     parquet:DIR?id=COLUMN                    a directory, or one file
@@ -6,8 +6,8 @@
     postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
     sqlite:FILE/TABLE?id=COLUMN
 
-Besides `id`, `time=` says when the event happened and `amount=` what it is worth. An option that nobody knows is
-refused by its name, so that a typing error never passes for an audit.
+Besides `id`, `time=` says when the event happened and `amount=` what it is worth. An unknown option is refused by its
+name, so that a typing error never leads to another audit than the one that was meant.
 """
 
 import difflib
@@ -48,7 +48,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """What it is called when it is talked about: without options, and without a password."""
+        """The address as messages show it: without options, and without a password."""
         slashes = "//" if self.host or self.parts.scheme == "postgresql" else ""
         return f"{self.parts.scheme}:{slashes}{self.host}{unquote(self.parts.path)}"
 
@@ -60,7 +60,7 @@ class Address:
 
     @property
     def path(self) -> str:
-        """Of something on this machine."""
+        """The path of something on this machine."""
         if self.parts.netloc:
             raise AuditFailed(
                 f"{self.name}: {self.host} would be a host; write {self.parts.scheme}:/PATH, "
@@ -87,13 +87,13 @@ class Address:
 
 
 def _shown(text: str) -> str:
-    """What was written, without what may be a password: in front of the host, or among the options."""
+    """The address as it was written, without the parts that may hold a password: the user's part, and the options."""
     _, at, host = text.rpartition("@")
     return (f"{text.partition('//')[0]}//...@{host}" if at else text).partition("?")[0]
 
 
 def place(text: str, client: Mapping[str, object]) -> Place:
-    """What an address leads to; a topic is read with the settings of `client`. Nothing is opened yet."""
+    """The place that an address names; a topic is read with the settings of `client`. Nothing is opened yet."""
     address = Address.parse(text)
     if address.parts.scheme == _TOPIC:
         return _topic(address, client)
@@ -158,7 +158,7 @@ def _postgresql(address: Address) -> Place:
     from semel.audit.places.postgres import PostgresTable
 
     if not address.parts.netloc and ":" in address.parts.path.partition("@")[0] and "@" in address.parts.path:
-        # Written with one slash, a user and a password would pass for a part of the database's name.
+        # With one slash only, user and password would be taken for a part of the database's name.
         raise AuditFailed("an address of PostgreSQL has two slashes: write postgresql://USER@HOST/DATABASE/TABLE")
     database, slash, table = unquote(address.parts.path).strip("/").rpartition("/")
     if not slash or not database or not table:

@@ -1,8 +1,8 @@
-"""Id by id: what the sums found to differ is read a second time, and every lost and every doubled id gets its name.
+"""Id by id: the buckets whose sums differ are read a second time, and every lost and every doubled id is named.
 
 Only rows of differing buckets are kept. They go to files in a temporary directory, divided by the id's hash into groups
 that fit into memory; then each group is counted by itself, on both sides, by the bytes of the ids and no longer by
-hashes. So a sink in which everything is missing takes more disk and time, and not more memory.
+hashes. So a sink in which everything is missing takes more disk and time, but not more memory.
 """
 
 import math
@@ -22,13 +22,13 @@ from semel.audit.rows import AMOUNT_TYPE, ID_TYPE, Rows, Span, Wanted, filtered
 from semel.audit.tally import Chosen, Grid, Tally
 from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, Finding, Findings
 
-# The memory that a group takes, about, when it is counted: its rows, and the table that counts them.
+# Roughly the memory that counting a group takes: its rows, and the table that counts them.
 GROUP_BYTES_MAX: Final = 256 * 1024 * 1024
 # What a row takes besides its id: window, amount, counts, and its places in the tables.
 ROW_OVERHEAD_BYTES: Final = 150
-# Each process that divides rows keeps a file of each group open.
+# Each process that divides rows keeps one file for each group open.
 GROUPS_MAX: Final = 512
-# The rows of a group are counted when this many have come together.
+# Rows of a group are collected up to this number, then counted together.
 _COUNTED_ROWS: Final = 1_048_576
 
 _SCHEMA: Final = pa.schema([("id", ID_TYPE), ("window", pa.int64()), ("amount", AMOUNT_TYPE)])
@@ -47,7 +47,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class PieceToDivide:
-    """A piece of a place, and how its files are called."""
+    """A piece of a place, and the side and number that name its files."""
 
     piece: Piece
     wanted: Wanted
@@ -63,8 +63,9 @@ def group_count(rows: int, id_bytes_mean: float) -> int:
 
 
 def divide(task: PieceToDivide) -> Tally:
-    """Read a piece again and keep what lies in differing buckets; answers the sums of that, to hold it against the
-    first reading."""
+    """Read a piece again and keep the rows in differing buckets; returns their sums, to be compared with those of the
+    first reading.
+    """
     division = task.division
     tally = Tally(division.grid)
     with _GroupFiles(division, task.side, task.number) as files:
@@ -80,7 +81,7 @@ def with_ids(rows: Rows) -> Rows:
 
 
 class _GroupFiles:
-    """What one piece gave to each group."""
+    """The files with the rows of one piece, one for each group."""
 
     def __init__(self, division: Division, side: str, number: int) -> None:
         self._division = division
@@ -117,9 +118,9 @@ class _GroupFiles:
 
 @dataclass(frozen=True, slots=True)
 class GroupToCompare:
-    """A group that has been divided off, the names of the two sides, and how many ids of each kind are named.
+    """The directory of a group, the names of the two sides, and how many ids of each kind are named.
 
-    With `once` an id counts once in the source, however often it is there.
+    With `once`, an id counts once in the source, however often the source has it.
     """
 
     directory: str
@@ -154,7 +155,7 @@ def _apart(less: Any, more: Any) -> dict[str, Any]:
 
 
 def _by_window(rows: Any) -> Any:
-    """For each id in each window: of what is missing and what is extra, as much as has only another amount."""
+    """For each id in each window: a missing row and an extra row together are one row with another amount."""
     summed = rows.group_by(["id", "window"]).aggregate([("sent", "sum"), ("missing", "sum"), ("extra", "sum")])
     missing, extra = summed["missing_sum"], summed["extra_sum"]
     altered = pc.min_element_wise(missing, extra)
@@ -172,7 +173,7 @@ def _by_window(rows: Any) -> Any:
 
 
 def _by_id(windows: Any) -> Any:
-    """For each id: what is lost in one window and foreign in another is one row with another time."""
+    """For each id: a row lost in one window and a foreign row in another are one row with another time."""
     wrong = windows.filter(
         pc.or_(
             pc.or_(pc.greater(windows[LOST], 0), pc.greater(windows[DOUBLED], 0)),
@@ -205,7 +206,7 @@ def _findings(ids: Any, listed_max: int) -> dict[str, Findings]:
 
 
 def _counted(directory: Path, side: str) -> Any:
-    """How often each row is there, in one group of one side."""
+    """How often one side has each row of a group."""
     counted = _SCHEMA.append(pa.field("rows", pa.int64())).empty_table()
     waiting: list[Any] = []
     for batch in _batches(directory, side):

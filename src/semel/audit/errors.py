@@ -1,4 +1,4 @@
-"""How an audit fails that can give no verdict: with one line that says what to change."""
+"""The error of an audit that can give no verdict: one line that says what to change."""
 
 
 class AuditFailed(Exception):

@@ -1,8 +1,8 @@
 """The log that Spark's streaming file sink keeps in `_spark_metadata`: which files of a directory are committed.
 
 Each batch is a file of that directory, named by its number, with one line of JSON for each file it added; now and then
-Spark writes all of them so far as one file `N.compact`. A file of data that the log does not name was written by an
-attempt that failed, or that another one replaced. This must never say that a file is committed because it looks whole.
+Spark writes all of them so far as one file `N.compact`. A data file that the log does not name was written by an
+attempt that failed or was replaced. This module must never call a file committed because it looks whole.
 """
 
 import json
@@ -34,7 +34,7 @@ def committed_files(directory: Path) -> list[Path]:
 
 
 def _batches_to_read(names: list[str]) -> list[str]:
-    """The last file that stands for all before it, and those of the batches after that."""
+    """The last `.compact` file, which has the lines of all before it, and the files of the batches after it."""
     compact = [int(name.removesuffix(_COMPACT)) for name in names if _is_compact(name)]
     last = max(compact, default=-1)
     following = sorted(int(name) for name in names if name.isdecimal() and int(name) > last)
@@ -57,7 +57,7 @@ def _entries(path: Path) -> list[dict[str, str]]:
 
 
 def _in_directory(directory: Path, uri: str) -> Path:
-    """Where the file is now: the log has the path under which the directory was written, and it may have been moved."""
+    """Where the file is now: the log has the path from the time of writing, and the directory may have been moved."""
     written = Path(unquote(urlsplit(uri).path))
     for root in (directory, directory.resolve()):
         if written.is_relative_to(root):

@@ -7,11 +7,11 @@ because here, as there, nobody sees a hash; with the published 2 and 4 an audit 
 This file must never treat two ids alike because of their number or order: the result depends on the key and the bytes
 alone.
 
-**The bucket of an id** takes a small part of the work of SipHash, and the second reading of an audit needs no more of
-the ids that agree. Each word of an id is multiplied by a secret odd number, and the upper bits of the sum are the
+**The bucket of an id** takes a small part of the work of SipHash, and for ids that agree, the second reading of an
+audit needs nothing else. Each word of an id is multiplied by a secret odd number, and the upper bits of the sum are the
 bucket: Dietzfelbinger's multiply-shift. So ids are spread over all buckets, and nobody who lacks the key can choose
-many that share one; if they did, the audit would take longer and be just as right. No verdict may ever rest on this
-hash: the sums of SipHash say whether buckets agree, and they have no part of its secret numbers.
+many that share one; otherwise the audit would take longer, but still be right. No verdict may ever rest on this hash:
+the sums of SipHash say whether buckets agree, and they have no part of its secret numbers.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _COMPRESSION_ROUNDS: Final = 1
 _FINALIZATION_ROUNDS: Final = 3
 # "somepseudorandomlygeneratedbytes", as every SipHash begins.
 _BEGIN: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-# These tell the variant of 128 bits from that of 64, and its second half from its first.
+# These distinguish the variant of 128 bits from that of 64, and its second half from its first.
 _WIDE: Final = 0xEE
 _SECOND_HALF: Final = 0xDD
 
@@ -69,7 +69,7 @@ def hash_words(
     compression_rounds: int = _COMPRESSION_ROUNDS,
     finalization_rounds: int = _FINALIZATION_ROUNDS,
 ) -> Digests:
-    """The hash of ids that are given as their words, the last one with the length."""
+    """The hash of ids, given as their words; the last word holds the length."""
     lanes, spare = _compressed(words, key, compression_rounds)
     low = _finish(lanes, spare, finalization_rounds)
     lanes[1] ^= np.uint64(_SECOND_HALF)
@@ -77,7 +77,7 @@ def hash_words(
 
 
 def _compressed(words: list[Words], key: bytes, rounds: int) -> tuple[list[Words], Words]:
-    """All lanes with all words in them, and an array to work with."""
+    """The state of SipHash after all words, and an array to work with."""
     first_key, second_key = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:KEY_BYTES], "little")
     keys = (first_key, second_key ^ _WIDE, first_key, second_key)
     lanes = [np.full(len(words[0]), begin ^ key, np.uint64) for begin, key in zip(_BEGIN, keys, strict=True)]
@@ -125,14 +125,14 @@ def _rotate(lane: Words, bits: int, spare: Words) -> None:
 
 
 def buckets_of(words: list[Words], key: bytes, buckets: int) -> npt.NDArray[np.int64]:
-    """The buckets of ids that are given as their words; how many buckets there are is a power of two."""
+    """The buckets of ids, given as their words; the number of buckets is a power of two."""
     total = np.zeros_like(words[0])
     product = np.empty_like(total)
     for word, factor in zip(words, _factors(key, len(words)), strict=True):
         np.multiply(word, factor, out=product)
         total += product
     bits = buckets.bit_length() - 1
-    # In two steps, because a word cannot be shifted by all its bits, as it is where there is one bucket.
+    # In two steps, because with one bucket the shift would be by all bits of a word, which is not possible.
     total >>= np.uint64(1)
     total >>= np.uint64(_WORD_BITS - 1 - bits)
     return total.view(np.int64)

@@ -1,7 +1,7 @@
 """Keeps verdicts: one JSON file for each audit, in a directory that the console shows as a history.
 
-A file is written beside its name and moved there when it is whole, so nobody reads half a verdict. Nothing is ever
-overwritten: the name is the time of the audit, and a number if two of them had the same.
+A file is written under another name and gets its own when it is whole, so nobody reads half a verdict. Nothing is ever
+overwritten: the name is the time of the audit, and a number if two audits had the same time.
 """
 
 import json
@@ -17,8 +17,8 @@ FORMAT: Final = 1
 
 
 def keep(verdict: Verdict, directory: Path, *, began_ms: int, seconds: float, question: dict[str, Any]) -> Path:
-    """Add a verdict to the directory, which is made if it is not there; `question` is what the audit was limited to.
-    Raises `AuditFailed` if it cannot be written.
+    """Add a verdict to the directory, which is made if it does not exist; `question` says what the audit was limited
+    to. Raises `AuditFailed` if it cannot be written.
     """
     record = {
         "format": FORMAT,
@@ -42,7 +42,7 @@ def keep(verdict: Verdict, directory: Path, *, began_ms: int, seconds: float, qu
 
 
 def _named(unfinished: Path, directory: Path, name: str) -> Path:
-    """Give the file its name; a link, because unlike a rename it replaces nothing."""
+    """Give the file its name by a link: unlike a rename, it replaces nothing."""
     number = 1
     while True:
         path = directory / (f"{name}.json" if number == 1 else f"{name}-{number}.json")

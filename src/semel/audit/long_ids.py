@@ -1,8 +1,9 @@
-"""What stands in for very long ids: a stranger may send one of megabytes, and it would be hashed eight bytes at a time.
+"""Digests that stand in for very long ids: anybody may send an id of megabytes, which would be hashed eight bytes at a
+time.
 
-A stand-in is a keyed digest. Two long ids have the same one, and a long id that of a short one's bytes, with a
-probability of about 2**-256, as long as nobody who chooses ids knows the key, which is what all sums of an audit rest
-on. This must never stand in for an id where a person sees it, or where ids themselves are compared.
+A stand-in is a keyed digest. It equals another stand-in, or the bytes of a short id, with a probability of about
+2**-256, as long as nobody who chooses ids knows the key; all sums of an audit depend on that. A stand-in must never be
+shown to a person, or be used where ids themselves are compared.
 """
 
 from hashlib import blake2b
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Longer than any id that is meant as one. All others are hashed side by side, as many as are equally long.
+# Longer than any real id. Shorter ids are hashed side by side, all of one length together.
 LENGTH_MAX: Final = 1024
 _PURPOSE: Final = b"semel: long id"
 

@@ -1,4 +1,4 @@
-"""What a reader of Spark's streaming file sink would see that does not know of `_spark_metadata`: doubles, leftovers.
+"""What a reader that ignores `_spark_metadata` sees of a Spark streaming file sink: doubled rows and leftover files.
 
 The sink is exactly-once only for readers of its log: files of an attempt that failed or was repeated stay beside the
 committed ones. The log says which files are committed. To find doubled rows, this audits the rows that such a reader
@@ -20,8 +20,9 @@ from semel.audit.verdict import LISTED_DEFAULT, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ReaderVerdict:
-    """The committed files, and the files that a reader sees. `ids` is the audit of the files that a reader sees
-    against those that are committed and exist, if it was asked for."""
+    """The committed files, and the files that a reader sees. `ids`, if it was asked for, is the audit that compares the
+    files which a reader sees with the committed ones that exist.
+    """
 
     directory: str
     has_log: bool
@@ -57,7 +58,7 @@ class ReaderVerdict:
         return "; ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as plain values for a program."""
+        """The whole verdict as plain values, for a program."""
         counts = {
             name: getattr(self, name)
             for name in ("directory", "has_log", "committed_files", "committed_rows", "files_seen", "rows_seen")

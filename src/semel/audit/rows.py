@@ -1,9 +1,9 @@
-"""What an audit compares, in one form wherever it comes from: the bytes of an id, a time in milliseconds, an amount.
+"""Rows in the one form that an audit compares, from any place: the bytes of an id, a time in milliseconds, an amount.
 
 An id is its text: 17 in a column of integers, the JSON number 17 and the bytes `17` in a record's key are one id, and a
-UUID is its 36 lower-case characters. Bytes stay as they are. What has more than one text, such as floating-point
-numbers and times, is refused as an id. What is no time or no amount is null, and said to be unreadable: it must never
-end an audit. Nothing here may guess: two rows have the same id if, and only if, these bytes
+UUID is its 36 lower-case characters. Bytes stay as they are. Types whose values have more than one text, such as
+floating-point numbers and times, are refused as ids. A value that is no time or no amount becomes null, and counts as
+unreadable: it must never end an audit. Nothing here may guess: two rows have the same id if, and only if, these bytes
 are the same.
 """
 
@@ -19,21 +19,21 @@ import pyarrow.compute as pc
 
 from semel.audit.errors import AuditFailed
 
-# Amounts are compared, and summed, as decimals with nine digits after the point; more digits are refused.
+# Amounts are compared and summed as decimals with nine digits after the point; one with more is unreadable.
 AMOUNT_TYPE: Final = pa.decimal128(38, 9)
 _SUM_TYPE: Final = pa.decimal256(76, 9)
 TIME_TYPE: Final = pa.int64()
 ID_TYPE: Final = pa.binary()
 
 _JSON_MARK: Final = "$"
-# Far more than an amount can have, which is 38 digits.
+# Far more than the 38 digits that an amount can have.
 _AMOUNT_CHARACTERS_MAX: Final = 200
 
 
 class Rows(NamedTuple):
     """Some rows as they are compared: ids that are not null, and times and amounts where they were asked for.
 
-    `unreadable` says of each row whether its time or amount is null for what stands there; it is None where none is so.
+    `unreadable` says for each row whether its time or amount could not be read; it is None if all could.
     """
 
     ids: Any
@@ -47,13 +47,13 @@ class Rows(NamedTuple):
 
     @property
     def amount(self) -> Decimal:
-        """Their sum, which may be longer than each of them: Arrow would have it run over without a word."""
+        """The sum of the amounts, in a wider type: in their own type Arrow would let it overflow silently."""
         return Decimal(0) if self.amounts is None else pc.sum(self.amounts.cast(_SUM_TYPE)).as_py() or Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Where something stands in a row: a column, and a path into it where the column holds JSON."""
+    """Where a value is in a row: a column, and a path into it if the column holds JSON."""
 
     column: str
     path: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is read of each row: its id, and its time and amount where they take part."""
+    """What is read of each row: its id, and its time and amount if they are compared."""
 
     id: Selector
     time: Selector | None = None
@@ -86,7 +86,7 @@ class Wanted:
         return list(dict.fromkeys(selector.column for selector in selectors if selector is not None))
 
     def rows_of(self, columns: dict[str, Any]) -> Rows:
-        """From Arrow arrays as a place gives them; the ids may still hold nulls."""
+        """The rows of Arrow arrays, one for each column; the ids may still hold nulls."""
         times = amounts = unreadable = None
         if self.time is not None:
             times, unreadable = times_of(_values(columns, self.time, _json_time), self.time)
@@ -104,7 +104,7 @@ class Span:
     before_ms: int | None = None
 
     def within(self, rows: Rows) -> Rows:
-        """A row without a time is in no span, and in that of all times; one whose time cannot be read may be in any."""
+        """A row without a time is only in the span of all times; a row whose time cannot be read may be in any span."""
         if rows.times_ms is None or (self.since_ms is None and self.before_ms is None):
             return rows
         mask = pc.is_valid(rows.times_ms)
@@ -134,12 +134,12 @@ def ids_of(values: Any, name: object) -> Any:
     raise AuditFailed(f"{name} is of type {kind}: an id is text, bytes, a whole number or a UUID")
 
 
-# Values, and whether each of them is null because it could not be read; None where all could.
+# Values, and for each whether it is null because it could not be read; None if all could.
 Readable = tuple[Any, Any | None]
 
 
 def times_of(values: Any, name: object) -> Readable:
-    """Milliseconds since 1970. A whole number is that already, text is ISO 8601, and what has no zone is in UTC."""
+    """Milliseconds since 1970. A whole number is taken as that, text as ISO 8601, and a time without a zone as UTC."""
     kind = values.type
     if _is_text(kind) or _is_bytes(kind):
         return _read(values, lambda part: _times_in_text(part.cast(pa.string())), TIME_TYPE, name)
@@ -163,7 +163,7 @@ def amounts_of(values: Any, name: object) -> Readable:
 
 
 def _read(values: Any, convert: Callable[[Any], Any], kind: Any, name: object) -> Readable:
-    """All values at once, as they nearly always can be; else half by half, until those that cannot stand alone."""
+    """Convert all values at once, which nearly always works; otherwise half by half, down to the values that fail."""
     try:
         return convert(values), None
     except pa.ArrowNotImplementedError:
@@ -189,7 +189,7 @@ def _floored(units: Any, units_per_ms: int) -> Any:
     if units_per_ms == 0:
         return pc.multiply_checked(units, 1_000)
     quotient = pc.divide(units, units_per_ms)
-    # Arrow rounds towards zero; before 1970 that would be the millisecond after.
+    # Arrow rounds towards zero; for a time before 1970 that would be the next millisecond.
     is_above = pc.greater(pc.multiply(quotient, units_per_ms), units)
     return pc.subtract(quotient, is_above.cast(pa.int64()))
 
@@ -223,7 +223,7 @@ _UNREADABLE: Final = "?"
 
 
 def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[object], str | None]) -> Any:
-    """The column itself, or what the path leads to in each of its values."""
+    """The column itself, or the values that the path finds in its JSON."""
     values = columns[selector.column]
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -236,7 +236,7 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[obje
 
 
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
-    """What the path leads to; None where it leads nowhere, as in a value that is no JSON."""
+    """The value at the path; None if there is no such value, or the text is no JSON."""
     if value is None:
         return None
     try:
@@ -254,7 +254,9 @@ def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
 
 
 def _json_id(value: object) -> str | None:
-    """Anybody may send anything: what cannot be an id is none, and its row is counted as one without."""
+    """Anybody may send anything: for a value that cannot be an id this is None, and its row counts as one without an
+    id.
+    """
     return _text(value)
 
 
@@ -268,7 +270,7 @@ def _json_amount(value: object) -> str:
 
 
 def _text(value: object) -> str | None:
-    """Text and whole numbers; None for what has no text, or half a character that no encoding has."""
+    """Text and whole numbers; None for other values, and for text with half a character, which cannot be encoded."""
     if isinstance(value, str):
         return value if _is_encodable(value) else None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
@@ -283,5 +285,5 @@ def _is_encodable(text: str) -> bool:
 
 
 def _is_short(number: Decimal) -> bool:
-    """Whether it has a few digits when it is written out: an exponent alone stands for as many as there is memory."""
+    """Whether it has few digits when written out: a large exponent alone could fill the memory with them."""
     return number.is_finite() and abs(number.adjusted()) < _AMOUNT_CHARACTERS_MAX // 2

@@ -1,7 +1,8 @@
 """An audit from its beginning to its verdict: sums first, and then only what differs, id by id.
 
-Places are looked at once, at the beginning. The second reading has to give the same sums as the first, or there is no
-verdict: what changes while it is counted cannot be judged. An audit writes nothing but its own temporary files.
+What to read of each place is fixed at the beginning. The second reading has to give the same sums as the first, or
+there is no verdict: data that changes while it is counted cannot be judged. An audit writes only its own temporary
+files.
 """
 
 import secrets
@@ -28,19 +29,19 @@ from semel.audit.tally import NO_TIME, Chosen, Grid, Tally, agree_in, differing,
 from semel.audit.verdict import KINDS, LISTED_DEFAULT, Counted, Findings, SinkVerdict, Verdict, WindowCount
 from semel.audit.workers import PROCESSES_FROM_ROWS, Workers, cores
 
-# At 10^8 rows a bucket holds 6,000 ids, so that a lost one takes no longer to find than to notice.
+# At 10^8 rows a bucket holds 6,000 ids, so that finding a lost id takes no longer than noticing it.
 BUCKETS_DEFAULT: Final = 16_384
-# With windows there are as many again for each of them.
+# The buckets of each window, if there are windows.
 WINDOW_BUCKETS_DEFAULT: Final = 1_024
 BUCKETS_MAX: Final = 1_048_576
 
-# What is being done, how many rows were read so far, and how many there are about; 0 where nobody knows.
+# What is being done, how many rows have been read, and about how many there are; 0 if unknown.
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an audit is made; what is left open is chosen well."""
+    """How an audit is made; `None` leaves a choice to the audit."""
 
     window_ms: int | None = None
     since_ms: int | None = None
@@ -73,7 +74,7 @@ def _key(text: str | None) -> bytes:
 
 
 def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress) -> Verdict:
-    """Hold every sink against the source."""
+    """Compare every sink with the source."""
     _refuse_unequal(source, sinks, plan)
     places = [source, *sinks]
     sides = [_Side(place, place.pieces(), str(number)) for number, place in enumerate(places)]
@@ -88,7 +89,7 @@ def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress) -
 
 
 def _refuse_unequal(source: Place, sinks: Sequence[Place], plan: Plan) -> None:
-    """An amount or a time on one side only would make every row differ."""
+    """Refuse an amount or a time on one side only: every row would differ."""
     if not sinks:
         raise AuditFailed("there is no sink to hold the source against")
     needs_time = plan.window_ms is not None or plan.since_ms is not None or plan.before_ms is not None
@@ -150,7 +151,7 @@ class _Audit:
         self._progress = progress
 
     def count(self, side: _Side, workers: Workers) -> Tally:
-        """The sums of all that is in a place."""
+        """The sums of all rows of a place."""
         listed_max = self._plan.listed_max
         tally = Tally(self.grid, listed_max)
         tasks = [_PieceToCount(piece, self._wanted(side), self._span, self.grid, listed_max) for piece in side.pieces]
@@ -160,7 +161,7 @@ class _Audit:
         return tally
 
     def judge(self, source: _Side, sink: _Side, sent: Tally, stored: Tally, workers: Workers) -> SinkVerdict:
-        """What is wrong with a sink. If an id counts once, the sums cannot be compared, so all rows are."""
+        """What is wrong with a sink. With `once` the sums cannot be compared, so all rows are."""
         chosen = everything(sent, stored) if self._plan.once else differing(sent, stored)
         rows = rows_in(sent, chosen) + rows_in(stored, chosen)
         findings = dict.fromkeys(KINDS, Findings())
@@ -216,14 +217,14 @@ class _Audit:
         return total
 
     def _wanted(self, side: _Side) -> Wanted:
-        """A time that takes no part is not read."""
+        """A time that is not compared is not read."""
         wanted = side.place.wanted
         if self.grid.window_ms is None and self._span == Span():
             return Wanted(wanted.id, None, wanted.amount)
         return wanted
 
     def _windows(self, sent: Tally, stored: Tally, chosen: dict[int, Chosen]) -> tuple[WindowCount, ...]:
-        """The first windows that do not agree, as many as ids are named."""
+        """The first windows that do not agree: at most as many as ids are named."""
         if self.grid.window_ms is None:
             return ()
         apart = sorted(differing(sent, stored))[: self._plan.listed_max]

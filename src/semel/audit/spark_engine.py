@@ -1,8 +1,9 @@
-"""The same audit on Spark, for what is too big for one machine or lives there: two data frames, and the same verdict.
+"""The same audit on Spark, for data that is too big for one machine or is in Spark already: it compares two data
+frames.
 
-Each side is summed by window and bucket: the number of rows, and two sums of keyed 64-bit hashes as decimals of 38
-digits, which nothing overflows. Only rows of buckets that differ are then counted by id. The driver gets only sums and
-findings, never the data, and everything is a plain DataFrame, so that Spark Connect will do.
+Each side is summed by window and bucket: the number of rows, and two sums of keyed 64-bit hashes, as decimals of 38
+digits, which cannot overflow. Only rows of buckets that differ are then counted by id. The driver gets only sums and
+findings, never the data, and only DataFrames are used, so that it works with Spark Connect as well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,17 +40,17 @@ Expression = str | tuple[str, str]
 _ID_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 _TIME_TYPES: Final = ("timestamp", "timestamp_ntz", "date")
 _AMOUNT_TYPE: Final = "decimal(38,9)"
-# Twice the digits after the point, by which it is seen that an amount has more than are compared.
+# Twice the digits after the point, to notice an amount with more digits than are compared.
 _FINER_TYPE: Final = "decimal(38,18)"
 _SUMMED_TYPE: Final = "decimal(38,0)"
-# The bucket of what has no id.
+# The bucket of rows without an id.
 _NO_BUCKET: Final = -1
-# Whether there is something that is no amount.
+# The column that says whether a row has something that is no amount.
 _BAD: Final = "unreadable"
 _CELL: Final = ["window", "bucket"]
 _ROW: Final = ["id", "window", "amount"]
 _SIDES: Final = ("source", "sink")
-# What has to come out the same when the differing buckets are read again.
+# The sums that have to be the same when the differing buckets are read again.
 _CHECKED: Final = ("source_count", "source_hash1", "sink_count", "sink_hash1")
 
 
@@ -69,7 +70,7 @@ def on_spark(
     """Compare one batch DataFrame with another. Amounts are compared with nine digits after the point."""
     if window_ms is not None and time is None:
         raise AuditFailed("windows need to know where the time of an event stands: time=...")
-    # The plan checks what it is made of, here as there.
+    # The plan checks its values.
     grid = Plan(window_ms=window_ms, buckets=buckets, key=key).grid()
     hashing = _Hashing(grid.key, grid.buckets)
     wanted = _Expressions(id, time if window_ms is not None else None, amount)
@@ -131,7 +132,7 @@ def _of_side(expression: Expression, number: int) -> str:
 def _rows(
     frame: "DataFrame", wanted: _Expressions, window_ms: int | None, number: int, hashing: _Hashing
 ) -> "DataFrame":
-    """Id as its bytes, window, amount and bucket of each row."""
+    """The id as bytes, the window, the amount and the bucket of each row."""
     from pyspark.sql import functions as f
 
     shown = [
@@ -158,7 +159,7 @@ def _rows(
 
 
 def _amount(kind: str) -> "Column":
-    """The amount; null where it is none, in every session, and where it has more digits than are compared."""
+    """The amount; null, whatever the session's settings, if it is none or has more digits than are compared."""
     from pyspark.sql import functions as f
 
     amount = f.col("amount").try_cast(_AMOUNT_TYPE)
@@ -177,7 +178,7 @@ def _refuse_types(types: dict[str, str], has_windows: bool) -> None:
 
 
 def _window(kind: str, window_ms: int) -> "Column":
-    """The beginning of the window in milliseconds; null for what has no time."""
+    """The beginning of the window in milliseconds; null for a row without a time."""
     from pyspark.sql import functions as f
 
     ms = f.unix_millis(f.col("time").cast("timestamp")) if kind in _TIME_TYPES else f.col("time").cast("bigint")
@@ -188,7 +189,7 @@ def _window(kind: str, window_ms: int) -> "Column":
 
 
 def _cells(source: "DataFrame", sink: "DataFrame") -> "DataFrame":
-    """A row for each window and bucket, with the count and sums of both sides; zeros where one has nothing."""
+    """A row for each window and bucket, with the count and sums of both sides; zeros for a side without rows."""
     from pyspark.sql import functions as f
 
     measures = ("count", "hash1", "hash2", "amount", _BAD)
@@ -287,7 +288,7 @@ def _compare(
 
 
 def _by_window(rows: "DataFrame", once: bool) -> "DataFrame":
-    """For each id in each window: of what is missing and what is extra, as much as has only another amount."""
+    """For each id in each window: a missing row and an extra row together are one row with another amount."""
     from pyspark.sql import functions as f
 
     sent, arrived = f.col("source_count"), f.col("sink_count")
@@ -311,7 +312,9 @@ def _by_window(rows: "DataFrame", once: bool) -> "DataFrame":
 
 
 def _by_id(windows: "DataFrame") -> "DataFrame":
-    """For each id with something wrong: what is lost in one window and foreign in another has another time."""
+    """For each id with a finding: a row lost in one window and a foreign one in another are one row with another
+    time.
+    """
     from pyspark.sql import functions as f
 
     wrong = reduce(lambda one, other: one | other, (f.col(kind) > 0 for kind in KINDS))
@@ -359,7 +362,7 @@ def _count_of_rows() -> "Column":
 
 @contextmanager
 def _kept(frame: "DataFrame") -> "Iterator[DataFrame]":
-    """What is used more than once, so that it is computed once."""
+    """The frame, cached while it is used, so that it is computed once."""
     kept = frame.persist()
     try:
         yield kept

@@ -1,7 +1,7 @@
 """The sums of an audit: for each window and bucket how many rows there are, and the sum of their hashes.
 
 The sum is taken modulo 2**128. It does not depend on the order of the rows, nor on how they were divided among the
-workers. A row that a place has twice counts twice; with an exclusive or the two would cancel each other. A bucket is a
+workers. A row that a place has twice counts twice; with an exclusive or, the two would cancel each other. A bucket is a
 function of the id, a window a function of the event's own time: nothing here may ever depend on when or where a row was
 found.
 """
@@ -23,9 +23,9 @@ from semel.audit.rows import Rows, filtered
 from semel.audit.verdict import EXACT, LISTED_DEFAULT, Finding, Unreadable
 from semel.audit.words import Words, in_words
 
-# The buckets of all windows together, at most: 128 MiB of sums in each process that counts.
+# At most this many buckets, of all windows together: 128 MiB of sums in each process that counts.
 CELLS_MAX: Final = 4_194_304
-# The window of all rows where there are no windows.
+# The window of all rows if there are no windows.
 ALL_TIME: Final = 0
 # The window of the rows without a time: before every other one.
 NO_TIME: Final = -(2**63)
@@ -53,7 +53,7 @@ class Grid:
         return np.where(times == NO_TIME, NO_TIME, times // self.window_ms * self.window_ms)
 
     def digests_of(self, rows: Rows) -> tuple[npt.NDArray[np.int64], Digests]:
-        """The bucket of each row, by its id alone, and what is summed of it: the hash of the id and the amount."""
+        """The bucket of each row, by its id alone, and the hash that is summed, which is of its id and amount."""
         count = len(rows.ids)
         buckets = np.empty(count, np.int64)
         digests = Digests(np.empty(count, np.uint64), np.empty(count, np.uint64))
@@ -65,7 +65,7 @@ class Grid:
         return buckets, digests
 
     def buckets_of(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """The bucket of each row, without what is summed."""
+        """The bucket of each row, without the hash that is summed."""
         buckets = np.empty(len(rows.ids), np.int64)
         for places, words in in_words(shortened(rows.ids, self.key)):
             buckets[places] = buckets_of(words, self.key, self.buckets)
@@ -85,7 +85,7 @@ class Cells:
     def add(self, counts: Words, low: Words, high: Words) -> None:
         self.counts += counts
         self.low += low
-        # Where the sum is less than what was added, it has gone round.
+        # A sum that is less than the number that was added has overflowed.
         self.high += high + (self.low < low)
 
     def differ(self, other: "Cells") -> Chosen:
@@ -95,7 +95,7 @@ class Cells:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted of one place, or of a piece of it."""
+    """The counts and sums of one place, or of a piece of it."""
 
     grid: Grid
     listed_max: int = LISTED_DEFAULT
@@ -119,7 +119,7 @@ class Tally:
             self._add_digests(self.grid.windows_of(rows), *self.grid.digests_of(rows))
 
     def add_chosen(self, rows: Rows, chosen: dict[int, Chosen]) -> Rows:
-        """Add the sums of those rows alone that lie in these buckets, and answer them."""
+        """Add only the rows that lie in these buckets, and return them."""
         if not len(rows.ids):
             return rows
         mask = _are_in(chosen, self.grid.windows_of(rows), self.grid.buckets_of(rows))
@@ -136,7 +136,7 @@ class Tally:
         cells = len(present) * self.grid.buckets
         self._refuse_too_many(len(present))
         counts = np.bincount(slots, minlength=cells).astype(np.uint64)
-        # The low half in two quarters, so that nothing is lost above 64 bits.
+        # The low half is summed in two quarters, so that nothing above 64 bits is lost.
         first = _sums(cells, slots, digests.low & _HALF_MASK)
         second = _sums(cells, slots, digests.low >> _HALF_BITS)
         low = first + (second << _HALF_BITS)
@@ -170,7 +170,7 @@ class Tally:
 
 
 def differing(source: Tally, sink: Tally) -> dict[int, Chosen]:
-    """The buckets in which two tallies do not agree, by window; empty where they agree in all."""
+    """The buckets in which two tallies differ, by window; empty if there are none."""
     nothing = Cells(source.grid.buckets)
     chosen = {}
     for window in sorted({*source.windows, *sink.windows}):
@@ -181,7 +181,7 @@ def differing(source: Tally, sink: Tally) -> dict[int, Chosen]:
 
 
 def everything(*tallies: Tally) -> dict[int, Chosen]:
-    """All buckets in which anybody has anything, as if none of them agreed."""
+    """All buckets in which any tally has rows, as if none of them agreed."""
     chosen: dict[int, Chosen] = {}
     for window, cells in _windows(tallies):
         there = cells.counts > 0
@@ -225,7 +225,9 @@ def _are_in(
 
 
 def _amount_words(amounts: Any) -> list[Words]:
-    """The two halves of each amount, a decimal of 128 bits; what has none is told from zero by the lowest number."""
+    """The two halves of each amount, a decimal of 128 bits; for a row without an amount they are the lowest number, not
+    0.
+    """
     halves = np.frombuffer(amounts.buffers()[1], np.uint64)[2 * amounts.offset : 2 * (amounts.offset + len(amounts))]
     low, high = halves[0::2].copy(), halves[1::2].copy()
     if amounts.null_count:

@@ -1,4 +1,4 @@
-"""The verdict of an audit: counts that are exact, and the ids that they count as far as they were asked for."""
+"""The verdict of an audit: exact counts, and the first of the ids that were counted."""
 
 import heapq
 from collections import Counter
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
 
-# More digits than any sum of amounts has; Python rounds to 28 by itself.
+# More digits than any sum of amounts has; Python's default is to round to 28.
 EXACT: Final = Context(prec=100)
-# The ids of each kind that are named, unless the caller asks for more. The counts are exact whatever this is.
+# How many ids of each kind are named, unless the caller sets another number. The counts are exact in any case.
 LISTED_DEFAULT: Final = 100
 
-# What may be wrong with a row, in the order in which it is told.
+# What may be wrong with a row, in the order in which a report names it.
 LOST: Final = "lost"
 DOUBLED: Final = "doubled"
 FOREIGN: Final = "foreign"
@@ -22,14 +22,14 @@ KINDS: Final = (LOST, DOUBLED, FOREIGN, ALTERED)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """An id, and how many of its rows are concerned."""
+    """An id, and how many of its rows are affected."""
 
     id: bytes
     rows: int
 
     @property
     def text(self) -> str:
-        """The id as a person reads it: its text, or its bytes as `0x...` where they are no text."""
+        """The id as a person reads it: its text, or its bytes as `0x...` if they are no text."""
         try:
             text = self.id.decode()
         except UnicodeDecodeError:
@@ -57,7 +57,7 @@ class Unreadable:
     listed: tuple[Finding, ...] = ()
 
     def plus(self, other: "Unreadable", listed_max: int) -> "Unreadable":
-        """With those of another piece, which may have the same ids."""
+        """These and those of another piece, which may have the same ids."""
         rows = Counter({one.id: one.rows for one in self.listed})
         rows.update({one.id: one.rows for one in other.listed})
         listed = heapq.nsmallest(listed_max, (Finding(id, count) for id, count in rows.items()))
@@ -99,10 +99,10 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class SinkVerdict:
-    """How one sink stands against the source.
+    """How one sink differs from the source.
 
-    `lost`: sent, and not there. `doubled`: there more often than sent. `foreign`: there, and never sent. `altered`:
-    there as often as sent, but with another amount or in another window.
+    `lost`: sent, but missing. `doubled`: stored more often than sent. `foreign`: stored, but never sent. `altered`:
+    stored as often as sent, but with another amount or in another window.
     """
 
     sink: Counted
@@ -132,7 +132,7 @@ class Verdict:
         return self.source.is_readable and all(sink.is_clean for sink in self.sinks)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as plain values for a program."""
+        """The whole verdict as plain values, for a program."""
         return {
             "clean": self.is_clean,
             "key": self.key,

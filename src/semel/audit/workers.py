@@ -1,7 +1,7 @@
-"""Pieces of work on all cores: in processes, because many short steps of numpy hold each other up in threads.
+"""Pieces of work on all cores: in processes, because in threads, many short steps of numpy wait for each other.
 
 Small work is done in the caller's process, since a process takes half a second to start. Results come in the order of
-the tasks. An error of a task ends the work; no task goes on after that for longer than a piece takes.
+the tasks. An error of a task ends the work; after that, a running task ends with its piece.
 """
 
 import os
@@ -18,7 +18,7 @@ from semel.audit.errors import AuditFailed
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# From here on a second process is worth its start.
+# From this many rows on, starting more processes saves time.
 PROCESSES_FROM_ROWS: Final = 2_000_000
 
 
@@ -44,7 +44,7 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def each(self, work: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
-        """What the work makes of each task, as soon as it and all before it are done."""
+        """The result of each task, as soon as it and all tasks before it are done."""
         if self._pool is None:
             yield from map(work, tasks)
             return
@@ -58,7 +58,7 @@ class Workers:
 
 
 def _live_with_the_parent() -> None:
-    """An interrupt is for the parent to answer; and where the parent was killed, nobody waits for a result."""
+    """Leave an interrupt to the parent, and end if the parent was killed, because nobody waits for a result then."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_the_parent, daemon=True).start()
 

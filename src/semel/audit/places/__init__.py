@@ -1,7 +1,7 @@
-"""Where rows are: topics, files, tables. One module for each kind; what they have in common is here.
+"""Where rows are: topics, files, tables. Each kind has its module; this one defines their interface.
 
-A place is looked at once, when its pieces are made: its files, its offsets or its version are fixed then, and every
-reading of a piece gives the same rows, unless somebody changes the data itself. A place must never write.
+The files, offsets or version of a place are fixed once, when its pieces are made: every reading of a piece gives the
+same rows, unless somebody changes the data itself. A place must never write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,29 +9,29 @@ from typing import Final, Protocol
 
 from semel.audit.rows import Rows, Wanted
 
-# The rows that are held, and hashed, at a time.
+# How many rows are held, and hashed, at a time.
 BATCH_ROWS: Final = 65_536
-# The rows of a piece, about: a second or so of work, so that nobody waits long for the last one.
+# About the number of rows of a piece: a second or so of work, so that nobody waits long for the last piece.
 PIECE_ROWS: Final = 1_048_576
 
 
 class Piece(Protocol):
-    """A part of a place, which another process may read; so it can be pickled, and holds nothing open."""
+    """A part of a place. Another process may read it, so it can be pickled, and holds nothing open."""
 
     @property
     def rows(self) -> int:
-        """About how many; 0 where nobody knows."""
+        """About how many; 0 if unknown."""
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         """Its rows, a few at a time; ids may be null."""
 
 
 class Place(Protocol):
-    """Something that holds rows with ids, and what to read of each."""
+    """Something that holds rows with ids, and which parts of a row to read."""
 
     @property
     def name(self) -> str:
-        """What a person calls it; without a password."""
+        """Its name for a person, without a password."""
 
     @property
     def wanted(self) -> Wanted: ...

@@ -1,7 +1,7 @@
 """A Delta table as rows: the Parquet files of one version of it, on this machine, read without Spark.
 
 Tables with features that change what a file means, such as deletion vectors and mapped columns, are refused: reading
-their files as they lie there would count rows that are no longer in the table.
+their files as they are would count rows that are no longer in the table.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class DeltaPlace:
     def pieces(self) -> Sequence[Piece]:
         try:
             table = DeltaTable(self.path, version=self.version)
-            # This refuses what only some readers understand.
+            # This refuses tables with features that only some readers understand.
             files = table.to_pyarrow_dataset().files
             partitioned = set(table.metadata().partition_columns)
         except (DeltaError, OSError, ValueError) as error:

@@ -25,7 +25,7 @@ class _Part:
 
 
 class Given:
-    """An Arrow table in memory, or nothing but ids: text, bytes, whole numbers or UUIDs."""
+    """An Arrow table in memory, or only ids: text, bytes, whole numbers or UUIDs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ def _of_ids(ids: Iterable[object], column: str) -> Any:
 
 
 def _bytes_of(value: object) -> bytes | None:
-    """None for a text that has half a character, which no encoding has: it is no id, here as in JSON."""
+    """None for a text with half a character (a lone surrogate), which cannot be encoded: as in JSON, it is no id."""
     if isinstance(value, bytes | None):
         return value
     with contextlib.suppress(UnicodeEncodeError):

@@ -1,7 +1,7 @@
 """Parquet files as rows: those of a directory, or of a single file, on this machine.
 
 In a directory that a streaming query of Spark wrote, only the files that its log names are committed, and only these
-are read. Elsewhere it is every file of which no part of the path is hidden, by Spark's rule for names.
+are read. In other directories every file is read, unless a part of its path is hidden by Spark's rule for names.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ class ParquetDirectory:
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Exactly these files, whatever else lies beside them."""
+    """Exactly these files, whatever other files are beside them."""
 
     name: str
     files: Sequence[Path]
@@ -66,14 +66,14 @@ class ParquetFiles:
 
 
 def files_of(path: Path) -> list[Path]:
-    """What somebody who knows of Spark's log reads."""
+    """The files that a reader of Spark's log sees."""
     if (path / METADATA).is_dir():
         return committed_files(path)
     return visible_files(path)
 
 
 def visible_files(path: Path) -> list[Path]:
-    """The files that a reader sees who does not know Spark's log."""
+    """The files that a reader without Spark's log sees."""
     if path.is_file():
         return [path]
     if not path.is_dir():
@@ -87,7 +87,7 @@ def visible_files(path: Path) -> list[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """A partition is data, whatever its column is called: `_day=1` is one."""
+    """The directory of a partition is never hidden, whatever its column is called: `_day=1` is one."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -1,7 +1,6 @@
 """A table of PostgreSQL as rows, copied out by one statement of a read-only transaction.
 
-Every value comes as text, in a session whose time zone and formats are set, and is never an object of Python's on its
-way.
+Every value comes as text, in a session whose time zone and formats are set, and no value becomes a Python object.
 """
 
 import io
@@ -25,11 +24,11 @@ except ImportError:
     raise AuditFailed("PostgreSQL needs the package psycopg: pip install 'semel[postgres]'") from None
 
 CONNECT_SECONDS_MAX: Final = 10
-# A row, and so a value in which JSON is looked for, has to fit.
+# A row has to fit, and with it a JSON value that is searched.
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 
-# For the one transaction. As options of the connection they would replace those of the user, of which a search_path
-# says which table is meant.
+# Set for the one transaction. As options of the connection they would replace the user's options, such as a
+# search_path, which decides which table is meant.
 _SETTINGS: Final = {"TimeZone": "UTC", "DateStyle": "ISO", "client_encoding": "UTF8", "extra_float_digits": "1"}
 _BYTEA: Final = "bytea"
 _NUMERIC: Final = "numeric"
@@ -38,7 +37,7 @@ _ID_TYPES: Final = ("smallint", "integer", "bigint", "text", "character varying"
 
 @dataclass(frozen=True)
 class PostgresTable:
-    """The table is the piece, and the statement reads one state of it."""
+    """The whole table is one piece, and one statement reads one state of it."""
 
     name: str
     conninfo: str = field(repr=False)
@@ -64,7 +63,7 @@ class PostgresTable:
         columns = sql.SQL(", ").join(_as_text(column, self.types[column]) for column in wanted.columns)
         query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT (FORMAT csv)").format(columns, self._relation)
         with self._connection() as connection, connection.cursor().copy(query) as copy:
-            # Arrow would have an empty stream begin with a row.
+            # Arrow would take an empty stream for one row.
             stream = io.BufferedReader(_Stream(iter(copy)), BLOCK_BYTES)
             if not stream.peek(1):
                 return
@@ -98,7 +97,7 @@ class PostgresTable:
 
 
 def _types(connection: Any, relation: sql.Identifier, columns: Sequence[str]) -> dict[str, str]:
-    """What each column is of, as PostgreSQL calls it; a column that is not there fails here."""
+    """The type of each column, as PostgreSQL calls it; a missing column fails here."""
     names = sql.SQL(", ").join(map(sql.Identifier, columns))
     cursor = connection.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(names, relation))
     oids = [column.type_code for column in cursor.description]
@@ -116,11 +115,11 @@ def _as_text(column: str, kind: str) -> sql.Composed:
 
 
 def _parsed(stream: Any, columns: Sequence[str]) -> Any:
-    """Batches of text; only what is empty and not quoted is null."""
+    """Batches of text; a value is null only if it is empty and not quoted."""
     return csv.open_csv(
         stream,
         read_options=csv.ReadOptions(column_names=columns, block_size=BLOCK_BYTES),
-        # A row with one column, and nothing in it, is an empty line.
+        # A row with one column, which is null, is an empty line.
         parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
@@ -132,7 +131,7 @@ def _parsed(stream: Any, columns: Sequence[str]) -> Any:
 
 
 class _Stream(io.RawIOBase):
-    """What a copy gives, as a file."""
+    """The data of a COPY, as a file."""
 
     def __init__(self, chunks: Iterator[Any]) -> None:
         self._chunks = chunks

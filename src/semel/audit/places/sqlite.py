@@ -1,7 +1,7 @@
 """A table of SQLite as rows, read by one connection that may not write.
 
-Every value comes as text, so that 17 is the same id whether it was stored as a number or as text; SQLite lets both
-stand in one column. A floating-point number comes as its shortest text. It is no id: its row is one without an id.
+Every value comes as text, so that 17 is the same id whether it was stored as a number or as text; SQLite allows both in
+one column. A floating-point number comes as its shortest text. It is no id: its row counts as one without an id.
 """
 
 import sqlite3
@@ -17,13 +17,13 @@ from semel.audit.errors import AuditFailed
 from semel.audit.places import BATCH_ROWS, Piece
 from semel.audit.rows import ID_TYPE, Rows, Wanted
 
-# How long another connection may hold the database.
+# How long to wait while another connection has the database locked.
 BUSY_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True)
 class SQLiteTable:
-    """The table is the piece: SQLite has no way to divide it that is faster."""
+    """The whole table is one piece: dividing it would make SQLite no faster."""
 
     name: str
     path: Path
@@ -65,13 +65,13 @@ class SQLiteTable:
 
 
 def _as_text(column: str) -> str:
-    """A floating-point number as it is: SQLite's own text of it is rounded to 15 digits."""
+    """The column as text, but floating-point numbers as they are: SQLite's text of them is rounded to 15 digits."""
     name = _quoted(column)
     return f"CASE typeof({name}) WHEN 'real' THEN {name} ELSE CAST({name} AS TEXT) END"
 
 
 def _id_of(value: bytes | float | None) -> bytes | None:
-    """None for a number with a point: it has more than one text."""
+    """None for a floating-point number: it has more than one text."""
     return None if isinstance(value, float) else value
 
 
@@ -80,7 +80,7 @@ def _bytes_of(value: bytes | float | None) -> bytes | None:
 
 
 def _quoted(name: str) -> str:
-    # In brackets and not in quotes: what is in double quotes and is no column is a string to SQLite.
+    # In brackets and not in double quotes: SQLite takes a name in double quotes for a string if no column has it.
     if "]" in name or "\0" in name:
         raise AuditFailed(f"{name!r} is no name that can be looked up in SQLite")
     return f"[{name}]"

@@ -1,7 +1,7 @@
-"""A topic as rows: its committed records, from the first one there is to the end that it has when the audit begins.
+"""A topic as rows: its committed records, from the first one to the end that the topic has when the audit begins.
 
-Nothing is consumed: no group is joined and no offset committed. What an open transaction has written, and all after
-it, is not committed and does not count.
+Nothing is consumed: no group is joined and no offset committed. The records of an open transaction, and all after its
+first one, do not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ def _column(batch: Any, name: str) -> Any:
 
 
 def _last_headers(headers: Any, name: str) -> Any:
-    """The value of each record's last header of this name, as Kafka's own clients have it; null where it has none."""
+    """The value of each record's last header of this name, as in Kafka's own clients; null for a record without one."""
     flat = headers.flatten()
     is_named = pc.equal(flat.field("key"), name)
     owners = pc.list_parent_indices(headers).filter(is_named)
