@@ -1,7 +1,8 @@
-"""The raw client of the protocol, for whatever in semel talks to a cluster: connections, topics, records, transactions.
+"""The raw client of the protocol, for every part of semel that talks to a cluster: connections, topics, records,
+transactions.
 
-It works against semel and against Apache Kafka from 2.8 on; nothing in it knows which of them answers. It must never
-need Spark, and only `arrow/` needs numpy and pyarrow.
+It works against semel and against Apache Kafka from 2.8 on; nothing in it depends on which of them answers. It must
+never need Spark, and only `arrow/` needs numpy and pyarrow.
 """
 
 from semel.client.client import LogClient

@@ -29,7 +29,7 @@ def batches(records: Buffer, aborted: Iterable[tuple[int, int]]) -> Iterator[tup
 
 
 def committed_batches(fetched: Fetched) -> Iterator[tuple[int, BatchHeader]]:
-    """Where each batch begins whose records are to be shown, and its header; no batch is opened."""
+    """Where each batch with records for the reader begins, and its header; no batch is decompressed."""
     to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
     aborting: set[int] = set()
     for at, header in closed_batches(fetched.records):

@@ -1,7 +1,8 @@
 """Creates, grows, deletes and describes topics, for administrators.
 
-Each function makes one attempt, over a `Cluster`, and raises what went wrong. None of them must ever be repeated from
-here: after a lost answer only the caller knows whether a second attempt would say that the first one had succeeded.
+Each function makes one attempt, over a `Cluster`, and raises an error if it failed. None must ever be repeated from
+here: after a lost answer, only the caller can tell whether the error of a second attempt means that the first one
+succeeded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +24,9 @@ from semel.wire.versions import (
     INCREMENTAL_ALTER_CONFIGS,
 )
 
-# What the protocol calls a topic among the things that have configurations.
+# The protocol's number for a topic, among the kinds of resources that have configurations.
 _TOPIC: Final = 2
-# Stands for "as many as the brokers choose".
+# The brokers choose the number.
 _BROKERS_CHOICE: Final = -1
 # What to do with a configuration.
 _SET: Final = 0
@@ -33,8 +34,9 @@ _DELETE: Final = 1
 
 
 def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: Mapping[str, str]) -> int:
-    """Make a topic that does not exist, replicated as the brokers choose, as are its partitions if they are None.
-    Answers how many it has; 0 if the brokers do not say."""
+    """Make a topic that does not exist. The brokers choose the replication, and the number of partitions if it is None.
+    Returns how many partitions it has; 0 if the brokers do not say.
+    """
     wanted = {
         "name": name,
         "num_partitions": _BROKERS_CHOICE if partitions is None else partitions,
@@ -67,7 +69,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
 
 
 def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> list[Any]:
-    """These configurations of a topic, or all, as brokers describe them."""
+    """These configurations of a topic, or all of them, as the brokers describe them."""
     wanted = {
         "resource_type": _TOPIC,
         "resource_name": topic,
@@ -80,7 +82,7 @@ def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> lis
 
 
 def alter_configs(cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Set configurations of topics; those that are None go back to what the brokers say. May be repeated."""
+    """Set configurations of topics; None resets one to the brokers' default. May be repeated."""
     resources = [
         {
             "resource_type": _TOPIC,
@@ -131,7 +133,7 @@ def _timeout_ms(cluster: Cluster) -> int:
 
 
 def _check(what: str, answer: Any, *, right: str) -> None:
-    """Raise the error that an answer about a topic reports, if it does."""
+    """Raise the error that an answer about a topic reports, if it reports one."""
     code = answer.error_code
     if code == ErrorCode.NONE:
         return

@@ -1,8 +1,8 @@
 """A client for planning and for tasks: finds topics, their begin and end offsets, and fetches their records.
 
-Its calls block, and go to the leaders of partitions. If a broker is down, the client retries until a deadline; an error
-that no retry can mend is one of `semel.client.errors`. It joins no group, commits nothing, and creates no topic. It
-must never be shared by threads.
+Its calls block, and go to the leaders of partitions. If a broker is down, the client retries until a deadline; for an
+error that no retry can mend, it raises one of `semel.client.errors`. It joins no group, commits nothing, and creates no
+topic. Threads must never share it.
 """
 
 import re
@@ -35,7 +35,7 @@ class Fetched(NamedTuple):
 
 
 class LogClient:
-    """One for each task, and one for planning. Close it, or use it in a `with` block."""
+    """Each task has one, and the driver has one for planning. Close it, or use it in a `with` block."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -51,7 +51,7 @@ class LogClient:
         self.cluster.close()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of these topics that exist."""
+        """The topics of these names that exist."""
         wanted = list(names)
         return self.patiently(lambda: self.cluster.topics(wanted))
 
@@ -60,7 +60,7 @@ class LogClient:
         return self.patiently(lambda: self.cluster.topic_to_write(name))
 
     def topics_matching(self, pattern: str) -> dict[str, Topic]:
-        """The topics in whose names the regular expression is found, without those that are the brokers' own."""
+        """The topics whose names the regular expression matches somewhere, without the brokers' internal ones."""
         matcher = re.compile(pattern)
         every = self.patiently(self.cluster.every_topic)
         return {name: topic for name, topic in every.items() if matcher.search(name)}
@@ -78,9 +78,10 @@ class LogClient:
     def offsets(
         self, partitions: Iterable[TopicPartition], at: Position, isolation: Isolation
     ) -> dict[TopicPartition, Any]:
-        """Where each partition begins, where it ends, or where its first record of a time (in ms) or later is.
+        """Where each partition begins, where it ends, or the offset of its first record from a time (in ms) on.
 
-        The end of what is committed is the last stable offset. A partition that has no record so late has None.
+        With read_committed, a partition ends at its last stable offset. None for a partition without a record from that
+        time on.
         """
         offsets: dict[TopicPartition, int | None] = {}
         left = dict.fromkeys(partitions)
@@ -94,26 +95,28 @@ class LogClient:
         return offsets
 
     def config_of(self, topic: str, name: str) -> str | None:
-        """How one configuration of a topic is; None where brokers have none of that name."""
+        """The value of one configuration of a topic; None if the brokers have none of that name."""
         configs = self.patiently(lambda: admin.configs_of(self.cluster, topic, [name]))
         return next((one.value for one in configs if one.name == name), None)
 
     def fetches(self, wanted: Slice, isolation: Isolation, *, may_lack_its_end: bool = False) -> Iterator[Fetched]:
-        """The batches that hold a slice, in answers of a few megabytes, each asked for while the one before is in use.
+        """The batches that hold a slice, in answers of a few megabytes, each requested while the caller uses the one
+        before.
 
-        The first and the last batch may reach beyond the slice. Meanwhile the connection serves no other request. Where
-        compaction may have taken the end of the slice, say so: then an answer without records is believed if all of
-        the slice is decided. From elsewhere it is not, for a broker may also be slow to get at what it has.
+        The first and the last batch may reach beyond the slice. Meanwhile the connection serves no other request. Set
+        `may_lack_its_end` if compaction may have removed the end of the slice: then an answer without records counts as
+        the end if the last stable offset is after the slice. Otherwise it does not, because a broker may only be slow
+        to find its records.
         """
         return _Fetching(self, wanted, isolation, may_lack_its_end).run()
 
     def patiently(self, attempt: Callable[[], T], patience: Patience | None = None) -> T:
-        """The result of an attempt, which is repeated while a retry may succeed."""
+        """The result of `attempt`, which is repeated while a retry may succeed."""
         return (patience or Patience(self.settings)).patiently(attempt)
 
 
 class _Fetching:
-    """The fetch of one slice. The next request is always sent before the last answer is used."""
+    """The fetch of one slice. The next request is always sent before the caller uses the last answer."""
 
     def __init__(self, client: LogClient, wanted: Slice, isolation: Isolation, may_lack_its_end: bool) -> None:
         self._client = client
@@ -161,7 +164,7 @@ class _Fetching:
             self._patience.wait(reason)
             return None
         if self._offset < self._wanted.end:
-            # If this is lost, so is the answer, and the next turn finds out.
+            # If the request is lost, its answer is missing, and the next turn notices that.
             with suppress(ConnectionLost):
                 self._ask()
         return fetched
@@ -208,7 +211,7 @@ class _Fetching:
 
     def _check_range(self) -> None:
         begin = self._client.offsets([self._where], EARLIEST, self._isolation)[self._where]
-        # The end of the log: its committed records may well end before the offset.
+        # The end of all records, because the committed ones may end before the offset.
         end = self._client.offsets([self._where], LATEST, Isolation.READ_UNCOMMITTED)[self._where]
         if begin <= self._offset <= end:
             raise Moved(f"partition {self._where} had no offset {self._offset} a moment ago")

@@ -1,9 +1,9 @@
 """A cluster as a client sees it: its brokers, its topics, the leaders of their partitions, and offsets.
 
-Every method makes one attempt, and raises what went wrong as one of the errors of `semel.client.errors`. Another
-attempt may succeed after those in `MENDABLE`; the caller decides whether to make it. Only a question that any broker
-can answer goes to a second broker if the first one does not answer. A request that changes something must never be sent
-again from here: only the caller knows whether that is safe. A cluster must never be shared by threads.
+Every method makes one attempt, and raises one of the errors of `semel.client.errors` if it fails. Another attempt may
+succeed after those in `MENDABLE`; the caller decides whether to make it. Only a question that any broker can answer
+goes to a second broker if the first one does not answer. A request that changes something must never be sent again from
+here: only the caller knows whether that is safe. Threads must never share a cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +40,7 @@ class Cluster:
         self._topics: dict[str, Topic] = {}
         # For each known topic, the leaders by partition.
         self._leaders: dict[str, dict[int, Address | None]] = {}
-        # The topics that are written to: an error about rights then names Write, and not Read.
+        # The topics that this client writes to: for these, an error about rights names Write, and not Read.
         self._written: set[str] = set()
 
     def __enter__(self) -> "Cluster":
@@ -61,8 +61,10 @@ class Cluster:
         return self._over(self.lease(address), address, lambda connection: connection.ask(api_key, **values))
 
     def ask_any(self, api_key: int, /, **values: object) -> Any:
-        """The answer of the first broker that gives one: those connected to, those known, those told of. Only for what
-        changes nothing, because a broker that gave no answer may have done what it was asked."""
+        """The answer of the first broker that gives one: first the connected brokers, then the known ones, then the
+        bootstrap servers. Only for requests that change nothing: a broker that gave no answer may have done what was
+        requested.
+        """
         lost: ConnectionLost | None = None
         for address in self._addresses():
             try:
@@ -72,7 +74,7 @@ class Cluster:
         raise lost or ConnectionLost("no broker is known")
 
     def ask_once(self, api_key: int, /, **values: object) -> Any:
-        """The answer of the first broker that takes a connection: the request is sent to that one and to no other."""
+        """The answer of the first broker that accepts a connection; the request is sent to no other broker."""
         lost: ConnectionLost | None = None
         for address in self._addresses():
             try:
@@ -84,7 +86,7 @@ class Cluster:
         raise lost or ConnectionLost("no broker is known")
 
     def ask_controller(self, api_key: int, /, **values: object) -> Any:
-        """The answer of the broker that changes topics. Newer clusters let any broker pass such a request on."""
+        """The answer of the broker that changes topics. In newer clusters, any broker forwards such a request."""
         self._describe([])
         if self._controller is None:
             return self.ask_once(api_key, **values)
@@ -95,7 +97,7 @@ class Cluster:
         return self._over(self.lease(address), address, Connection.list_groups)
 
     def lease(self, address: Address) -> Connection:
-        """A connection for the caller alone, to be given back with no request under way."""
+        """A connection for this caller only, who gives it back with no request under way."""
         connection = self._connections.pop(address, None)
         if connection is not None and connection.has_expired:
             connection.close()
@@ -111,7 +113,7 @@ class Cluster:
         return dict.fromkeys([*self._connections, *self._brokers, *self.settings.bootstrap])
 
     def _over(self, connection: Connection, address: Address, ask: Callable[[Connection], A]) -> A:
-        """What is asked over a leased connection, which is given back, or closed if there is no answer."""
+        """The answer over a leased connection, which is given back, or closed if there is no answer."""
         try:
             answer = ask(connection)
         except BaseException:
@@ -123,7 +125,7 @@ class Cluster:
     # -- brokers
 
     def cluster_id(self) -> str:
-        """The id of the cluster, which tells it from all others."""
+        """The id of the cluster."""
         return str(self._ask_metadata([], may_make=False).cluster_id)
 
     def brokers(self) -> list[Address]:
@@ -142,12 +144,12 @@ class Cluster:
     # -- topics
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of these topics that exist."""
+        """The topics of these names that exist."""
         wanted = list(dict.fromkeys(names))
         return self._describe(wanted) if wanted else {}
 
     def every_topic(self, *, with_internal: bool = False) -> dict[str, Topic]:
-        """All topics that can be used now; those that are the brokers' own only if they are wanted."""
+        """All topics that can be used now; the brokers' internal ones only if requested."""
         return self._describe(None, with_internal=with_internal)
 
     def topic_to_write(self, name: str) -> Topic:
@@ -159,7 +161,7 @@ class Cluster:
         return topic
 
     def leader_of(self, where: TopicPartition, topic_id: UUID = NO_ID) -> Address:
-        """The broker that leads a partition, of the very topic that has this id if one is given."""
+        """The broker that leads a partition; with `topic_id`, only if the topic has this id."""
         if not self._is_known(where):
             self._describe([where.topic])
         topic = self._topics.get(where.topic)
@@ -181,7 +183,7 @@ class Cluster:
         return leader
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
-        """The partitions, by the broker that leads them."""
+        """The partitions, grouped by the broker that leads them."""
         missing = {where.topic for where in partitions if not self._is_known(where)}
         if missing:
             self._describe(sorted(missing))
@@ -208,8 +210,9 @@ class Cluster:
     def offsets(
         self, partitions: Iterable[TopicPartition], at: Position, isolation: Isolation
     ) -> Iterator[tuple[TopicPartition, int | None]]:
-        """Where each partition begins, where it ends, or where its first record of a time (in ms) or later is: leader
-        after leader, so that what was said before one fails is known. None where no record is so late."""
+        """Where each partition begins, where it ends, or the offset of its first record from a time (in ms) on; None if
+        there is no such record. One leader is asked after the other, so that earlier answers are known if one fails.
+        """
         place = at.value if isinstance(at, Edge) else max(at, 0)
         for address, led in self.by_leader(list(partitions)).items():
             for where, offset in self._list_offsets(address, led, place, isolation).items():
@@ -248,7 +251,7 @@ class Cluster:
     def _describe(
         self, names: list[str] | None, *, may_make: bool = False, with_internal: bool = False
     ) -> dict[str, Topic]:
-        """Ask for topics, or for all; remembers their ids and the leaders of their partitions."""
+        """Request the metadata of these topics, or of all; remembers their ids and the leaders of their partitions."""
         answer = self._ask_metadata(names, may_make=may_make)
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self._brokers = list(dict.fromkeys(addresses.values()))
@@ -262,7 +265,7 @@ class Cluster:
             if topic.error_code in codes.MOVED:
                 raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
             if topic.error_code:
-                # Each of the two implies that it may be seen.
+                # Each of the two rights includes Describe.
                 right = f"{'Write' if topic.name in self._written else 'Read'} on topic {topic.name!r}"
                 raise codes.refusal(f"topic {topic.name!r}", topic.error_code, right=right)
             topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))

@@ -1,7 +1,7 @@
 """The meaning of brokers' error codes for a client: whether to retry, and the message for the user.
 
-A code that a retry may mend becomes `Moved` or `UnknownTopic`; every other code becomes an error for the user. An
-unknown code must never count as one that a retry mends.
+A code that a retry may mend becomes `Moved` or `UnknownTopic`; every other code becomes an error for the user, and so
+must every unknown code.
 """
 
 from typing import Final
@@ -55,8 +55,9 @@ _FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCE
 
 
 def check_partition(where: TopicPartition, code: int, message: str | None = None, *, operation: str) -> None:
-    """Raise what a code about a partition means, if it is not that all is well. `operation` is Kafka's name for the
-    right that it takes."""
+    """Raise the error that a code about a partition means, if it is one. `operation` is Kafka's name for the right that
+    the request needs.
+    """
     if code == ErrorCode.NONE:
         return
     if code in MOVED:
@@ -67,7 +68,7 @@ def check_partition(where: TopicPartition, code: int, message: str | None = None
 
 
 def check_coordinator(what: str, code: int, message: str | None = None, *, right: str) -> None:
-    """Raise the error that a code of a coordinator means, or of a broker that was asked for a coordinator."""
+    """Raise the error that a code means which comes from a coordinator, or from a broker that was asked for one."""
     if code == ErrorCode.NONE:
         return
     if code == ErrorCode.CONCURRENT_TRANSACTIONS:

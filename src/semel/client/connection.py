@@ -1,8 +1,8 @@
-"""One connection to one broker: a socket, with TLS and a login where they are asked for, and the versions both speak.
+"""One connection to one broker: a socket, with TLS and a login if they are set, and the versions that both sides know.
 
-Requests may be sent ahead; answers are read in the order of the requests. Every wait has an end. What goes wrong here
-is a `ConnectionLost`, which a retry over a new connection may mend, or an `AuthenticationFailed`, which it will not.
-This file must never send anything again by itself.
+Requests may be sent ahead; answers are read in the order of the requests. Every wait has an end. Errors are
+`ConnectionLost`, which a retry over a new connection may mend, or `AuthenticationFailed`, which it will not. This file
+must never send a request twice by itself.
 """
 
 import select
@@ -59,14 +59,14 @@ from semel.wire.versions import (
     VersionRange,
 )
 
-# A first batch comes whole, however large its topic allows it to be; a size beyond this is no broker's.
 A = TypeVar("A")
 
+# A broker sends the first batch whole, however large its topic allows it to be; no broker sends a larger frame.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
-# A cluster of a hundred thousand partitions describes itself in some ten megabytes; a fetch has at least one batch.
+# The metadata of a cluster with a hundred thousand partitions takes some ten megabytes.
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 
-# When so much of a login's time is over, it counts as expired: the next request takes a while to arrive.
+# After this share of its time a login counts as expired, because the next request takes a while to arrive.
 _LOGIN_SHARE: Final = 0.85
 
 _SPOKEN: Final[dict[int, VersionRange]] = {
@@ -74,11 +74,11 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     PRODUCE: produce_client.SPOKEN,
     LIST_OFFSETS: VersionRange(2, 7),
     METADATA: VersionRange(5, 12),
-    # From 4 on it asks for many coordinators at once.
+    # From 4 on a request can name several coordinators.
     FIND_COORDINATOR: VersionRange(1, 3),
-    # From 3 on a producer names the epoch that it has.
+    # From 3 on a producer sends its id and epoch.
     INIT_PRODUCER_ID: VersionRange(3, 4),
-    # Later versions are for brokers, or belong to transactions whose partitions announce themselves.
+    # Later versions are for brokers, or for transactions that need no such request (KIP-890).
     ADD_PARTITIONS_TO_TXN: VersionRange(1, 3),
     ADD_OFFSETS_TO_TXN: VersionRange(1, 3),
     TXN_OFFSET_COMMIT: VersionRange(2, 4),
@@ -88,20 +88,20 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     DESCRIBE_PRODUCERS: VersionRange(0, 0),
     DESCRIBE_CONFIGS: VersionRange(1, 4),
     INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
-    # Only from 3 on a refusal is told from a cluster without any bytes.
+    # Before 3, a refusal looks like a cluster without any bytes.
     DESCRIBE_LOG_DIRS: VersionRange(3, 4),
     DESCRIBE_ACLS: VersionRange(1, 3),
     CREATE_ACLS: VersionRange(1, 3),
     DELETE_ACLS: VersionRange(1, 3),
     CREATE_TOPICS: VersionRange(4, 7),
     CREATE_PARTITIONS: VersionRange(0, 3),
-    # From 6 on topics may go by their ids.
+    # From 6 on a request may name topics by id.
     DELETE_TOPICS: VersionRange(1, 5),
     LIST_GROUPS: VersionRange(0, 5),
     DESCRIBE_GROUPS: VersionRange(0, 5),
     CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
     DELETE_GROUPS: VersionRange(0, 2),
-    # Later ones know topics by their ids alone.
+    # Later versions name topics only by id.
     OFFSET_COMMIT: VersionRange(2, 9),
     OFFSET_FETCH: VersionRange(2, 9),
     DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
@@ -111,7 +111,7 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     SASL_HANDSHAKE: VersionRange(1, 1),
     SASL_AUTHENTICATE: VersionRange(0, 2),
 }
-# Where a request names its topics, and newer versions know their ids alone.
+# The last version that names topics by name, for APIs whose newer versions only use ids.
 _NAMED_LAST: Final = {FETCH: fetch_client.NAMED_LAST}
 
 
@@ -124,7 +124,7 @@ class NotSpoken(RefusedByBroker):
 
 
 class Connection:
-    """A broker at an address, which can be asked as soon as this is made."""
+    """A connection to the broker at an address, ready for requests as soon as it is made."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self._where = f"{address[0]}:{address[1]}"
@@ -138,7 +138,7 @@ class Connection:
         self._arrivals = select.poll()
         self._arrivals.register(self._socket, select.POLLIN)
         try:
-            # Version 0 is the one that every broker understands, before a login as well.
+            # Every broker understands version 0, also before a login.
             for api in self._ask(API_VERSIONS, 0).api_keys:
                 ours = _SPOKEN.get(api.api_key)
                 if ours is not None and max(ours.min, api.min_version) <= min(ours.max, api.max_version):
@@ -159,7 +159,7 @@ class Connection:
         return self._version(FETCH)
 
     def ask(self, api_key: int, /, **values: object) -> Any:
-        """The answer, as kio's dataclass of the version that both sides know."""
+        """The answer, as kio's dataclass of the highest version that both sides know."""
         version = self._version(api_key)
         return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
 
@@ -170,7 +170,7 @@ class Connection:
         return self._receive(LIST_GROUPS, version, group_list.decode_response)
 
     def send_fetch(self, version: int, request: fetch_client.PartitionFetch) -> None:
-        """Ask for records. The answer is to be read by `receive_fetch`, in the order of the requests."""
+        """Ask for records. Read the answers with `receive_fetch`, in the order of the requests."""
         self._correlation_id += 1
         self._send(fetch_client.encode_request(version, self._correlation_id, self._client_id, request))
 
@@ -181,7 +181,7 @@ class Connection:
     def send_produce(
         self, batches: Sequence[produce_client.PartitionBatch], transactional_id: str | None, timeout_ms: int
     ) -> None:
-        """Write batches. The answer is to be read by `receive_produce`, in the order of the requests."""
+        """Write batches. Read the answers with `receive_produce`, in the order of the requests."""
         self._correlation_id += 1
         version = self._version(PRODUCE)
         self._send(
@@ -195,7 +195,7 @@ class Connection:
         return self._receive(PRODUCE, self._version(PRODUCE), produce_client.decode_response)
 
     def has_answer(self) -> bool:
-        """Whether bytes have arrived that were not read yet."""
+        """Whether bytes have arrived that nobody has read yet."""
         is_open = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         return is_open or bool(self._arrivals.poll(0))
 
@@ -253,7 +253,7 @@ class Connection:
             raise self._lost(error) from None
 
     def _receive(self, api_key: int, version: int, decode: Callable[[int, bytearray], A]) -> A:
-        """The answer to the request that is next in line."""
+        """The answer to the oldest request under way."""
         frame = self._receive_frame(api_key, version)
         try:
             return decode(version, frame)
@@ -261,7 +261,7 @@ class Connection:
             raise ConnectionLost(f"{self._where} sent an answer that cannot be read: {error}") from None
 
     def _receive_frame(self, api_key: int, version: int) -> bytearray:
-        """The next frame without its size, which has to be the answer to the request that is next in line."""
+        """The next frame, without its size; it has to be the answer to the oldest request under way."""
         self._expected_id += 1
         try:
             frame = read_frame(self._socket.recv_into, FRAME_BYTES_MAX)
@@ -292,7 +292,7 @@ def _connect(address: Address, settings: ClientSettings, where: str) -> socket.s
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
         if settings.uses_tls:
             connected = _shake_hands(connected, address, settings, where)
-        # A broker may hold a fetch back for as long as it was told, before it has anything to say.
+        # A broker may hold a fetch for `fetch_wait_ms_max` before it answers.
         connected.settimeout((settings.request_timeout_ms + settings.fetch_wait_ms_max) / 1000)
     except BaseException as error:
         connected.close()

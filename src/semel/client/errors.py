@@ -1,7 +1,7 @@
-"""What can go wrong between a client and a cluster, each as one clear line.
+"""The errors between a client and a cluster, each with a message of one line.
 
-A user sees these in the middle of Spark's own report, so the message alone has to say what to do. They survive
-pickling, because tasks run in other processes. Nothing here is raised for what a retry may still mend.
+A user sees these in the middle of Spark's own report, so the message alone has to say what to do. They can be pickled,
+because tasks run in other processes. No client raises them while a retry may still mend the problem.
 """
 
 
@@ -14,7 +14,7 @@ class SettingsRefused(LogError, ValueError):
 
 
 class Unreachable(LogError):
-    """No broker gave an answer before the deadline."""
+    """No broker answered before the deadline."""
 
 
 class AuthenticationFailed(LogError):

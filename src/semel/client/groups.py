@@ -1,4 +1,4 @@
-"""Consumer groups as an administrator sees them: which there are, their members, their offsets, and other offsets.
+"""Consumer groups for administrators: lists groups, their members and their offsets, and sets other offsets.
 
 Each function makes one attempt, over a `Cluster`, at the broker that coordinates the group. It does not join the
 group, and must never move a group that has members: the coordinator refuses that.
@@ -20,7 +20,7 @@ from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET
 
 # The kind of a group of the new protocol.
 _CONSUMER_PROTOCOL: Final = "consumer"
-# What stands beside each offset of a group in which a query of semel's shows how far it is; nobody reads by it.
+# The metadata of each offset that a query of semel commits to show its progress; no reader starts there.
 QUERY_NOTE: Final = "how far a query of semel's is"
 # In front of a classic assignment.
 _VERSION_BYTES: Final = 2
@@ -29,14 +29,14 @@ _VERSION_BYTES: Final = 2
 class Listed(NamedTuple):
     name: str
     kind: str
-    # None where the broker is too old to say it in a list.
+    # None if the broker is too old to list states.
     state: str | None
-    # The broker that looks after it: a broker lists its own groups alone.
+    # The broker that coordinates it: a broker lists only its own groups.
     coordinator: Address
 
 
 class Member(NamedTuple):
-    """A member of a group, and the partitions that it reads as far as that can be told."""
+    """A member of a group, and the partitions that it reads, as far as they are known."""
 
     member_id: str
     instance_id: str | None
@@ -53,12 +53,12 @@ class Committed(NamedTuple):
 
 
 def listed(cluster: Cluster) -> dict[str, Listed]:
-    """Every group that some broker looks after, in the order of their names."""
+    """All groups of all brokers, in the order of their names."""
     groups = {}
     for broker in cluster.brokers():
         error_code, found = cluster.list_groups(broker)
         codes.check_coordinator("the list of groups", error_code, right="Describe on groups")
-        # Only version 5 tells the protocols apart, and brokers that do not know it know one.
+        # Only version 5 distinguishes the protocols, and brokers without it know only one.
         kinds = {kind: (kind or "classic").lower() for kind in {one.kind for one in found}}
         groups.update({one.name: Listed(one.name, kinds[one.kind], one.state, broker) for one in found})
     return dict(sorted(groups.items()))
@@ -143,7 +143,7 @@ def commit(
 
 
 def offsets_to_commit(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, object]]:
-    """These offsets, as the requests have them that commit some."""
+    """These offsets, as the requests need them that commit offsets."""
     topics: dict[str, list[dict[str, object]]] = {}
     for where, one in offsets.items():
         topics.setdefault(where.topic, []).append(
@@ -153,8 +153,9 @@ def offsets_to_commit(offsets: Mapping[TopicPartition, Committed]) -> list[dict[
 
 
 def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:
-    """The offset that a place means in each partition, not before its first record nor after its last one. A place is
-    earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z."""
+    """The offset that a place means in each partition, never outside the partition. A place is earliest, latest, an
+    offset, or a time such as 2026-01-31T12:00:00Z.
+    """
     wanted = list(partitions)
     if place == "earliest":
         return _in_order(offsets_of(cluster, wanted, EARLIEST), wanted)
@@ -164,7 +165,7 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
     if place.isascii() and place.isdigit():
         earliest = offsets_of(cluster, wanted, EARLIEST)
         return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
-    # Where nothing is that young the next record will be.
+    # A partition without a record from that time on goes to its end.
     return latest | offsets_of(cluster, wanted, _parse_time(place))
 
 
@@ -181,5 +182,7 @@ def _parse_time(text: str) -> int:
 
 
 def check(group: str, code: int, operation: str) -> None:
-    """Raise what a code of the group's coordinator means; `operation` is Kafka's name for what was to be done."""
+    """Raise the error that a code of the group's coordinator means; `operation` is Kafka's name for the right that the
+    request needs.
+    """
     codes.check_coordinator(f"group {group!r}", code, right=f"{operation} on group {group!r}")

@@ -14,12 +14,12 @@ from semel.client.settings import ClientSettings
 
 T = TypeVar("T")
 
-# A topic that was made a moment ago may not be known to every broker yet. One that is still not there was never made.
+# A broker may not know a topic yet that was made a moment ago. After this time it counts as missing.
 MISSING_SECONDS_MAX: Final = 2.0
-# How soon, and for how long, a broker is asked again that only has to finish what it was told before.
+# How soon, and for how long, the client asks again while the broker still ends the previous transaction.
 CONCLUDING_MS: Final = 20
 CONCLUDING_SECONDS_MAX: Final = 1.0
-# After so long the log says what the client waits for.
+# After this time the client logs what it waits for.
 SAY_SECONDS: Final = 5.0
 API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
 
@@ -27,11 +27,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Moved(LogError):
-    """This broker cannot serve the partition now, and another one, or this one later, can."""
+    """This broker cannot serve the partition now; another broker can, or this one later."""
 
 
 class Concluding(Moved):
-    """The broker still ends the transaction before this one, which takes it a few milliseconds."""
+    """The broker still ends the previous transaction, which takes a few milliseconds."""
 
 
 # The errors that a retry may mend.
@@ -57,7 +57,7 @@ class Patience:
         *,
         clock: Clock = time,
     ) -> None:
-        """`setting` is the option that says how long, for the message."""
+        """`setting` is the option that sets the timeout; the message names it."""
         self._clock = clock
         self._settings = settings
         self._timeout_ms = settings.api_timeout_ms if timeout_ms is None else timeout_ms
@@ -66,7 +66,7 @@ class Patience:
         self.progress()
 
     def progress(self) -> None:
-        """The attempt made progress, so the next one has the whole time again."""
+        """The attempt made progress, so the deadline starts again."""
         self.end()
         self._since = self._clock.monotonic()
         self._missing_since: float | None = None
@@ -79,7 +79,7 @@ class Patience:
         self._has_said = False
 
     def patiently(self, attempt: Callable[[], T]) -> T:
-        """The result of an attempt, which is repeated while a retry may succeed."""
+        """The result of `attempt`, which is repeated while a retry may succeed."""
         while True:
             try:
                 outcome = attempt()
@@ -89,7 +89,7 @@ class Patience:
                 self.wait(reason)
 
     def wait(self, reason: LogError) -> None:
-        """Wait a little before the next attempt, or raise if there has been enough of them."""
+        """Wait a little before the next attempt, or raise if the deadline has passed."""
         now = self._clock.monotonic()
         waited = now - self._since
         if not isinstance(reason, UnknownTopic):

@@ -1,7 +1,7 @@
 """Places in the log: topics, partitions, slices of partitions, and which records of transactions a reader sees.
 
-All of it is plain data that can be pickled, because the driver plans with it and a task on another machine reads by it.
-This file must never know how any of it is asked for.
+All of it is plain data that can be pickled, because the driver plans with it and a task on another machine reads with
+it. This file must never contain requests.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from enum import Enum, IntEnum
 from typing import Final
 from uuid import UUID
 
-# What stands for an id where the brokers are too old to give topics any.
+# Stands for the id of a topic if the brokers are too old to give topics ids.
 NO_ID: Final = UUID(int=0)
 
 
@@ -46,7 +46,7 @@ class Slice:
 
 
 class Edge(Enum):
-    """An end of a partition, under the number that ListOffsets has for it."""
+    """An end of a partition, with the number that ListOffsets uses for it."""
 
     EARLIEST = -2
     LATEST = -1

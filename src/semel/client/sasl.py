@@ -1,9 +1,9 @@
 """The login to a broker: PLAIN, SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628), as steps of bytes without a socket.
 
-A mechanism is a generator: it yields what is to be sent and is sent what came in return. SCRAM also has the broker
-prove that it knows the password. Names and passwords go as the UTF-8 they are, without the preparation by SASLprep that
-the RFC asks for: Apache Kafka stores its keys without it, so a password that it changes would be wrong everywhere. This
-file must never put a password in an error.
+A mechanism is a generator: it yields the bytes to send, and the caller sends the broker's answer into it. With SCRAM
+the broker also proves that it knows the password. Names and passwords are sent as UTF-8, without the SASLprep that the
+RFC asks for: Apache Kafka stores its keys without it, so a password that SASLprep changes would be wrong everywhere.
+This file must never put a password in an error.
 """
 
 import base64
@@ -18,10 +18,10 @@ from typing import Final
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import ClientSettings
 
-# RFC 7677 asks for so many at least, and Java's client does too: who poses as a broker and asks for one iteration could
-# find out the password from the proof.
+# RFC 7677 and Java's client ask for at least this many: a false broker that asked for one iteration could find the
+# password from the client's proof.
 ITERATIONS_MIN: Final = 4_096
-# One that asks for much more would have us compute for minutes.
+# A broker that asks for many more would make the client compute for minutes.
 ITERATIONS_MAX: Final = 1_000_000
 _ITERATIONS: Final = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -47,7 +47,9 @@ def _bearer(token: str) -> Steps:
 
 
 def _token(callback: str) -> str:
-    """What the user's function returns. Its error may have a secret in it, so no more than its type is told."""
+    """The token that the user's function returns. An error of it may contain a secret, so the message has only its
+    type.
+    """
     module, _, name = callback.partition(":")
     try:
         token = getattr(import_module(module), name)()
@@ -68,7 +70,7 @@ def _scram(user: str, password: str, digest: str) -> Steps:
         salt, count = base64.b64decode(challenge["s"], validate=True), challenge["i"]
     except (KeyError, ValueError):
         raise AuthenticationFailed("the broker's first message of SCRAM cannot be read") from None
-    # A mandatory extension ("m=") has to be refused by who does not know it.
+    # A client has to refuse a mandatory extension ("m=") that it does not know.
     if not salt or _ITERATIONS.fullmatch(count) is None or "m" in challenge:
         raise AuthenticationFailed("the broker's first message of SCRAM cannot be read")
     iterations = int(count)

@@ -1,8 +1,8 @@
 """Sends batches to the leader of some partitions, with several requests under way.
 
-Brokers remember the last five batches of a producer in each partition, and know no other for one that was sent before.
-So a request has one batch of a partition at most, and five requests are under way. The sender forgets the batches that
-the broker has acknowledged; the others can be taken back, in their order, and sent by another sender.
+Brokers remember the last five batches of a producer in each partition, and recognize only these as duplicates. So a
+request has at most one batch of a partition, and at most five requests are under way. The sender forgets the batches
+that the broker has acknowledged; the caller can take back the others, in their order, and give them to another sender.
 """
 
 from collections import deque
@@ -24,13 +24,13 @@ REQUESTS_UNDER_WAY_MAX: Final = 5
 
 
 class Sender:
-    """One connection, for a transaction that has it alone."""
+    """One connection, used by one transaction only."""
 
     def __init__(self, connection: Connection, transactional_id: str, settings: ClientSettings) -> None:
         self.connection = connection
         self._id = transactional_id
         self._settings = settings
-        # Where the newest batch of each partition begins that was acknowledged.
+        # Where the newest acknowledged batch of each partition begins.
         self.last_offsets: dict[TopicPartition, int] = {}
         self._to_send: deque[list[PartitionBatch]] = deque()
         self._under_way: deque[list[PartitionBatch]] = deque()
@@ -40,7 +40,9 @@ class Sender:
         self._to_send.extend(requests_of(batches, self._settings.request_bytes_max))
 
     def advance(self, *, wait_for_all: bool) -> None:
-        """Send all batches that can be sent, waiting only for the answers that this needs; or wait for all answers."""
+        """Send all queued batches, waiting only if too many requests are under way; `wait_for_all` waits for all
+        answers.
+        """
         while self._to_send or (wait_for_all and self._under_way):
             if not self._to_send or len(self._under_way) == REQUESTS_UNDER_WAY_MAX or self.connection.has_answer():
                 self._receive()
@@ -52,13 +54,13 @@ class Sender:
         return chain.from_iterable((*self._under_way, *self._to_send))
 
     def _send(self) -> None:
-        # Under way from here on: if the connection breaks, the broker may have any part of the request.
+        # The request counts as under way from here on: if the connection breaks, the broker may have any part of it.
         self._under_way.append(self._to_send.popleft())
         try:
             self.connection.send_produce(self._under_way[-1], self._id, self._settings.request_timeout_ms)
         except ConnectionLost:
-            # Answers may have come before that. A broker that was started again remembers the last batch alone, and
-            # would refuse what it has acknowledged and gets once more.
+            # Answers may have come before that. A broker that was restarted remembers only the last batch, and would
+            # refuse batches that it has acknowledged and gets a second time.
             with suppress(*MENDABLE):
                 while self._under_way:
                     self._receive()
@@ -81,7 +83,7 @@ class Sender:
                 wrong.append(error)
         self._under_way[0] = list(left.values())
         if left:
-            # What no retry mends comes first.
+            # An error that no retry mends is raised first.
             silence = ConnectionLost("the leader did not answer for all partitions")
             raise min(wrong, key=lambda error: isinstance(error, MENDABLE), default=silence)
         self._under_way.popleft()

@@ -1,9 +1,9 @@
 """The `kafka.*` options of a user, made into the settings of the client.
 
-A user may write an option as Java's clients call it or as librdkafka does. What Spark's own source refuses is refused
-here for the same reason, and an unknown option is refused by name, with the name that was probably meant: a typing
-error in a setting must never pass for a setting. Settings go to other machines, so they pickle; a password never shows
-in a `repr`.
+A user may write an option as Java's clients call it or as librdkafka does. The options that Spark's own source refuses
+are refused here for the same reason, and an unknown option is refused by name, with the name that was probably meant: a
+typing error must never be accepted silently. Settings go to other machines, so they can be pickled; a `repr` never
+shows a password.
 """
 
 import difflib
@@ -28,10 +28,10 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How brokers are reached, and how much is asked of them at once.
+    """How to reach the brokers, and how much to request at once.
 
     Fields are the options of the same names. The defaults are Kafka's, except for the sizes of fetches: those are for a
-    batch reader, which knows that it wants everything up to an offset.
+    batch reader, which wants everything up to an offset.
     """
 
     bootstrap: tuple[Address, ...]
@@ -40,7 +40,7 @@ class ClientSettings:
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
-    # The function that gives a token, by its name: it is called where the client is.
+    # The function that returns a token, as its name: the process of the client calls it.
     sasl_token_callback: str | None = None
     ssl_ca_location: str | None = None
     ssl_ca_pem: str | None = field(default=None, repr=False)
@@ -127,7 +127,7 @@ def _read(name: str, value: str, read: Callable[[str], Any]) -> Any:
 
 
 def _with_login(fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """The user of SASL, from `sasl.username` and `sasl.password` or from Java's way of saying the same."""
+    """The user of SASL, from `sasl.username` and `sasl.password` or from Java's `sasl.jaas.config`."""
     jaas = fields.pop("jaas", None)
     if jaas is not None:
         if "sasl.username" in texts or "sasl.password" in texts:
@@ -157,7 +157,7 @@ def _with_login(fields: dict[str, Any], texts: Mapping[str, str]) -> dict[str, A
 
 
 def _with_files(fields: dict[str, Any]) -> dict[str, Any]:
-    """Java's stores, where they are PEM files: one with the authorities that we trust, one with our own certificate."""
+    """Java's stores, if they are PEM files: one with the trusted authorities, one with the client's certificate."""
     stores = {name: (fields.pop(name, None), fields.pop(f"{name}_type", None)) for name in ("truststore", "keystore")}
     for name, (location, kind) in stores.items():
         if location is not None and kind != "PEM":
@@ -175,9 +175,9 @@ def _with_files(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_compression(fields: dict[str, Any]) -> dict[str, Any]:
-    """Which levels there are is the codec's to say."""
+    """The compression level, checked by the codec."""
     level, codec = fields.get("compression_level"), fields.get("compression", "none")
-    # librdkafka's way to say that the codec chooses.
+    # In librdkafka, -1 lets the codec choose.
     if level is None or level == -1:
         return fields | {"compression_level": None}
     if codec not in LEVELS:
@@ -272,8 +272,8 @@ def _function(value: str) -> str:
     return value
 
 
-# What the client itself goes by: Java's name of the option, the field it becomes, and how it is read. librdkafka's own
-# names for the same things follow.
+# The options that the client uses: Java's name, the field that it sets, and how its text is read. librdkafka's own
+# names for the same options follow.
 _LOGIN: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "security.protocol": ("security_protocol", _one_of(*SECURITY_PROTOCOLS)),
     "sasl.mechanism": ("sasl_mechanism", _one_of(*SASL_MECHANISMS)),
@@ -331,8 +331,8 @@ _JAVA_NAME_OF: Final = {
     "message.timeout.ms": "delivery.timeout.ms",
     "message.max.bytes": "max.request.size",
 }
-# What tunes a consumer that polls or is a member of a group, or a producer that waits for records. This client has
-# none of these, so they may stand in a user's options and change nothing.
+# Options for a consumer that polls or is a member of a group, or for a producer that waits for records. This client
+# does neither, so a user may set them, and they change nothing.
 _WITHOUT_MEANING: Final = frozenset(
     (
         *("max.poll.records", "max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "check.crcs"),
@@ -345,7 +345,7 @@ _WITHOUT_MEANING: Final = frozenset(
 )
 _POLLED: Final = "records are handed on as they are, and columns of the data frame are cast instead"
 _OURS: Final = "the sink's protocol sets it"
-# In the words of Spark's own source where it refuses the same.
+# With the words of Spark's own source, if it refuses the same option.
 _REFUSED: Final = {
     "auto.offset.reset": "the option startingOffsets says where a query begins; after that Spark's checkpoint does",
     "enable.auto.commit": "no offsets are committed; Spark's checkpoint says how far a query has come",

@@ -1,6 +1,6 @@
 """One topic by its name, its partitions, and where each of them begins or ends.
 
-Like every question to a `Cluster` these make one attempt. A topic that does not exist must never be made by asking.
+Like every question to a `Cluster`, these make one attempt. A question must never create a missing topic.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
-"""One transaction of a producer: claimed, written by record batches that are made already, and committed or aborted.
+"""One transaction of a producer: it claims the id, writes batches whose records are encoded already, and commits or
+aborts.
 
-It speaks the first version of Kafka's transactions, in which partitions are announced, because every broker from 2.8 on
-does. A claim raises the epoch, so the previous holder of the transactional id is fenced, and sequence numbers begin at
-zero. A batch is sent again with its numbers until the broker says that it has it; nothing that it was sent twice for
-can be stored twice. Once a commit was requested, this must never abort: the commit may have happened.
+It uses the first version of Kafka's transactions, in which the client announces partitions: every broker from 2.8 on
+knows it. A claim raises the epoch, so the previous holder of the transactional id is fenced, and sequence numbers begin
+at zero. A batch is sent with the same numbers until the broker acknowledges it, so no batch can be stored twice. Once a
+commit was requested, this must never abort: the commit may have happened.
 """
 
 import time
@@ -44,14 +45,14 @@ _NO_CLAIM: Final = (-1, -1)
 
 @dataclass(frozen=True)
 class Records:
-    """What a batch has after its header, with offsets that count from 0, and what the header says of it."""
+    """The payload of a batch, with offsets that count from 0, and the values for its header."""
 
     count: int
     payload: Buffer
     base_timestamp_ms: int
     max_timestamp_ms: int
-    # The number of the codec by which the payload is compressed already; None where the settings of the client say how
-    # to compress it.
+    # The number of the codec with which the payload is already compressed; None if it is to be compressed as the
+    # client's settings say.
     codec: int | None = None
 
 
@@ -60,7 +61,7 @@ class TookTooLong(LogError):
 
 
 class Transaction:
-    """A transactional id, which this claims for itself, and one transaction of it. Never shared by threads."""
+    """A transactional id, which this claims, and one transaction of it. Threads must not share it."""
 
     def __init__(self, client: LogClient, transactional_id: str, timeout_ms: int) -> None:
         self._client = client
@@ -76,12 +77,12 @@ class Transaction:
         self._waiting_bytes = 0
         self._senders: dict[Address, Sender] = {}
         self._last_offsets: dict[TopicPartition, int] = {}
-        # The first partitions that were announced, and when the time of the transaction is over, which they begin.
+        # The partitions that were announced first, which begins the transaction, and when its time is over.
         self._opened_by: Sequence[Mapping[str, object]] = ()
         self._ends: float | None = None
         self._is_fenced = False
         self.is_committing = False
-        # Why something had to be tried again.
+        # The last error after which a request was repeated.
         self._trouble = ""
         delivery_ms = client.settings.delivery_timeout_ms
         self._patience = (
@@ -91,7 +92,7 @@ class Transaction:
         )
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has, as it was when it was first asked for."""
+        """How many partitions the topic had when this was first called."""
         count = self._partition_counts.get(topic)
         if count is None:
             count = self._partition_counts[topic] = self._client.topic_to_write(topic).partitions
@@ -114,7 +115,7 @@ class Transaction:
         self._sequences.update(dict.fromkeys(new, 0))
 
     def write(self, where: TopicPartition, records: Records) -> None:
-        """Add the next batch of a partition. It is sent when there is enough for a request, or with the commit."""
+        """Add the next batch of a partition. It is sent when enough batches wait for a request, or with the commit."""
         settings = self._client.settings
         codec, payload = records.codec, records.payload
         if codec is None:
@@ -139,14 +140,16 @@ class Transaction:
             self._send(wait_for_all=False)
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Have the offsets of a group, which has no members, take part: they are committed with the records."""
+        """Add the offsets of a group without members to the transaction: they are committed with the records."""
         self._patience.progress()
         self._patiently(lambda: self._announce_group(group), self._patience)
         self._patiently(lambda: self._send_offsets(group, offsets), self._patience)
 
     def last_offset(self, where: TopicPartition) -> int:
-        """Where the last batch of a partition begins, once all that was written is acknowledged, by all replicas. So
-        the broker that gave it this place is the leader, and all that was committed before lies below it."""
+        """Where the last batch of a partition begins, after all replicas have acknowledged everything written so far.
+        So the broker that gave it this offset is the leader, and everything that was committed before has lower
+        offsets.
+        """
         self._send(wait_for_all=True)
         for sender in self._senders.values():
             self._last_offsets |= sender.last_offsets
@@ -163,10 +166,10 @@ class Transaction:
         self._patiently(self._end, Patience(self._client.settings, left_ms, "what is left of its time"))
 
     def abort(self) -> None:
-        """Take back what is open, unless a commit was asked for.
+        """Abort the open transaction, unless a commit was requested.
 
         An EndTxn would leave the epoch as it is, and batches still on their way to a leader would be written after it.
-        To claim the own id again aborts as well, and raises the epoch. But Kafka's coordinator would then abort a
+        Claiming the own id again aborts as well, and raises the epoch. But Kafka's coordinator would then abort a
         successor's transaction too. So the client first announces the same partitions again: the coordinator refuses
         that if the id has a successor.
         """
@@ -183,7 +186,7 @@ class Transaction:
     # -- the coordinator
 
     def _claim_id(self, claim: tuple[int, int]) -> tuple[int, int]:
-        """The producer id and the epoch that go on from a claim."""
+        """Claim the id, as a successor of `claim`; returns the new producer id and epoch."""
         producer_id, epoch = claim
         answer = self._ask_coordinator(
             INIT_PRODUCER_ID,
@@ -200,7 +203,7 @@ class Transaction:
         return answer.producer_id, answer.producer_epoch
 
     def _abort_by_claiming(self) -> None:
-        # Kafka says that it is still ending the transaction: this one.
+        # Kafka answers that it is still ending a transaction: this one.
         with suppress(Concluding):
             self._claim_id(self._claim)
 
@@ -219,7 +222,7 @@ class Transaction:
             for topic in answer.results_by_topic_v3_and_below
             for one in topic.results_by_partition
         ]
-        # Where one partition cannot take part nothing is done for the others.
+        # If one partition cannot take part, the coordinator adds none of the others.
         for where, code in of_partitions:
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise UnknownTopic(f"there is no partition {where.partition} of topic {where.topic!r}")
@@ -278,7 +281,9 @@ class Transaction:
     # -- the leaders
 
     def _send(self, *, wait_for_all: bool) -> None:
-        """Send what waits, again and again if need be; of what is under way as much stays so as brokers remember."""
+        """Send the waiting batches, repeatedly if necessary. At most as many requests stay under way as brokers
+        remember batches.
+        """
 
         def attempt() -> None:
             self._check_time()
@@ -294,7 +299,9 @@ class Transaction:
         self._patiently(attempt, self._patience)
 
     def _hand_over(self) -> None:
-        """Give the waiting batches to the senders, one for each leader. If one cannot be reached, all go on waiting."""
+        """Give the waiting batches to the senders, one for each leader. If a leader cannot be reached, all batches go
+        on waiting.
+        """
         led: dict[Address, list[PartitionBatch]] = {}
         for batch in self._waiting:
             led.setdefault(self._cluster.leader_of(TopicPartition(batch.topic, batch.partition)), []).append(batch)
@@ -306,9 +313,10 @@ class Transaction:
         self._waiting, self._waiting_bytes = [], 0
 
     def _take_back(self) -> None:
-        """Take all that was not acknowledged from all senders, in its order, and forget the leaders.
+        """Take the unacknowledged batches back from all senders, in their order, and forget the leaders.
 
-        From all of them, though one was lost: a partition must never be with two senders, and this happens seldom.
+        From all senders, though only one connection was lost: two senders must never have one partition, and this is
+        rare.
         """
         unanswered: list[PartitionBatch] = []
         while self._senders:

@@ -1,8 +1,8 @@
-"""Transactional ids as an administrator sees them: which there are, how their transactions stand, and claiming one.
+"""Transactional ids for administrators: lists them and the states of their transactions, and claims one.
 
-To claim a transactional id ends what is open under it: the broker fences the producer that has it and aborts its
-transaction. So a claim must never be sent a second time without an answer to the first one: between the two another
-producer may have begun, and it would be fenced as well.
+A claim ends the open transaction of the id: the broker fences the producer and aborts its transaction. So a claim must
+never be sent again without an answer to the first one: another producer may have begun in between, and it would be
+fenced, too.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TR
 
 # The state of a transaction that its producer still writes.
 OPEN: Final = "Ongoing"
-# The state of one that is committed, while its end is still being written to its partitions.
+# The state of a committed transaction while its markers are still being written to its partitions.
 COMMITTING: Final = "PrepareCommit"
 
 _NOBODY: Final = -1
-# The timeout with which an id is claimed; the next producer that claims it brings its own.
+# The timeout with which an id is claimed; the next producer that claims it sets its own.
 _TIMEOUT_MS: Final = 60_000
 # Apache Kafka answers that the abort is under way, and has to be asked again.
 _ABORT_MS_MAX: Final = 30_000
@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 
 
 class Described(NamedTuple):
-    """How the transaction of an id stands; without one there is no time at which it began."""
+    """The state of an id's transaction; without a transaction there is no time at which it began."""
 
     name: str
     producer_id: int
@@ -48,15 +48,16 @@ class Described(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """The producer under which the id goes on."""
+    """The id and epoch of the new producer."""
 
     producer_id: int
     producer_epoch: int
 
 
 def listed(cluster: Cluster, states: Iterable[str] = ()) -> dict[Address, list[Listed]]:
-    """Every transactional id, or those whose transaction is in one of these states, by the broker that looks after it
-    and in the order of their names."""
+    """Every transactional id, or those whose transaction is in one of these states, by the broker that coordinates it,
+    sorted by name.
+    """
     ids = {}
     for broker in cluster.brokers():
         answer = cluster.ask(broker, LIST_TRANSACTIONS, state_filters=list(states), producer_id_filters=[])
@@ -69,7 +70,7 @@ def listed(cluster: Cluster, states: Iterable[str] = ()) -> dict[Address, list[L
 
 
 def described(cluster: Cluster, coordinator: Address, names: Iterable[str]) -> list[Described]:
-    """How the transactions of these ids stand; an id that the broker does not know is left out."""
+    """The states of the transactions of these ids, without ids that the broker does not know."""
     answer = cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=list(names))
     return [
         _described(one) for one in answer.transaction_states if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -103,7 +104,7 @@ def _milliseconds(value: Any) -> int:
 
 
 def claim(cluster: Cluster, name: str) -> Claimed:
-    """Abort what is open under this id and fence its producer; returns when that has happened."""
+    """Abort the open transaction of this id and fence its producer; returns when that has happened."""
     patience = Patience(cluster.settings, _ABORT_MS_MAX)
     what = f"transactional id {name!r}"
     while True:

@@ -1,7 +1,7 @@
-"""Users listed, added and removed: what an administrator asks of a cluster whose clients log in.
+"""Lists, adds and removes users, for administrators of a cluster whose clients log in.
 
-A password is salted here, and leaves this process in no other way. Each function makes one attempt; none may ever be
-repeated from here. No error may have a password in it.
+A password leaves this process only salted and hashed. Each function makes one attempt; none may ever be repeated from
+here. No error may contain a password.
 """
 
 import secrets
@@ -25,7 +25,7 @@ def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
 
 
 def set_password(cluster: Cluster, user: str, password: str, iterations: int, *mechanisms: Mechanism) -> None:
-    """Let a user log in by these mechanisms with this password, and with no other one by them."""
+    """Set a user's password for these mechanisms."""
     upsertions = []
     for mechanism in mechanisms:
         salt = secrets.token_bytes(SALT_BYTES)
@@ -37,7 +37,7 @@ def set_password(cluster: Cluster, user: str, password: str, iterations: int, *m
 
 
 def remove_user(cluster: Cluster, user: str, *mechanisms: Mechanism) -> None:
-    """Have a user log in by these mechanisms no more."""
+    """No longer let a user log in with these mechanisms."""
     deletions = [{"name": user, "mechanism": mechanism} for mechanism in mechanisms]
     _alter(cluster, user, deletions=deletions, upsertions=[])
 

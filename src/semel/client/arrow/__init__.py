@@ -1,6 +1,6 @@
-"""Records as Arrow columns, both ways: read from what a fetch brings, and made into what a batch holds.
+"""Records as Arrow columns, both ways: read from fetched batches, and encoded for batches to send.
 
-It takes numpy and pyarrow, so the rest of the client must never need this room.
+It needs numpy and pyarrow, so the rest of the client must never need this package.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 """Record batches become Arrow columns: the rows of the log, as Spark's own Kafka source has them.
 
-No Python object stands for a record. A column of bytes is first made over the decompressed bytes as they lie there,
-with what is between two values as values too; taking every second one copies them, once. Columns that were not
-requested are not made. This file must never give a row that is not in the log, whatever the bytes are.
+No Python object is made for a record. A column of bytes is first made over the decompressed bytes as they are, so that
+the bytes between two values count as values, too; taking every second one copies the values, once. Columns that were
+not requested are not made. This file must never give a row that is not in the log, whatever the bytes are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from semel.client.arrow.layout import Fields, Integers, Layout, Octets, varints
 from semel.client.places import Slice
 from semel.wire.errors import ProtocolError
 
-# What Spark holds of a batch is bounded by rows as well as by bytes, of which a fetch has a few megabytes.
+# Spark's batches are limited in rows as well as in bytes, of which a fetch has a few megabytes.
 ROWS_PER_BATCH_MAX: Final = 1 << 16
 
 _MICROSECONDS_PER_MS: Final = 1000
@@ -25,7 +25,7 @@ _SEQUENCE_MASK: Final = (1 << 31) - 1
 
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
-# Every column there is, with its type: those of Spark's Kafka source, and the claim that a record came under.
+# All columns, with their types: those of Spark's Kafka source, and the claim of each record.
 TYPES: Final[dict[str, Any]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -123,7 +123,7 @@ class _Rows:
         return _binary(self._layout.octets, Fields(self._cut(fields.starts), self._cut(fields.lengths)))
 
     def _claim(self, name: str, numbers: Integers) -> Any:
-        """A number that only a record of a numbered producer has."""
+        """A number that only a record of an idempotent producer has."""
         is_numbered = (self._of_batch("producer_id") >= 0) & (self._of_batch("base_sequence") >= 0)
         return _numbers(TYPES[name], numbers, is_numbered)
 
@@ -144,7 +144,7 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
 
 
 def _numbers(kind: Any, numbers: Integers, is_valid: NDArray[np.bool_] | None = None) -> Any:
-    """An array of these numbers. `pa.array` would import pandas, for which every worker had to wait half a second."""
+    """An array of these numbers. `pa.array` would import pandas, and every worker would wait half a second for that."""
     plain = np.ascontiguousarray(numbers, dtype=np.int32 if kind.bit_width == 32 else np.int64)
     bitmap = None if is_valid is None or bool(is_valid.all()) else np.packbits(is_valid, bitorder="little")
     buffers = [None if bitmap is None else pa.py_buffer(bitmap), pa.py_buffer(plain)]
@@ -166,7 +166,7 @@ def _binary(octets: Octets, fields: Fields) -> Any:
 
 
 def _text(octets: Octets, fields: Fields) -> Any:
-    """The same as text; where it is not UTF-8, as Java reads it: with signs that something was there."""
+    """The same as text; bytes that are not UTF-8 become replacement characters, as in Java."""
     encoded = _binary(octets, fields)
     try:
         return encoded.cast(pa.string())
@@ -175,7 +175,7 @@ def _text(octets: Octets, fields: Fields) -> Any:
 
 
 def _headers(layout: Layout, starts: Integers, ends: Integers, firsts: Integers) -> tuple[Fields, Fields]:
-    """Names and values of all headers, those of a record one after the other, beginning at its place in `firsts`."""
+    """Names and values of all headers; those of a record follow each other, from its place in `firsts` on."""
     counts = np.diff(firsts)
     total = int(firsts[-1])
     names = Fields(np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64))

@@ -1,8 +1,9 @@
-"""Arrow columns become the records of batches, as they stand there in format 2: the way back of `columns.py`.
+"""Arrow columns become the records of batches in format 2: the reverse of `columns.py`.
 
-No Python object stands for a record. What is between two keys and values is made by numpy for all records at once, and
-Arrow joins it with them; that is the one copy. Rows are counted out before anything is joined, so that nothing grows
-beyond a batch. This file must never drop or reorder a row, whatever lengths, nulls and slices the columns have.
+No Python object is made for a record. numpy makes the bytes between keys and values for all records at once, and Arrow
+joins them with the keys and values; that is the only copy. The rows of each batch are chosen before anything is joined,
+so that nothing grows larger than a batch. This file must never drop or reorder a row, whatever lengths, nulls and
+slices the columns have.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ _ATTRIBUTES_BYTES: Final = 1
 
 
 class Columns(NamedTuple):
-    """Rows for one partition. Each has a time by now; keys or headers that are None are there for no row."""
+    """Rows for one partition, each with its time; if `keys` or `headers` is None, no row has any."""
 
     values: Any
     keys: Any | None
@@ -46,9 +47,9 @@ class Columns(NamedTuple):
 
 
 def encoded(columns: Columns, bytes_max: int) -> Iterator[Records]:
-    """All rows in their order, in pieces; only a row that is alone may be larger than `bytes_max`.
+    """All rows in their order, in pieces of up to `bytes_max`; only a piece of a single row may be larger.
 
-    What lies between the texts is made for all pieces at once: small arrays cost numpy as much as large ones.
+    The bytes between the texts are made for all pieces at once: small arrays cost numpy as much as large ones.
     """
     count = len(columns.values)
     if not count:
@@ -61,7 +62,7 @@ def encoded(columns: Columns, bytes_max: int) -> Iterator[Records]:
     if headers is not None:
         bodies = bodies + headers.lengths
     times_ms = columns.timestamps_ms
-    # Where the pieces begin is not known yet, and so not what times and offsets are to be counted from.
+    # It is not known yet where the pieces begin, from which times and offsets are counted.
     deltas_width_max = len(varint(int(times_ms.max()) - int(times_ms.min()))) + len(varint(count))
     largest = np.broadcast_to(bodies + deltas_width_max, count)
     edges = _edges(largest + len(varint(int(largest.max()))), bytes_max)
@@ -94,7 +95,7 @@ def encoded(columns: Columns, bytes_max: int) -> Iterator[Records]:
 
 
 def _lengths(column: Any | None) -> tuple["_Varints", Integers | int]:
-    """The lengths of the texts, as they stand in records, and how many bytes follow each."""
+    """The lengths of the texts, as records have them, and how many bytes follow each."""
     if column is None:
         return _Varints(_NULL_LENGTH), 0
     lengths = fields_of(column)[1].lengths
@@ -121,7 +122,7 @@ class _Headers:
         if column.null_count:
             self.counts[~is_valid(column)] = 0
         self._firsts = np.concatenate(([0], np.cumsum(self.counts)))
-        # Without what lies in the column where a row has null.
+        # `flatten` leaves out bytes in the column that belong to null rows.
         self._names, self._values = column.flatten().flatten()
         names, name_bytes = _lengths(self._names)
         values, value_bytes = _lengths(self._values)
@@ -135,7 +136,7 @@ class _Headers:
         first, end = int(self._firsts[start]), int(self._firsts[stop])
         octets = _joined(
             _cut(self._name_lengths, first, end),
-            # Text as its bytes, with places of 64 bits: the digest takes those of all rows at once.
+            # Text as bytes, with offsets of 64 bits: the digest takes the headers of all rows at once.
             self._names[first:end].cast(pa.large_binary()),
             _cut(self._value_lengths, first, end),
             self._values[first:end],
@@ -146,17 +147,17 @@ class _Headers:
 
 
 def _cut(part: Any, start: int, stop: int) -> Any:
-    """These rows of an array; one value for all rows is also theirs."""
+    """These rows of an array; a single value for all rows stays as it is."""
     return part if isinstance(part, pa.Scalar) else part[start:stop]
 
 
 def headers_of(column: Any) -> Any:
-    """The headers of each row as bytes, as a record has them, but without their number in front."""
+    """The headers of each row, encoded as in a record, but without the number of headers in front."""
     return _Headers(column).entries(0, len(column))
 
 
 def _joined(*parts: Any) -> Any:
-    """The bytes of the parts, row by row. Arrow wants all of them to be of one type."""
+    """The bytes of the parts, row by row. Arrow needs all of them to be of one type."""
     kind = pa.large_binary() if any(part.type == pa.large_binary() for part in parts) else pa.binary()
     alike = [part if part.type == kind else part.cast(kind) for part in (*parts, _constant(b""))]
     octets = pc.binary_join_element_wise(*alike, null_handling="replace").buffers()[2]
@@ -184,7 +185,9 @@ def _framed(count: int, *fields: "_Varints") -> Any:
 
 
 class _Varints:
-    """Numbers as records have them, and how many bytes each takes; `alike` are those bytes if all are the same."""
+    """Numbers encoded as in records, and how many bytes each takes; `alike` are those bytes if all numbers are the
+    same.
+    """
 
     def __init__(self, numbers: Integers | int) -> None:
         self.alike: bytes | None = None
@@ -209,7 +212,7 @@ class _Varints:
             return
         rest = self._numbers
         for place in range(self.width - 1):
-            # The upper bits fall away by themselves.
+            # The conversion drops the upper bits.
             octet = rest.astype(np.uint8)
             rest = rest >> np.uint64(7)
             octet &= 0x7F
@@ -223,7 +226,7 @@ def _zigzag(numbers: Integers) -> NDArray[np.uint64]:
 
 
 def _sizes(numbers: NDArray[np.uint64], width: int) -> Integers:
-    """How many bytes each takes, where none takes more than `width`."""
+    """How many bytes each takes, if none takes more than `width`."""
     sizes = np.ones(len(numbers), np.int64)
     for place in range(1, width):
         sizes += numbers >= np.uint64(1 << (7 * place))
@@ -231,7 +234,7 @@ def _sizes(numbers: NDArray[np.uint64], width: int) -> Integers:
 
 
 def fields_of(column: Any) -> tuple[Octets, Fields]:
-    """The bytes of a column of text or bytes, and where in them each row has its own; its length is -1 for null."""
+    """The bytes of a column of text or bytes, and where in them each row's bytes are; the length is -1 for null."""
     _, places, octets = column.buffers()
     count = len(column)
     if not count:
@@ -246,7 +249,7 @@ def fields_of(column: Any) -> tuple[Octets, Fields]:
 
 
 def is_valid(column: Any) -> NDArray[np.bool_]:
-    """Which rows of a column with nulls have something."""
+    """Which rows of a column with nulls have a value."""
     first, offset = divmod(column.offset, 8)
     bits = np.frombuffer(column.buffers()[0], np.uint8, (offset + len(column) + 7) // 8, first)
     return np.unpackbits(bits, count=offset + len(column), bitorder="little")[offset:].view(np.bool_)
@@ -258,6 +261,6 @@ def _constant(octets: bytes) -> Any:
 
 
 def column_of(octets: bytes) -> Any:
-    """A column of one row. `pa.array`, as `pa.scalar`, would import pandas."""
+    """A column of one row. `pa.array` and `pa.scalar` would import pandas."""
     ends = np.array([0, len(octets)], np.int32)
     return pa.BinaryArray.from_buffers(pa.binary(), 1, [None, pa.py_buffer(ends), pa.py_buffer(octets)])

@@ -1,8 +1,9 @@
-"""Where each record of some batches lies, and each field in it: numbers for all records at once, and no record opened.
+"""Where each record of some batches is, and each field in it: computed for all records at once, without a Python object
+for each.
 
-Only one step goes from record to record, because nothing but its length says where the next one begins; all others are
-done for every record at once. The bytes may be anything at all: every place is checked to be inside its record before
-anything is made of it, and what is no record raises `ProtocolError`. This file must never copy a key or a value.
+Only one step goes from record to record, because only a record's length says where the next one begins; all others are
+done for every record at once. The bytes may be anything: every place is checked to be inside its record before it is
+used, and bytes that are no record raise `ProtocolError`. This file must never copy a key or a value.
 """
 
 from array import array
@@ -21,7 +22,7 @@ Octets = NDArray[np.uint8]
 
 # A 64-bit number in pieces of seven bits takes ten bytes, the last of which has one bit.
 _SHIFT_MAX: Final = 63
-# A length of 32 bits takes five.
+# A length of 32 bits takes five bytes.
 _LENGTH_SHIFT_MAX: Final = 28
 
 # The signed number that each single byte stands for.
@@ -29,7 +30,7 @@ _ZIGZAG: Final[Integers] = np.array([number >> 1 ^ -(number & 1) for number in r
 
 
 class Region(NamedTuple):
-    """The records of one batch among others in a buffer, no longer compressed."""
+    """The records of one batch, decompressed, in a buffer that may hold others."""
 
     header: BatchHeader
     start: int
@@ -37,7 +38,7 @@ class Region(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Where the bytes of a field begin in each record, and how many they are; -1 for null."""
+    """Where the bytes of a field begin in each record, and how many there are; -1 for null."""
 
     starts: Integers
     lengths: Integers
@@ -60,7 +61,7 @@ class Layout:
         return len(self.offsets)
 
     def of_batch(self, values: Sequence[int]) -> Integers:
-        """What is said once for each batch, for each of its records."""
+        """Repeat the value of each batch for each of its records."""
         return np.repeat(np.array(values, dtype=np.int64), self._counts)
 
     def _lay_out(self, starts: Integers, region_ends: Integers) -> None:
@@ -88,7 +89,7 @@ class Layout:
         return Fields(starts, lengths), starts + self.bounded(lengths, starts, self.ends)
 
     def bounded(self, lengths: Integers, starts: Integers, ends: Integers) -> Integers:
-        """The lengths with 0 for null, where all of them fit between `starts` and `ends`."""
+        """The lengths, with 0 for null; raises unless all fields fit between `starts` and `ends`."""
         if len(lengths) and (int(lengths.min()) < -1 or bool((lengths > ends - starts).any())):
             raise ProtocolError("a field that is longer than its record")
         return np.maximum(lengths, 0)
@@ -131,9 +132,9 @@ def varints(octets: Octets, at: Integers) -> tuple[Integers, Integers]:
 
 
 def _record_starts(buffer: Buffer, regions: Sequence[Region]) -> "array[int]":
-    """Where each record begins, going from length to length. Whether a length is negative is looked at later.
+    """Where each record begins, going from length to length. Negative lengths are found later.
 
-    This is the one loop over records, so it spells out what could be calls: nearly all lengths take one byte or two.
+    This is the only loop over records, so it has code in place of calls: nearly all lengths take one byte or two.
     """
     starts = array("q")
     add = starts.append

@@ -1,7 +1,7 @@
-"""Which partition a row goes to that names none: where Java's clients look for its key, and without a key in turns.
+"""The partition of a row that names none: by its key as in Java's clients, and without a key by turns.
 
-Keys are hashed for all rows at once, a word of each at a time. This file must never place a key elsewhere than Java's
-clients do, or a key would be in two partitions, and its rows in no order.
+The keys of all rows are hashed at once, a word of each at a time. This file must never place a key elsewhere than
+Java's clients do, or the rows of a key would be in two partitions, and so in no order.
 """
 
 import random
@@ -16,19 +16,19 @@ from semel.client.arrow.layout import Fields, Integers, Octets
 
 _SEED: Final = np.uint32(0x9747B28C)
 _FACTOR: Final = np.uint32(0x5BD1E995)
-# A hash is made positive by taking its sign away.
+# This removes the sign bit of a hash.
 _PLACE_MASK: Final = np.uint32(0x7FFFFFFF)
 _WORD_MASK: Final = 0xFFFFFFFF
 
-# A longer key is hashed alone: few keys are as long, and a step of numpy is dear for few keys.
+# A longer key is hashed alone: few keys are as long, and for few keys a step of numpy is expensive.
 LONG_KEY_BYTES: Final = 1024
 
-# Rows without a key that go to one partition before it is the next one's turn: a batch should be worth its header.
+# How many rows without a key go to one partition before the next one has its turn: a batch should be worth its header.
 TURN_ROWS_MIN: Final = 500
 
 
 def murmur2(keys: Any) -> NDArray[np.uint32]:
-    """The hash of each key, as Java's clients have it; something without a meaning where there is no key."""
+    """The hash of each key, as in Java's clients; a number without a meaning for a row without a key."""
     octets, fields = fields_of(keys)
     longer = np.flatnonzero(fields.lengths > LONG_KEY_BYTES)
     if not len(longer):
@@ -53,7 +53,7 @@ def _hashes_of_short(octets: Octets, fields: Fields) -> NDArray[np.uint32]:
 
 
 def _hash_of_long(key: Octets) -> np.uint32:
-    """One key alone: its words are mixed all at once, and then taken in one by one."""
+    """One key alone: its words are mixed all at once, and then added to the hash one by one."""
     whole = len(key) // 4 * 4
     factor, hashed = int(_FACTOR), int(_SEED) ^ len(key)
     for word in _mixed(np.frombuffer(key[:whole].tobytes(), "<u4")).tolist():
@@ -80,7 +80,7 @@ def _finished(hashes: NDArray[np.uint32], rests: NDArray[np.uint32], rest_length
 
 def place_of_keys(hashes: NDArray[np.uint32], count: int | Integers) -> Integers:
     """The partition of each hash, out of `count`, which may be one number or one for each hash."""
-    # Numbers of 32 bits are divided in half the time.
+    # Dividing numbers of 32 bits takes half the time.
     return ((hashes & _PLACE_MASK) % np.asarray(count, np.uint32)).astype(np.int64)
 
 
@@ -92,7 +92,9 @@ class Turns:
         self._next: dict[str, int] = {}
 
     def places(self, topic: str, rows: int, count: int) -> Integers:
-        """The partition of each of these rows: runs that go round, from where the last ones ended."""
+        """The partition of each of these rows: runs of rows for one partition after the other, from where the last call
+        ended.
+        """
         run = max(TURN_ROWS_MIN, -(-rows // count))
         first = self._next[topic] if topic in self._next else self._first(count)
         self._next[topic] = (first + -(-rows // run)) % count
@@ -102,7 +104,7 @@ class Turns:
 class Words:
     """Fields cut into words, for hashes that take the same word of every field at a time.
 
-    Fields are in the order of their lengths here, so that those that have one more word are always the last ones.
+    Fields are sorted by length here, so that the fields with one more word are always the last ones.
     """
 
     def __init__(self, octets: Octets, fields: Fields, kind: np.dtype[Any]) -> None:
@@ -120,7 +122,7 @@ class Words:
         self.rests = self._rests(kind)
 
     def __iter__(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Word after word: the first field that has it, and the word of that one and of all after it."""
+        """For each word: the first field that has it, and the word of this field and of all after it."""
         if not len(self.lengths):
             return
         counts = self.lengths // self._size
@@ -137,14 +139,14 @@ class Words:
         return ordered
 
     def _rests(self, kind: np.dtype[Any]) -> NDArray[Any]:
-        """The bytes after the last whole word, as a number: the word that ends there, without what is before them."""
+        """The bytes after the last whole word, as a number: the word that ends there, without the bytes before them."""
         ends = self._starts + self.lengths
         words: NDArray[Any] = self._view[np.maximum(ends - self._size, 0)]
         early = np.flatnonzero(ends < self._size)
         if len(early):
             padded = np.concatenate((np.zeros(self._size, np.uint8), self._octets[: self._size]))
             words[early] = _words_at_all_places(padded, kind)[ends[early]]
-        # In two steps, because no number can be shifted by all its bits.
+        # In two steps, because a number cannot be shifted by all its bits.
         words >>= (8 * (self._size - 1 - self.rest_lengths)).astype(kind)
         words >>= kind.type(8)
         return words

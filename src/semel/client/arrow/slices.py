@@ -1,8 +1,8 @@
-"""A slice of the log, from the broker's bytes to record batches of Arrow: fetched, opened, what was aborted left out.
+"""A slice of the log as record batches of Arrow: fetched, decompressed, and without aborted records.
 
-While a fetch is decoded the next one is under way. No more than a fetch and what one batch in it opens to is held at a
-time. This file must never show a record of an aborted transaction to a reader of committed records, nor a marker to
-any reader.
+While a fetch is decoded, the next one is under way. Memory holds one fetch, and one layout of its batches, at a time.
+This file must never show a record of an aborted transaction to a reader of committed records, nor a marker to any
+reader.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ from semel.core.batch import HEADER_BYTES, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.records import DECOMPRESSED_BYTES_MAX, opened
 
-# The bytes of records that are laid out at once, or one batch if that is larger: enough that the work for all of them
-# costs next to nothing, and few enough that what is kept for each record does not add up.
+# The bytes of records that are laid out at once, or one batch if that is larger: enough that the fixed cost of a layout
+# hardly counts, and few enough that the arrays with a number for each record stay small.
 LAYOUT_BYTES: Final = 4 * 1024 * 1024
 
 # Where a batch begins among others, and its header.
@@ -46,7 +46,7 @@ def read_slice(
 
 
 def layouts(fetched: Fetched, wanted: Slice) -> Iterator[Layout]:
-    """The records that are to be shown, in groups, with some around the slice that share a batch with those inside."""
+    """The records to show, in groups, including those outside the slice that share a batch with one inside."""
     shown = (
         (at, header)
         for at, header in committed_batches(fetched)
@@ -61,7 +61,7 @@ def _is_compressed(placed: _Placed) -> bool:
 
 
 def _plain_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
-    """Records that lie in what was fetched as they are."""
+    """Layouts of batches that are not compressed, in the fetched bytes themselves."""
     regions: list[Region] = []
     size = 0
     for at, header in batches:
@@ -75,7 +75,7 @@ def _plain_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[
 
 
 def _opened_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
-    """Records that were compressed, one batch after the other in memory of their own."""
+    """Layouts of compressed batches, decompressed into memory of their own."""
     regions: list[Region] = []
     plain = bytearray()
     for at, header in batches:
