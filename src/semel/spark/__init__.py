@@ -1,8 +1,8 @@
 """The pipeline: each record of the log becomes exactly one row, on any Spark cluster, from semel or Apache Kafka.
 
-`spark.readStream.format("semel")` and `df.writeStream.format("semel")` need no import of this; what they cannot say is
-here. The claim of a sink is (sink, batch), and it commits with the rows. This room may read the wire format and use the
-rules of producers, and must know nothing else of the broker.
+`spark.readStream.format("semel")` and `df.writeStream.format("semel")` need no import of this package; it holds what
+these formats do not offer. The claim of a sink is (sink, batch), and it commits with the rows. This room may read the
+wire format and use the rules of producers, and must depend on nothing else of the broker.
 """
 
 import importlib
@@ -37,8 +37,8 @@ __all__ = [
     "sql_sink",
 ]
 
-# The module of each name. They are imported when they are asked for, because every process that Spark starts to plan or
-# to read imports this package, and needs none of them.
+# The module of each name. A module is imported when its name is used, because every process that Spark starts to plan
+# or to read imports this package and needs none of these names.
 _HOMES: Final = {
     "accepted": "semel.spark.dedup",
     "dedup": "semel.spark.dedup",
@@ -55,7 +55,8 @@ _HOMES: Final = {
 
 
 class _Face(ModuleType):
-    """Some functions have the name of the room that they are in, and Python would put the room in their place."""
+    """Some functions have the same name as their package; without this class, importing the package would replace the
+    function."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:

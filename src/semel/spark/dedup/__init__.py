@@ -1,5 +1,6 @@
-"""Duplicates that come from outside the log's guarantee: out of files, from other buses, by mirrored topics. Each row
-gets an outcome and none is dropped. The rules are those of `core.producers`; the state is small, and Spark's.
+"""Finds duplicates that the log's guarantee does not cover: from files, from other message buses, from mirrored topics.
+Each row gets an outcome and none is dropped. The rules are those of `core.producers`; Spark keeps the state, which is
+small.
 """
 
 from semel.spark.dedup.by_id import dedup_by_id

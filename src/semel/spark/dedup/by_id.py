@@ -1,4 +1,4 @@
-"""`dedup_by_id`: streams whose rows have no numbers, only the id of an event and when it happened."""
+"""`dedup_by_id`: for streams whose rows have no numbers, only the id of an event and the time when it happened."""
 
 import datetime
 
@@ -24,9 +24,9 @@ def dedup_by_id(
     the time is missing.
 
     `watermark` is the column that says when an event happened. A row that is older than the newest by more than
-    `within` is late; it is given out as that and never as accepted. Copies of an event whose times differ by no more
-    than `within` are found. An id takes 20 bytes of state until then, and `buckets` says in how many values the state
-    lies, each of which is read and written by a batch: it cannot be changed later.
+    `within` is late, and never accepted. Copies of an event are found if their times differ by no more than `within`.
+    An id takes 20 bytes of state for that time. `buckets` is the number of values that hold the state, each of which a
+    batch reads and writes: it cannot be changed later.
     """
     parameters.check_frame(df)
     parameters.check_buckets(buckets)

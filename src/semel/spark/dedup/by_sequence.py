@@ -1,5 +1,5 @@
-"""`dedup`: streams whose rows are numbered by their producers, and come with duplicates from outside the log. It turns
-columns into claims; who judges them is `sequence_judge`.
+"""`dedup`: for streams whose producers number their rows, and that get duplicates from outside the log. It turns
+columns into claims, which `sequence_judge` judges.
 """
 
 import datetime
@@ -15,7 +15,8 @@ from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
 
 HELD_ROWS_MAX: Final = 10_000
-"""Rows of one producer that wait until a gap is filled. They lie in the state and are read again with every batch."""
+"""The most rows of one producer that wait until a gap is filled. They are in the state, and every batch reads them
+again."""
 
 
 def dedup(
@@ -34,16 +35,16 @@ def dedup(
     buckets: int = BUCKETS_DEFAULT,
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`: accepted, duplicate, gap, fenced, or unclaimed if a
-    number is missing or no number. The column `expected` has the number that was due before a gap, or the epoch that
-    fenced the row.
+    number is missing or not valid. The column `expected` has the number that was expected instead of a gap's, or the
+    epoch that fenced the row.
 
-    Within its `scope` a `producer` counts its rows in `sequence`, beginning at `first` (None: anywhere) and again with
-    each `epoch`; None stands for a stream without epochs. With "hold", rows after a gap wait until it is filled, for
-    as long as `hold_for` and for up to `held_rows_max` rows of a producer. If the gap is not filled, they come out as a
-    gap, in the next batch with data, or with `idle_batches` in one without: then a query never ends with availableNow.
-    "quarantine" gives gaps out at once, "fail" ends the query. A producer not heard for `forget_after` is forgotten;
-    time in which the query was away does not count. The state is one record for each producer; `buckets` says in how
-    many values it lies, and cannot be changed later.
+    Within its `scope`, a `producer` counts its rows in `sequence`, from `first` on (None: from any number), and again
+    with each `epoch`; `epoch=None` is for a stream without epochs. With "hold", rows after a gap wait until it is
+    filled, for up to `hold_for` and up to `held_rows_max` rows of a producer. If the gap is not filled, they come out
+    as a gap, in the next batch with data, or with `idle_batches` also in one without: then a query with availableNow
+    never ends. "quarantine" returns gaps at once, "fail" ends the query. A producer that sends nothing for
+    `forget_after` is forgotten; time in which the query did not run does not count. The state is one record for each
+    producer; `buckets` is the number of values that hold it, and cannot be changed later.
     """
     parameters.check_frame(df)
     parameters.check_buckets(buckets)

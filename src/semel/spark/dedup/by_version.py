@@ -1,4 +1,4 @@
-"""`dedup_by_version`: streams of changes, whose rows carry the version of the thing they change."""
+"""`dedup_by_version`: for streams of changes, whose rows have the version of the aggregate that they change."""
 
 import datetime
 from typing import Final
@@ -31,9 +31,9 @@ def dedup_by_version(
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`.
 
-    Dense versions are the numbers of a producer that has no epochs: see `dedup`. With on_gap="accept" versions only
-    have to grow: a version newer than the last is accepted, the last itself is a duplicate, and an older one is late,
-    whether it is a copy or was overtaken.
+    Versions without gaps are treated like the numbers of a producer that has no epochs: see `dedup`. With
+    on_gap="accept" versions only have to grow: a version newer than the last is accepted, the last itself is a
+    duplicate, and an older one is late, whether it is a copy or only came too late.
     """
     if on_gap != ACCEPT:
         return dedup(

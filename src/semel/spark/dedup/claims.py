@@ -1,11 +1,11 @@
-"""Asks `core.producers` about many claims at once: the same answers as asking about each alone, and much sooner.
+"""Asks `core.producers` about many claims at once: with the same answers as for each alone, and much faster.
 
 In one batch the order of arrival means nothing, because files and shuffles do not keep it. So the claims of a producer
-are first brought into the order of (epoch, number), counted from the number that is expected, so that the wrap is no
-break; of copies, the one that arrived first stands in front. In this order consecutive numbers are a run, and core is
-asked once for a run. A copy of a claim that was accepted is its duplicate, any other copy has the fate of its claim.
+are first sorted by (epoch, number), where numbers count from the expected one, so that a run continues across the wrap;
+of copies, the one that arrived first comes first. In this order, consecutive numbers are a run, and core is asked once
+for a run. A copy of an accepted claim is its duplicate; any other copy gets the outcome of its claim.
 
-This must never decide by itself which number is next, known or fenced: `core.producers` alone says that.
+This file must never decide which number is next, known or fenced: only `core.producers` says that.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _HAVE_EXPECTED: Final = (Outcome.GAP, Outcome.FENCED)
 
 
 class Claims(NamedTuple):
-    """Arrays of one length, in the order of arrival: both halves of the producer's key, its epoch, its number."""
+    """Arrays of equal length, in the order of arrival: both halves of the producer's key, its epoch, its number."""
 
     high: Integers
     low: Integers
@@ -43,20 +43,21 @@ class Claims(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdicts on the claims: arrays of one length, in the order in which they were judged."""
+    """The verdicts on the claims: arrays of equal length, in the order in which the claims were judged."""
 
     order: Indices
-    """Which claim it is, by arrival."""
+    """The place of the claim in the order of arrival."""
     producer: Indices
     epoch: Integers
     number: Integers
     original: Indices
-    """The place, in this order, of the first claim of the same numbers: its own, unless it is a copy."""
+    """The place, in the order of judging, of the first claim with the same producer, epoch and number: its own, unless
+    it is a copy."""
     outcome: Integers
     expected: Integers
-    """The number or epoch that would have been accepted; -1 where it was, and for a duplicate."""
+    """The number or epoch that would have been accepted; -1 for an accepted claim and for a duplicate."""
     final_epoch: Integers
-    """The epoch its producer is in now; -1 while none of its claims was accepted."""
+    """The epoch of its producer after the batch; -1 while none of its claims was accepted."""
     producers: ProducerStates
 
     @property
@@ -66,7 +67,7 @@ class Judged:
 
 
 def judge_claims(claims: Claims, producers: ProducerStates, *, is_new: bool, now_ms: int) -> Judged:
-    """`is_new`: a producer that is not known cannot have been forgotten."""
+    """`is_new` says that a producer without state is new: none was forgotten."""
     arrived, producer, first = group(claims.high, claims.low)
     high, low = claims.high[first], claims.low[first]
     states = producers.of(high, low)
@@ -98,15 +99,16 @@ def judge_claims(claims: Claims, producers: ProducerStates, *, is_new: bool, now
 
 
 def _in_order(arrived: Indices, producer: Indices, place: Integers) -> Indices:
-    """By producer, then by place, then as they came; `arrived` is by producer already."""
+    """Sorts by producer, then by place, then by arrival; `arrived` is sorted by producer already."""
     producer, place = producer[arrived], place[arrived]
     is_sorted = (producer[1:] != producer[:-1]) | (place[1:] >= place[:-1])
-    # Mostly the rows of a producer come in order, and need no second sorting.
+    # Mostly the rows of a producer come in order, and need no second sort.
     return arrived if is_sorted.all() else arrived[numpy.lexsort((place, producer))]
 
 
 def _places(claims: Claims, producer: Indices, states: list[bytes | None], unknown_from: Integers) -> Integers:
-    """Where each number lies, seen from the one its producer is expected to send: half of all come after that."""
+    """The place of each number relative to the one that its producer is expected to send; half of all numbers count as
+    later than that."""
     known_epoch, expected = numpy.full(len(states), -1, numpy.int64), unknown_from.copy()
     for number, state in enumerate(states):
         if state is not None:
@@ -120,7 +122,7 @@ def _places(claims: Claims, producer: Indices, states: list[bytes | None], unkno
 def _ask(
     producer: Indices, epoch: Integers, number: Integers, states: list[bytes | None], is_new: bool, now_ms: int
 ) -> tuple[Integers, Integers]:
-    """What core says of each claim, none of them a copy; `states` become what they are afterwards."""
+    """Core's verdict on each claim, without copies; updates `states`."""
     counts: list[int] = []
     outcomes: list[int] = []
     wanted: list[int] = []

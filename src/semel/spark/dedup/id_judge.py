@@ -1,5 +1,5 @@
-"""Judges rows by the id of their event. An id is kept while a copy may come that is not late, and no longer. A late row
-is never taken for new: its id may have been forgotten, so nobody can know whether it came before.
+"""Judges rows by the id of their event. An id is kept only as long as a copy could come that is not late. A late row is
+never taken for new: its id may have been forgotten, so nobody can know whether it came before.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ from semel.spark.dedup.key_table import HIGH, LOW, empty, find, group, keyed, me
 from semel.spark.dedup.outcomes import ACCEPTED, DUPLICATE, LATE, UNCLAIMED
 
 HAPPENED: Final = f"{CLAIM_PREFIX}happened_ms"
-"""When it happened, in milliseconds; null where a row makes no claim."""
+"""When the event happened, in milliseconds; null if a row makes no claim."""
 
 _EXPIRES: Final = "expires_s"
 _LAYOUT: Final = keyed(**{_EXPIRES: "<u4"})
-"""In seconds, rounded up: four bytes reach to the year 2106."""
+"""Expiry is in seconds, rounded up: four bytes reach to the year 2106."""
 _SECONDS_MAX: Final = 2**32 - 1
 
 
@@ -57,7 +57,7 @@ class IdJudge:
         is_known, _ = find(known, high[leaders], low[leaders])
         outcome[claiming] = DUPLICATE
         outcome[leaders] = numpy.where(is_known, DUPLICATE, numpy.where(is_late[leaders], LATE, ACCEPTED))
-        # Where even the first is late, so are all of them.
+        # If even the first row of an id is late, all of them are.
         outcome[claiming] = numpy.where(outcome[leaders][number_of] == LATE, LATE, outcome[claiming])
 
         new = leaders[outcome[leaders] == ACCEPTED]

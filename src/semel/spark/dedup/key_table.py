@@ -1,8 +1,8 @@
 """What one bucket keeps about its keys: an array of packed records, sorted by key, that is searched and merged as a
-whole. It does not know what the records mean, and holds no Python object for any of them.
+whole. This file does not know what the records mean, and makes no Python object for any of them.
 
-A key is 128 bits of hash of what the user named (a scope and a producer, an event id, an aggregate). The record of a
-producer is the `bytes` that `core.producers` makes.
+A key is a hash of 128 bits of what the user named (a scope and a producer, an event id, an aggregate). The record of a
+producer contains the `bytes` that `core.producers` makes.
 """
 
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ def empty(layout: numpy.dtype[numpy.void]) -> Array:
 
 
 def find(table: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
-    """For each key whether it is there, and where; the place of one that is not there means nothing."""
+    """Whether the table has each key, and where; the place of a missing key means nothing."""
     if not len(table):
         return numpy.zeros(len(high), bool), numpy.zeros(len(high), numpy.intp)
     known_high, known_low = numpy.ascontiguousarray(table[HIGH]), table[LOW]
@@ -46,7 +46,7 @@ def find(table: Array, high: Integers, low: Integers) -> tuple[Flags, Indices]:
 
 
 def merge(table: Array, added: Array) -> Array:
-    """Both together, in order. No key may be in both."""
+    """Both tables in one, sorted. No key may be in both."""
     if not len(added):
         return table
     together = numpy.concatenate([table, added])
@@ -54,10 +54,10 @@ def merge(table: Array, added: Array) -> Array:
 
 
 class Groups(NamedTuple):
-    """Rows by their key, the keys numbered in order."""
+    """Rows grouped by their key, with the keys numbered in order."""
 
     order: Indices
-    """The rows, those of one key together and as they came."""
+    """The rows, grouped by key, within a key in the order in which they came."""
     number_of: Indices
     """The number of the key of each row."""
     first: Indices

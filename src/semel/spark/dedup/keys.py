@@ -1,9 +1,10 @@
-"""What names a producer, an event or an aggregate, as 128 bits: of what columns mean, and not of how they are stored.
+"""Makes the key of a producer, an event or an aggregate: 128 bits of what the columns mean, not of how they are stored.
 
-The key is all that the state knows a name by, and Spark's own check of the state sees no keys, only buckets. So a key
-must never depend on what may change while the state stays: the width of a whole number, the time zone of the session;
-and what else would change it is pinned, as the kind of each column. Strangers may choose names, so a key has to be of a
-hash for which nobody can find two names that share one: rows of the second would be called duplicates of the first.
+The state holds only keys, not names, and Spark's own check of the state sees no keys, only buckets. So a key must never
+depend on anything that may change while the state stays, such as the width of a whole number or the time zone of the
+session; everything else that would change it, such as the kind of each column, is pinned. Strangers may choose names,
+so the hash must be one for which nobody can find two names with the same key: rows of the second would be called
+duplicates of the first.
 """
 
 from collections.abc import Sequence
@@ -46,13 +47,13 @@ _JSON_OPTIONS: Final = {
 
 
 def kinds(df: DataFrame, names: Sequence[str]) -> dict[str, str]:
-    """For each of these columns what its values are to a key: what must stay, or every name becomes another one."""
+    """The kind that each of these columns has in a key. It must not change, or every key would change."""
     return {name: _kind(df.schema[name].dataType) for name in names}
 
 
 def keyed(df: DataFrame, parameter: str, names: Sequence[str], needed: Sequence[str]) -> DataFrame:
-    """The rows with both halves of the key of these columns. It is null where one of the `needed` columns is, for such
-    a row makes no claim; in the key itself a null is told apart from every value."""
+    """The rows with both halves of the key of these columns. The key is null if one of the `needed` columns is null,
+    because such a row makes no claim; in the key itself, a null differs from every value."""
     for name in names:
         parameters.column(df, parameter, name)
         reason = _unfit(df.schema[name].dataType)
@@ -60,7 +61,7 @@ def keyed(df: DataFrame, parameter: str, names: Sequence[str], needed: Sequence[
             raise ValueError(f"{parameter}={name!r}: {reason}")
     values = [_as_bytes(parameters.column(df, parameter, name), df.schema[name].dataType) for name in names]
     named = values[0] if len(values) == 1 else F.concat(*map(_marked_off, values))
-    # In a step of its own, or Spark would work it out for each half.
+    # In a separate step, because Spark would otherwise compute the hash for each half.
     is_claim = reduce(and_, (parameters.column(df, parameter, name).isNotNull() for name in needed))
     hashed = df.select("*", F.when(is_claim, F.sha2(named, _HASH_BITS)).alias(_DIGEST))
     digest, is_there = F.col(_DIGEST), F.col(_DIGEST).isNotNull()
@@ -78,13 +79,13 @@ def _kind(type_: DataType) -> str:
 
 
 def _as_bytes(column: Column, type_: DataType) -> Column:
-    """Bytes that are the same for the same value of one kind, and differ for different ones."""
+    """Bytes that are equal for equal values of one kind, and differ for different values."""
     if isinstance(type_, BinaryType):
         return column
     if isinstance(type_, TimestampType):
         column = F.unix_micros(column)
     elif isinstance(type_, (FloatType, DoubleType)):
-        # There are two zeros, which are equal.
+        # This makes -0.0 and 0.0, which are equal, the same bytes.
         column = column + F.lit(0.0)
     elif isinstance(type_, (ArrayType, StructType)):
         column = F.to_json(column, _JSON_OPTIONS)
@@ -92,7 +93,7 @@ def _as_bytes(column: Column, type_: DataType) -> Column:
 
 
 def _marked_off(value: Column) -> Column:
-    """With its length in front, so that where one value ends and the next begins is part of the key."""
+    """The value after its length, so that the border between two values is part of the key."""
     marked = F.concat(F.length(value).cast("string").cast("binary"), F.lit(b":"), value)
     return F.coalesce(marked, F.lit(b"-"))
 

@@ -1,8 +1,8 @@
-"""The stateful operator: rows into pieces, pieces to the judge of their bucket, pieces into rows. It knows Spark, and
-does not know how a judge decides.
+"""The stateful operator: it packs rows into pieces, gives the pieces of each bucket to the judge, and unpacks the
+result. It knows Spark, and does not know how a judge decides.
 
-Many keys share a bucket and a bucket is one value of Spark's state store: a call of Python costs the same for one key
-as for a thousand. A batch DataFrame goes the same way, without state.
+Many keys share a bucket, and a bucket is one value in Spark's state store, because a call of Python costs the same for
+one key as for a thousand. A batch DataFrame takes the same path, without state.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,11 +21,11 @@ from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpack
 from semel.spark.worker import settle
 
 if TYPE_CHECKING:
-    # It takes half a second to import, for which every worker would wait that only reads or writes the log.
+    # Its import takes half a second, and every worker that only reads or writes the log would have to wait for it.
     import pandas
 
 BUCKETS_DEFAULT: Final = 16
-"""Enough that eight cores have work, few enough that what a call costs, some milliseconds, is hardly felt."""
+"""Enough to keep eight cores busy, and so few that the cost of the calls, some milliseconds each, hardly matters."""
 
 _STATE_SCHEMA: Final = "pinned string, kept binary, held binary"
 
@@ -47,10 +47,10 @@ def judged(
     wakes_all: bool = False,
     has_idle_batches: bool = False,
 ) -> DataFrame:
-    """The rows of `claims` with an outcome each; its columns that begin with the claims' prefix are used up.
+    """The rows of `claims` with an outcome each, and without the columns that begin with the claims' prefix.
 
-    With `wakes_all`, every bucket is judged in every batch, though nothing came for it; with `has_idle_batches`, when
-    its judge wants to be woken, even in a batch that Spark makes only for that.
+    With `wakes_all`, every bucket is judged in every batch, even if no rows came for it; with `has_idle_batches`, also
+    at the time for which its judge asked, in a batch that Spark makes only for that.
     """
     visible = [field for field in claims.schema.fields if not field.name.startswith(CLAIM_PREFIX)]
     schema = StructType([*visible, StructField(OUTCOME, StringType(), False), StructField(EXPECTED, LongType())])
@@ -76,7 +76,7 @@ def judged(
 
 
 class _Stateful:
-    """One bucket in one micro-batch: for `applyInPandasWithState`."""
+    """Judges one bucket in one micro-batch: for `applyInPandasWithState`."""
 
     def __init__(self, judge: Judge, pinned: str, is_watermarked: bool, has_idle_batches: bool) -> None:
         self._judge = judge
@@ -111,13 +111,13 @@ class _Stateful:
         return State(bytes(kept), None if held is None else bytes(held))
 
     def _watermark_ms(self, state: GroupState) -> int | None:
-        """Spark says 0 before there was any event."""
+        """None before the first event, for which Spark returns 0."""
         watermark_ms = state.getCurrentWatermarkMs() if self._is_watermarked else 0
         return watermark_ms if watermark_ms > 0 else None
 
 
 def _stateless(judge: Judge) -> Callable[[pa.Table], pa.Table]:
-    """One bucket of a batch DataFrame: for `applyInArrow`, which wants a function."""
+    """Judges one bucket of a batch DataFrame: for `applyInArrow`, which needs a function."""
 
     def judge_bucket(pieces: pa.Table) -> pa.Table:
         rows = joined([unpacked(piece.as_buffer()) for piece in pieces.sort_by(PLACE)[ROWS]])
@@ -128,7 +128,7 @@ def _stateless(judge: Judge) -> Callable[[pa.Table], pa.Table]:
 
 
 def _rows_of(chunks: "Iterable[pandas.DataFrame]") -> pa.Table | None:
-    """The rows in the order in which they stood in the input; None when the bucket is only woken."""
+    """The rows in the order of the input; None if the bucket is only woken."""
     pieces = sorted(
         (place, piece)
         for chunk in chunks

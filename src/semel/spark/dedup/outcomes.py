@@ -1,5 +1,5 @@
-"""The outcomes of deduplication, and the functions that select rows by them. It must never drop a row: only a user who
-reads `accepted(df)` alone decides to drop the others.
+"""The outcomes of deduplication, and the functions that select rows by them. Deduplication must never drop a row: only
+a user who reads nothing but `accepted(df)` decides to drop the others.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,13 +13,13 @@ OUTCOME: Final = "outcome"
 EXPECTED: Final = "expected"
 
 ACCEPTED, DUPLICATE, GAP, FENCED = (int(outcome) for outcome in Outcome)
-# What the rules of producers have no word for, because a broker never gets to see it.
+# Outcomes that the rules of producers do not have, because they never occur in a broker.
 LATE: Final = len(Outcome)
 UNCLAIMED: Final = LATE + 1
 HELD: Final = UNCLAIMED + 1
 
 NAMES: Final = (*(outcome.name.lower() for outcome in Outcome), "late", "unclaimed")
-"""By number, as the column `outcome` says it. A held row has no name: it is not given out."""
+"""The values of the column `outcome`, by number. A held row has no name, because it is not returned."""
 
 
 def accepted(df: "DataFrame") -> "DataFrame":
@@ -28,7 +28,7 @@ def accepted(df: "DataFrame") -> "DataFrame":
 
 
 def quarantined(df: "DataFrame") -> "DataFrame":
-    """The rows that somebody has to look at: neither accepted nor known to be there already."""
+    """The rows that a person has to look at: neither accepted nor known to be duplicates."""
     return df.where(_is_none_of(df[OUTCOME], NAMES[ACCEPTED], NAMES[DUPLICATE]))
 
 

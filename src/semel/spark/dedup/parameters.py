@@ -1,4 +1,4 @@
-"""Checks what a user asks for, and says in one sentence what is wrong with it. Nothing here looks at a row."""
+"""Checks a user's arguments, and says in one sentence what is wrong with them. Nothing here looks at a row."""
 
 import datetime
 import re
@@ -11,7 +11,8 @@ from semel.spark.dedup.judge import CLAIM_PREFIX
 from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
 
 BUCKETS_MAX: Final = 4096
-"""Each costs a call of Python in every batch that touches it; more buckets than this cost more than all the rest."""
+"""Each bucket costs a call of Python in every batch that has rows for it; more buckets than this cost more than
+everything else."""
 
 _UNITS_MS: Final = {
     "millisecond": 1,
@@ -38,7 +39,7 @@ def duration_ms(name: str, value: str | datetime.timedelta) -> int:
 
 
 def check_frame(df: DataFrame) -> None:
-    """Refuse a DataFrame that has columns by the names of those that are added."""
+    """Refuses a DataFrame that has a column with the name of one that is added, or two columns of one name."""
     reserved = [name for name in df.columns if name in (OUTCOME, EXPECTED) or name.startswith(CLAIM_PREFIX)]
     if reserved:
         raise ValueError(f"the column {reserved[0]!r} is one that deduplication adds: rename it before")

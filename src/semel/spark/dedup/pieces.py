@@ -1,9 +1,9 @@
-"""Rows on their way through a stateful operator, as pieces: Arrow record batches inside a binary column.
+"""Packs rows for a stateful operator into pieces: Arrow record batches inside a binary column.
 
 Spark hands rows to Python's stateful functions through pandas, which turns an integer column with a null into floats,
-cuts timestamps at the year 2262, and takes a call for each group. Packed, the rows stay what they are and only a few
-pieces are shuffled and grouped. A piece holds its own schema, because rows that are held lie in the state and may be
-read by a later version of the query.
+cuts timestamps at the year 2262, and makes a call for each group. Packed rows do not change, and Spark shuffles and
+groups only a few pieces. A piece holds its own schema, because held rows are in the state, and a later version of the
+query may read them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +18,10 @@ from pyspark import TaskContext
 from semel.spark.worker import settle
 
 PIECE_ROWS_MAX: Final = 100_000
-"""Rows that are gathered before they are sorted into pieces: enough that a piece is worth its header."""
+"""How many rows are gathered before they are sorted into pieces: so many that a piece is worth its header."""
 
 PIECE_BYTES_MAX: Final = 16 << 20
-"""The same in bytes, for wide rows: what a task holds besides the batch it reads."""
+"""The same in bytes, for wide rows: a task holds this much besides the batch that it reads."""
 
 BUCKET: Final = "_semel_bucket"
 PLACE: Final = "_semel_place"
@@ -46,13 +46,14 @@ def unpacked(piece: bytes | pa.Buffer) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """One after the other, with the columns of the last: an earlier one may have been packed by an older query."""
+    """The tables one after the other, with the columns of the last: an older version of the query may have packed an
+    earlier one."""
     schema = tables[-1].schema
     return pa.concat_tables([conformed(table, schema) for table in tables]).combine_chunks()
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with exactly these columns; null in those they have not."""
+    """The rows with exactly these columns; a column that they lack is null."""
     if rows.schema.equals(schema):
         return rows
     columns = [
@@ -63,11 +64,11 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class Packer:
-    """Sorts the rows of one task by their bucket into pieces: for `mapInArrow`.
+    """Packs the rows of one task into a piece for each bucket: for `mapInArrow`.
 
-    Each piece says where it stood in the input. So copies of one number are told apart in the same way when the batch
-    is replayed, in whatever order the shuffle brings them. With `wakes_all`, every bucket gets an empty piece besides,
-    by which it learns what time it is; one task sees to that.
+    Each piece has its place in the input. So a replay of the batch takes the same one of two copies for the first,
+    whatever order the shuffle brings them in. With `wakes_all`, one task also sends every bucket an empty piece, so
+    that each is judged at the time of the batch.
     """
 
     def __init__(self, key: str, buckets: int, event_time: str | None, *, wakes_all: bool) -> None:
@@ -99,12 +100,13 @@ class Packer:
         return pa.RecordBatch.from_pydict(columns)
 
     def _by_bucket(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """By the first half of their key; those without one need no state, and go to one after the other."""
+        """Chooses the bucket by the first half of the key; rows without a key need no state, and go to all buckets in
+        turn."""
         keys = rows[self._key]
         buckets = keys.fill_null(0).to_numpy() % self._buckets
         if keys.null_count:
             buckets = numpy.where(keys.is_valid().to_numpy(), buckets, numpy.arange(len(buckets)) % self._buckets)
-        # Two bytes are sorted by counting.
+        # Numbers of two bytes are sorted by counting, which is faster.
         order = numpy.argsort(buckets.astype(numpy.int16), kind="stable")
         rows = rows.take(order)
         begin = 0
@@ -129,7 +131,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def sliced(rows: pa.Table) -> Iterator[bytes]:
-    """The rows in pieces of no more than the limits."""
+    """The rows in pieces within the limits."""
     bytes_each = max(1, rows.nbytes // max(1, rows.num_rows))
     step = max(1, min(PIECE_ROWS_MAX, PIECE_BYTES_MAX // bytes_each))
     for begin in range(0, rows.num_rows, step):
@@ -137,7 +139,7 @@ def sliced(rows: pa.Table) -> Iterator[bytes]:
 
 
 class Unpacker:
-    """Makes rows of pieces again: for `mapInArrow`."""
+    """Turns pieces back into rows: for `mapInArrow`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

@@ -1,5 +1,5 @@
-"""What one bucket knows of its producers: for each the state that `core.producers` keeps, and when it was last heard.
-It must not look into a state: what is in there is core's.
+"""What one bucket knows about its producers: for each the state that `core.producers` keeps, and when its last row
+came. This file must not look into a state: only core knows its layout.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _LAYOUT: Final = keyed(**{_HEARD: "<i8", _STATE: f"V{_STATE_BYTES}"})
 class ProducerStates:
     table: Array
     has_forgotten: bool
-    """Some producer was forgotten here. From then on one that is not known may be one of those."""
+    """Whether a producer was ever forgotten here. If so, an unknown producer may be a forgotten one."""
 
     @classmethod
     def unpack(cls, kept: bytes | None) -> "ProducerStates":
@@ -33,14 +33,14 @@ class ProducerStates:
         return bytes([self.has_forgotten]) + self.table.tobytes()
 
     def without_silent(self, now_ms: int, forget_ms: int) -> "ProducerStates":
-        """Forget producers that were silent for this time; time in which the query did not run does not count."""
+        """Without the producers that were silent for this time; time in which the query did not run does not count."""
         at_ms, is_remembered = last_heard(self.table[_HEARD], now_ms, forget_ms)
         table = self.table.copy()
         table[_HEARD] = at_ms
         return ProducerStates(table[is_remembered], self.has_forgotten or not is_remembered.all())
 
     def of(self, high: Integers, low: Integers) -> list[bytes | None]:
-        """The state of each of these producers; None for one that is not known."""
+        """The state of each of these producers; None for an unknown one."""
         known, places = find(self.table, high, low)
         states: list[bytes | None] = [None] * len(high)
         wanted = numpy.flatnonzero(known)
@@ -49,7 +49,8 @@ class ProducerStates:
         return states
 
     def noted(self, high: Integers, low: Integers, states: Sequence[bytes | None], now_ms: int) -> "ProducerStates":
-        """With the states these producers have now, all of them just heard. One without a state stays unknown."""
+        """With the new states of these producers, whose last rows came now. A producer without a state stays
+        unknown."""
         known, places = find(self.table, high, low)
         present = numpy.array([state is not None for state in states], bool)
         packed = numpy.frombuffer(b"".join(state or bytes(_STATE_BYTES) for state in states), f"V{_STATE_BYTES}")

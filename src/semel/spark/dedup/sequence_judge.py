@@ -1,5 +1,5 @@
-"""Judges rows whose producer, epoch and number are known, and decides what to do about a gap: to wait for what is
-missing, to go on and say so, or to fail. What is a gap and what is not, `claims` and `core.producers` say.
+"""Judges rows by their producer, epoch and number, and decides what to do about a gap: wait for the missing rows,
+report the gap and continue, or fail. `claims` and `core.producers` decide what is a gap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,23 +39,23 @@ class OnGap(StrEnum):
 
 
 class GapFound(ValueError):
-    """A number is missing, and the query was told to fail then."""
+    """A number is missing, and the query has on_gap="fail"."""
 
 
 @dataclass(frozen=True)
 class SequenceJudge:
     pinned: Mapping[str, object]
     named: Sequence[str]
-    """The columns that name a producer, for people."""
+    """The columns that name a producer in messages."""
     epoch: str | None
-    """The column of the epoch; None where there are none."""
+    """The column of the epoch; None if there are no epochs."""
     sequence: str
     first: int | None
-    """The number a producer begins with; None where it may be any."""
+    """The number that a producer begins with; None if it may be any."""
     on_gap: OnGap
     hold_ms: int
     held_rows_max: int
-    """For each producer. If more rows than these wait for one gap, those farthest after it are not held."""
+    """For each producer. If more rows than this would wait, the last ones by epoch and number are not held."""
     forget_ms: int
 
     def judge(self, state: State | None, rows: pa.Table | None, moment: Moment) -> Verdict:
@@ -83,12 +83,13 @@ class SequenceJudge:
         )
 
     def _claims(self, rows: pa.Table) -> tuple[Claims, Indices, Indices]:
-        """The claims, which rows make them, and which rows make none: somebody or some number is missing in them."""
+        """The claims, the rows that make them, and the rows that make none because a producer, an epoch or a number is
+        missing or not valid."""
         epoch = numpy.zeros(rows.num_rows, numpy.int64) if self.epoch is None else integers(rows, self.epoch)
         number = integers(rows, self.sequence)
         is_claim = rows[KEY_HIGH].is_valid().to_numpy()
         is_claim = is_claim & (epoch >= 0) & (epoch <= EPOCH_MAX) & (number >= 0) & (number <= SEQUENCE_MASK)
-        # Counted from the first number of a producer, so that every one begins at 0.
+        # Numbers count from the first number of a producer, so that each producer begins at 0.
         number = (number - (self.first or 0)) & SEQUENCE_MASK
         columns = (integers(rows, KEY_HIGH), integers(rows, KEY_LOW), epoch, number)
         claiming = numpy.flatnonzero(is_claim)
@@ -97,14 +98,14 @@ class SequenceJudge:
         return Claims(*(column[claiming] for column in columns)), claiming, numpy.flatnonzero(~is_claim)
 
     def _settled(self, rows: pa.Table, judged: Judged, moment: Moment) -> tuple[Integers, Integers]:
-        """Outcomes and what was expected, once it is decided what the gaps among them mean."""
+        """Outcomes and expected numbers, after `on_gap` was applied to the gaps."""
         is_gap = judged.outcome == GAP
         outcome = judged.outcome.copy()
         expected = numpy.where(is_gap, self._shown(judged.expected), judged.expected)
         if self.on_gap is OnGap.FAIL and is_gap.any():
             raise GapFound(self._sentence(rows, judged, int(numpy.flatnonzero(is_gap)[0])))
         if self.on_gap is OnGap.HOLD and is_gap.any() and not moment.is_last:
-            # Its successor was accepted after it in this batch: what is missing would come too late.
+            # A later epoch of this producer was accepted in this batch, so the missing rows would come too late.
             is_overtaken = is_gap & (judged.epoch < judged.final_epoch)
             outcome[is_overtaken] = FENCED
             expected[is_overtaken] = judged.final_epoch[is_overtaken]
@@ -124,12 +125,12 @@ class SequenceJudge:
         return f"gap: {who}, epoch {judged.epoch[at]}: expected {expected}, got {got}"
 
     def _shown(self, number: Integers) -> Integers:
-        """As the producer counts."""
+        """The number as the producer counts it."""
         return (number + (self.first or 0)) & SEQUENCE_MASK
 
 
 def _with_held(held: bytes | None, rows: pa.Table | None, now_ms: int) -> pa.Table | None:
-    """The rows that came, after those that wait already: so a held row is never taken for the copy."""
+    """The held rows, then the new ones: so of two copies, the held row comes first and is not the duplicate."""
     waiting = [] if held is None else [unpacked(held)]
     if rows is not None:
         since = pa.array(numpy.full(rows.num_rows, now_ms, numpy.int64))
@@ -138,7 +139,7 @@ def _with_held(held: bytes | None, rows: pa.Table | None, now_ms: int) -> pa.Tab
 
 
 def _ranks(producer: Indices, is_counted: Flags) -> Indices:
-    """How many of its producer are counted before each one; the producers stand together."""
+    """For each row, how many counted rows of its producer come before it; the rows are sorted by producer."""
     counted: Indices = numpy.cumsum(is_counted) - is_counted
     begins = numpy.searchsorted(producer, producer)
     ranks: Indices = counted - counted[begins]

@@ -1,5 +1,5 @@
-"""Judges rows by the version of their aggregate, where versions grow but need not be dense: whatever is newer than the
-last one is accepted. It keeps the last version of each aggregate.
+"""Judges rows by the version of their aggregate, if versions grow but may have gaps: a version newer than the last one
+is accepted. It keeps the last version of each aggregate.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from semel.spark.dedup.outcomes import ACCEPTED, DUPLICATE, LATE, UNCLAIMED
 from semel.spark.dedup.silence import last_heard
 
 VERSION: Final = f"{CLAIM_PREFIX}version"
-"""Null where a row makes no claim."""
+"""The version; null if a row makes no claim."""
 
 _LAST: Final = "last"
 _HEARD: Final = "heard_ms"

@@ -1,6 +1,6 @@
-"""Brings rows into lanes: each row always into the same one, however often and wherever it is computed again.
+"""Brings rows into lanes: each row always into the same lane, even if it is computed again on another machine.
 
-The lane of a row must depend on nothing but the row. What brings it there must be the last step that moves rows.
+The lane of a row must depend only on the row, and the step that brings it there must be the last one that moves rows.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def lanes(rows: "DataFrame", count: int, by: "str | Column | Sequence[str | Column] | None" = None) -> "DataFrame":
-    """The rows in `count` partitions, with their number in a column `lane`, ready for the sink into the log.
+    """The rows in `count` partitions, with the partition's number in a column `lane`, ready for the sink into the log.
 
-    `by` says which rows stay together and in order: by default those with the same key, and where a row has none, the
-    same value. It must not change when a row is computed again. The number of lanes of a sink stays what it is.
+    `by` says which rows stay together and in order: by default those with the same key or, without a key, with the same
+    value. It must not change when a row is computed again. The number of lanes of a sink must never change.
     """
     if not 1 <= count <= LANES_MAX:
         raise OptionRefused(f"a sink has from 1 to {LANES_MAX} lanes, not {count}")
@@ -36,5 +36,5 @@ def lanes(rows: "DataFrame", count: int, by: "str | Column | Sequence[str | Colu
         names = [by] if isinstance(by, (str, Column)) else list(by)
         wanted = [sf.col(one) if isinstance(one, str) else one for one in names]
     lane = sf.pmod(sf.xxhash64(*wanted), sf.lit(count)).cast("int")
-    # `withColumn` would lose the metadata over Spark Connect.
+    # With Spark Connect, `withColumn` would lose the metadata.
     return rows.select("*", lane.alias(LANE, metadata={LANE_COUNT: count})).repartitionById(count, LANE)

@@ -1,8 +1,8 @@
-"""The digest of a lane's rows: one number that is the same whenever the rows are, in whatever order they come.
+"""The digest of a lane's rows: one number that is the same for the same rows, in any order.
 
-Each row becomes a number of 64 bits, made of hashes of what it has, and these are summed. It is paid for every row that
-is ever written, so a column is taken at a time. It finds what went wrong by accident; it is no signature, and must not
-be used as one.
+Each row becomes a number of 64 bits, made from the hashes of its columns, and these numbers are summed. Every row that
+is written costs this, so the hashes are computed for a whole column at a time. The digest finds accidental differences;
+it is no signature, and must not be used as one.
 """
 
 from collections.abc import Iterable
@@ -20,23 +20,23 @@ from semel.spark.lanes.rows import BY_KEY, TIME_OF_WRITING, Rows
 
 Hashes = NDArray[np.uint64]
 
-# What stands for null: no checksum has more than 32 bits, and one in 2**64 hashes of short texts is this.
+# The hash of null: no checksum has more than 32 bits, and only one in 2**64 hashes of short texts equals it.
 _NULL: Final = np.uint64(1 << 32)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _MODULUS: Final = 1 << 64
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _FACTOR: Final = np.uint64(_GOLDEN)
-# One for each column, so that a key and a value that change places are another row.
+# One for each column, so that a row whose key and value are exchanged gets another number.
 _SALTS: Final = tuple(np.uint64(_GOLDEN * number % _MODULUS) for number in range(6))
 
-# Up to here a text is hashed word by word together with all others, and above by a checksum of its own: whichever
-# takes less time.
+# Texts up to this length are hashed word by word, all together, and longer ones by a checksum each: that is the fastest
+# for each.
 _SHORT_BYTES_MAX: Final = 256
 
 
 class RunningDigest:
-    """Grows by the rows of one record batch after another."""
+    """A digest to which record batches are added, one after another."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -55,7 +55,8 @@ class RunningDigest:
 
 
 def _columns(rows: Rows) -> Iterable[Hashes | np.uint64]:
-    """One number for each row, or one for all. A column that is not there is one without values."""
+    """For each column one number for each row, or one for all rows. A missing column gets the same numbers as one of
+    nulls."""
     if isinstance(rows.topics, str):
         yield _hash_of(rows.topics.encode())
     else:
@@ -77,7 +78,7 @@ def _hash_of(text: bytes) -> np.uint64:
 
 
 def _hashes(octets: Octets, fields: Fields) -> Hashes:
-    """A number for each field. A short one has 64 bits."""
+    """A number for each field: 64 bits for a short one, 32 bits for a long one."""
     longer = np.flatnonzero(fields.lengths > _SHORT_BYTES_MAX)
     if not len(longer):
         hashes = _short_hashes(octets, fields)

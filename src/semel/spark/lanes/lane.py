@@ -1,7 +1,8 @@
-"""One attempt to write one lane of one batch: fence, read the marker, decide, and then write and mark in one commit.
+"""One attempt to write one lane of one batch: fence, read the marker, decide, and then commit the rows and the new
+marker together.
 
-The order of these steps is the guarantee; each way to weaken it is found by the model in tests/spark/lanes. When it is
-not known whether a commit happened this raises and never guesses: the next attempt reads the marker.
+The guarantee is the order of these steps; the model in tests/spark/lanes finds each way to weaken it. If it is unknown
+whether a commit happened, the attempt raises and never guesses: the next attempt reads the marker.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class LaneFailed(LogError):
-    """The lane could not be written, or it is unknown whether it was. The next attempt finds out."""
+    """The lane could not be written, or it is unknown whether it was written. The next attempt finds out."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class LaneOutcome:
 
 @dataclass(frozen=True)
 class LaneWriter:
-    """Where a lane goes. It can be pickled; connections are made by the task."""
+    """Writes lanes. It can be pickled; the task makes the connections."""
 
     client: ClientSettings
     progress_topic: Topic
@@ -63,7 +64,7 @@ class LaneWriter:
     transaction_timeout_ms: int
 
     def write(self, claim: LaneClaim, batches: Iterable[Any]) -> LaneOutcome:
-        """Writes the lane's rows, or finds that they are there."""
+        """Writes the lane's rows, or finds that they are in the log already."""
         reader = RowReader(self.topic, claim.lane)
         with LogClient(self.client) as client:
             self._look(client, claim)
@@ -93,7 +94,8 @@ class LaneWriter:
         return LaneOutcome(claim.lane, False, digest)
 
     def _look(self, client: LogClient, claim: LaneClaim) -> None:
-        """Refuses what would be refused for good after the fence, too: the fence would end the owner's batch."""
+        """Refuses, before the fence, a claim that every later marker would refuse, too: the fence would abort the batch
+        of the lane's owner."""
         try:
             marker = progress.peek_marker(client, self.progress_topic, claim.lane, claim.sink_id)
         except progress.ProgressRefused:
@@ -105,8 +107,9 @@ class LaneWriter:
             raise BatchRefused(refusal.reason)
 
     def _look_again(self, client: LogClient, claim: LaneClaim, believed: Marker | None, offset: int) -> None:
-        """Before the commit, whether the marker that was believed is the last one below the new one. A broker that is
-        cut off from its cluster may show an older one; it cannot take the new one, for that waits for all replicas."""
+        """Checks, before the commit, that the marker on which the decision was based is the last one below the new one.
+        A broker that is cut off from its cluster may show an older marker; it cannot accept the new one, because that
+        waits for all replicas."""
         last = progress.marker_below(client, self.progress_topic, claim.lane, claim.sink_id, offset)
         if last != believed:
             shown = "no marker" if believed is None else f"the marker of batch {believed.newest.batch_id}"
@@ -115,7 +118,7 @@ class LaneWriter:
             )
 
     def _fence(self, client: LogClient, claim: LaneClaim, transactional_id: str) -> Transaction:
-        """The lane is this attempt's alone from now on; what an earlier one left open is aborted."""
+        """From now on only this attempt can write the lane; a transaction that an earlier one left open is aborted."""
         try:
             return Transaction(client, transactional_id, self.transaction_timeout_ms)
         except LogError as error:
@@ -123,7 +126,7 @@ class LaneWriter:
 
     @contextlib.contextmanager
     def _aborted_on_error(self, transaction: Transaction, claim: LaneClaim) -> Iterator[None]:
-        """Takes back what an error leaves, so that consumers need not wait for the timeout."""
+        """Aborts the transaction on an error, so that consumers need not wait for its timeout."""
         try:
             yield
         except BaseException as error:
@@ -146,7 +149,7 @@ class LaneWriter:
 
 
 class _Rows:
-    """The rows and the marker of one lane, on their way into one transaction."""
+    """Writes the rows and the marker of one lane into one transaction."""
 
     def __init__(self, transaction: Transaction, payload_bytes_max: int) -> None:
         self._transaction = transaction
@@ -154,7 +157,7 @@ class _Rows:
         self._turns = Turns()
 
     def write(self, reader: RowReader, batches: Iterable[Any]) -> Digest:
-        """All rows of the lane."""
+        """Writes all rows of the lane."""
         running = RunningDigest()
         for batch in batches:
             rows = reader.rows(batch)
@@ -165,7 +168,7 @@ class _Rows:
         return running.value
 
     def mark(self, where: TopicPartition, key: bytes, marker: bytes) -> None:
-        """The marker, which is as good as the rows are."""
+        """Writes the marker, which commits or aborts with the rows."""
         columns = Columns(column_of(marker), column_of(key), np.array([_now_ms()]))
         self._write([(where, columns)])
 

@@ -1,7 +1,7 @@
 """The log as one of several sinks of a query: each micro-batch is a batch write, claimed lane by lane.
 
-It is for `fan_out` and `foreachBatch`; a query with this sink alone is better written with `format("semel")`, which
-knows the batch by itself. What is claimed, and when a write is refused, must be the same in both.
+It is for `fan_out` and `foreachBatch`; a query with this sink alone should use `format("semel")`, which finds the batch
+by itself. Both must make the same claims and refuse the same writes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def log_sink(
     accept_after: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> LogSink:
-    """A sink into a topic, or into those that a column `topic` names.
+    """A sink into a topic, or into the topics that the column `topic` names.
 
-    `lanes` and `by` are handed to `semel.spark.lanes`; without them the rows have to come in lanes. `accept_after` lets
-    one batch follow that would be refused: the refusal says which value. `options` are those of `format("semel")`.
+    `lanes` and `by` are passed to `semel.spark.lanes`; without them the rows have to be in lanes already.
+    `accept_after` lets one batch follow that was refused: the refusal says which value. `options` are those of
+    `format("semel")`.
     """
     texts = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
     if topic is not None:
@@ -46,7 +47,7 @@ def log_sink(
 
 @dataclass(frozen=True)
 class LogSink(Sink):
-    """Takes the rows of a micro-batch into the log once."""
+    """Writes the rows of a micro-batch into the log once."""
 
     name: str
     settings: SinkOptions = field(repr=False)
@@ -63,7 +64,7 @@ class LogSink(Sink):
 
 
 def _is_written(options: SinkOptions, batch: Batch) -> bool:
-    """Whether every lane has this batch. It decides nothing: each lane looks for itself once its fence is up."""
+    """Whether every lane has this batch. Only the outcome depends on it: each lane checks again after its fence."""
     with LogClient(options.client) as client:
         topic = client.topics([options.progress_topic]).get(options.progress_topic)
         if topic is None:

@@ -13,8 +13,8 @@ from semel.spark.source.options import Option, canonical
 
 LANES_MAX: Final = 1_000
 PROGRESS_PREFIX: Final = "semel-progress-"
-# Five minutes: longer than a batch should take, and not much longer than consumers want to wait for a transaction
-# whose writer died and has no successor yet.
+# Five minutes: longer than a batch should take, and not much longer than consumers may wait for a transaction whose
+# writer died and has no successor yet.
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 
 OPTIONS: Final = (
@@ -91,7 +91,7 @@ class SinkOptions:
 
     @property
     def order(self) -> Order:
-        """How the batches of a batch write follow each other."""
+        """How the numbers of batch writes follow each other."""
         if self.batch_id is None:
             return Order.SINGLE
         return Order.RISING if self.query_id is None else Order.CONSECUTIVE
@@ -126,14 +126,14 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def check_for_stream(options: SinkOptions) -> None:
-    """Refuses what has no meaning for a stream."""
+    """Refuses options that have no meaning for a stream."""
     for name in _BATCHES_ONLY:
         if name in options.names:
             raise OptionRefused(f"option {name} is for batch writes: the batches of a stream have their own numbers")
 
 
 def check_for_batch(options: SinkOptions) -> None:
-    """Refuses what has no meaning for a batch write."""
+    """Refuses options that have no meaning for a batch write."""
     if options.query_id is not None and options.batch_id is None:
         raise OptionRefused("option queryId needs option batchId")
     if options.order is not Order.CONSECUTIVE:
@@ -172,7 +172,7 @@ def _timeout_ms(texts: Mapping[str, str], client: settings.ClientSettings) -> in
 
 
 def _check_delivery(client: settings.ClientSettings, timeout_ms: int) -> None:
-    """No record waits longer for its delivery than the transaction may last."""
+    """Refuses a delivery timeout that is longer than the transaction's."""
     if client.delivery_timeout_ms is not None and client.delivery_timeout_ms > timeout_ms:
         raise OptionRefused(
             f"option kafka.delivery.timeout.ms={client.delivery_timeout_ms} is not a time up to the transaction's, "

@@ -1,8 +1,8 @@
 """The progress topic: where a sink keeps the markers of its lanes, one partition for each lane.
 
-Only the lane's writer writes to its partition, so a marker is never hidden behind the open transaction of another
-lane. The number of partitions says how many lanes there are, from before the first row on: making a topic either
-happens or does not, and no two drivers can make it differently. A marker must never be read before the fence is up.
+Only the lane's writer writes to its partition, so the open transaction of another lane never hides a marker. The number
+of partitions fixes the number of lanes before the first row is written: a topic is made as a whole or not at all, so
+two drivers cannot make it with different numbers. A marker must never be trusted before the fence.
 """
 
 import json
@@ -33,30 +33,30 @@ from semel.spark.lanes.protocol import Digest, Marker, Order, Written
 from semel.wire.errors import ErrorCode
 
 _POLICY: Final = "cleanup.policy"
-# Small segments, compacted early: all that is wanted of them is the last record.
+# Small segments, compacted early, because only the last record is needed.
 TOPIC_CONFIGS: Final = {
     _POLICY: "compact",
     "segment.ms": "600000",
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-# How far from the end a marker is looked for at first: only the ends of aborted transactions may come after it.
+# How many offsets before the end are searched for a marker first: only aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
-# The first one was written under ids of lanes that had no prefix. A version that knows only that one must not write
-# after this one: it would claim the wrong transactional id.
+# The first format was written when the transactional ids of lanes had no prefix. A version that knows only that format
+# must not write after this one: it would claim the wrong transactional id.
 _FORMAT: Final = 2
 _OLDER_FORMAT: Final = 1
 
 
 class ProgressRefused(LogError):
-    """The progress topic is not as this sink needs it."""
+    """The progress topic does not fit this sink."""
 
 
 def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) -> Topic:
-    """The progress topic with a partition for each lane, made if it is not there.
+    """The progress topic with a partition for each lane; makes it if it is missing.
 
-    Where batches follow each other their number stays: a batch that is half written would have other rows in its lanes.
-    A write that is not one of a row of batches may have more lanes than those before, or fewer.
+    Where batches follow each other, the number of lanes must not change: a batch that is half written would have other
+    rows in its lanes. With `may_grow`, for single writes, a write may have more lanes than those before, or fewer.
     """
     with LogClient(settings) as client:
         topic = client.topics([name]).get(name)
@@ -77,15 +77,16 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) 
 
 
 def peek_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
-    """The lane's last marker that is decided, for a reader that has fenced nothing: what a writer left
-    open when it died stays open until its successor comes, and waiting here would keep the successor from coming."""
+    """The lane's last committed marker, for a reader that has not fenced the lane: a transaction that a dead writer
+    left open stays open until its successor comes, and waiting here would hold up that successor."""
     where = TopicPartition(topic.name, lane)
     return _last_marker(client, topic, lane, sink_id, client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where])
 
 
 def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: str) -> None:
-    """Return when the lane's partition shows what was committed under this id. Apache Kafka tells a writer that its
-    transaction is committed, and writes that to the partitions afterwards. An open transaction is not waited for."""
+    """Returns when the lane's partition shows the transaction that was committed under this id: Apache Kafka first
+    tells the writer that it is committed, and then writes that to the partitions. An open transaction is not waited
+    for."""
     where = TopicPartition(topic.name, lane)
     end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
     patience = Patience(client.settings)
@@ -101,7 +102,7 @@ def _is_committing(client: LogClient, transactional_id: str) -> bool:
     try:
         owners = transactional_ids.described(client.cluster, coordinator, [transactional_id])
     except NotSpoken:
-        # Apache Kafka before 3.0 cannot be asked.
+        # Apache Kafka before 3.0 does not have this request.
         return False
     return any(one.state == transactional_ids.COMMITTING for one in owners)
 
@@ -109,8 +110,8 @@ def _is_committing(client: LogClient, transactional_id: str) -> bool:
 def read_marker(
     client: LogClient, topic: Topic, lane: int, sink_id: str, fence_older: Callable[[], object]
 ) -> Marker | None:
-    """The lane's last marker. The lane's transactional id was claimed before, so it has no undecided transaction. If an
-    older version may have written, `fence_older` claims the id that the lane had then, before a marker is believed."""
+    """The lane's last marker. The caller has claimed the lane's transactional id, so that id has no open transaction.
+    If an older version may have written, `fence_older` first claims the id that the lane had then."""
     where = TopicPartition(topic.name, lane)
     end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
     stable = client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where]
@@ -123,8 +124,8 @@ def read_marker(
 
 
 def marker_below(client: LogClient, topic: Topic, lane: int, sink_id: str, offset: int) -> Marker | None:
-    """The lane's last marker below a record that this writer has written, which its leader has acknowledged. A
-    former leader that does not know it has no such offset: reading up to it waits for the true leader."""
+    """The lane's last marker below `offset`, the offset of a record that this writer has written and the leader has
+    acknowledged. A former leader does not have this offset, so reading up to it waits for the true leader."""
     return _last_marker(client, topic, lane, sink_id, offset)
 
 
@@ -143,8 +144,8 @@ def _last_marker(client: LogClient, topic: Topic, lane: int, sink_id: str, end: 
 
 
 def _check_kept(client: LogClient, name: str) -> None:
-    """Refuses a topic that somebody made so that it forgets markers in time: a sink that is idle for that time would
-    take its last batch for new. A user who may not look is refused as well.
+    """Refuses a topic that deletes markers after some time: a sink that was idle for longer would take its last batch
+    for new. Also refuses if the user may not read the topic's configuration.
     """
     try:
         policy = client.config_of(name, _POLICY)
@@ -178,7 +179,7 @@ def encode(marker: Marker) -> bytes:
 
 
 def decode(value: bytes) -> Marker:
-    """A marker from its record; what is none is refused, because not knowing is no reason to write."""
+    """A marker from its record. Raises for anything else, because an unknown state is no reason to write."""
     try:
         marker = json.loads(value)
         if marker["format"] not in (_OLDER_FORMAT, _FORMAT):
@@ -196,12 +197,12 @@ def decode(value: bytes) -> Marker:
 
 
 def key_of(sink_id: str, lane: int) -> bytes:
-    """Under which the log keeps the last marker of a lane."""
+    """The key of a lane's markers, of which compaction keeps the last one."""
     return f"{sink_id}/{lane}".encode()
 
 
 def _stable_end(client: LogClient, where: TopicPartition) -> int:
-    """The end of the partition, once all before it is decided. Normally that is so at once."""
+    """The end of the partition, after all transactions before it have ended. Normally they have."""
     end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
     patience = Patience(client.settings)
     while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
@@ -212,7 +213,7 @@ def _stable_end(client: LogClient, where: TopicPartition) -> int:
 
 def _last_value(client: LogClient, tail: Slice) -> bytes | None:
     value: bytes | None = None
-    # Compaction takes what was aborted, up to where a transaction is open.
+    # Compaction may have removed the aborted records at the end of the slice.
     for batch in read_slice(client, tail, ["value"], Isolation.READ_COMMITTED, may_lack_its_end=True):
         if batch.num_rows:
             value = batch.column(0)[-1].as_py()
@@ -240,8 +241,8 @@ def _grow(client: LogClient, name: str, lanes: int) -> None:
 
 
 def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCode, what: str) -> None:
-    """Makes a change, as often as it takes. The code that says that it is done already, by us or by another driver, is
-    no error."""
+    """Makes a change, with retries. The code `done` is no error: it says that this driver or another one has made the
+    change already."""
     try:
         client.patiently(change)
     except AuthenticationFailed as error:
@@ -252,7 +253,7 @@ def _unless_done(client: LogClient, change: Callable[[], object], done: ErrorCod
 
 
 def _await(client: LogClient, name: str, lanes: int) -> Topic:
-    """The topic, once brokers know that it has `lanes` partitions and each of them has a leader."""
+    """The topic, after the brokers know that it has `lanes` partitions and each of them has a leader."""
     patience = Patience(client.settings)
     while True:
         topic = client.topics([name]).get(name)

@@ -1,9 +1,10 @@
-"""The rules of the sink into the log: may this lane write this batch, was it written, or does something not fit. Pure.
+"""The rules of the sink into the log: whether a lane may write a batch, has written it, or must refuse it. Pure.
 
-Rows go to the log in lanes. A lane has one writer at a time, because a transactional id fences all earlier ones, and a
-marker: what the lane wrote last, committed in the transaction of the rows. The marker has to be read after the fence
-is up; what is decided here then stays true until this writer's own commit, or that commit fails. No clock, no chance,
-no Spark, no broker. A claim that does not fit must be refused before a row is written, and with the way out.
+Rows go to the log in lanes. A lane has one writer at a time, because a writer that claims its transactional id fences
+all earlier ones. A lane also has a marker, which says what it wrote last and commits in the transaction of the rows. A
+writer has to read the marker after the fence; then the decision stays true until its own commit, or that commit fails.
+No clock, no random numbers, no Spark, no broker. A claim that does not fit must be refused before a row is written,
+with a message that says how to continue.
 """
 
 from dataclasses import dataclass
@@ -12,25 +13,25 @@ from typing import Final
 
 from semel.spark.claims import NOTHING, mark_before, mark_of
 
-# How many batches a marker remembers. One is what a replay needs; the others tell a zombie, and a checkpoint that was
-# set back a little, from one that belongs to another history.
+# How many batches a marker remembers. A replay needs one; with the others, an old batch of a zombie, or of a checkpoint
+# that was set back a little, is recognised as a duplicate.
 HISTORY_MAX: Final = 8
 
 
 class Order(Enum):
-    """How the batches of a sink follow each other. A sink keeps to one."""
+    """How the batches of a sink follow each other. A sink always has the same order."""
 
     CONSECUTIVE = "consecutive"
-    """A streaming query: its batches have numbers without gaps."""
+    """The batches of a streaming query, whose numbers have no gaps."""
     RISING = "rising"
-    """Batch writes that the user numbers: each number is higher than the last, and may leave some out."""
+    """Batch writes that the user numbers: each number is higher than the last, and gaps are allowed."""
     SINGLE = "single"
-    """Batch writes without numbers: each is a run of its own, and only its own attempts are told apart."""
+    """Batch writes without numbers: each has its own id, and only attempts at the same write can be duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the rows of a lane were, whatever their order: how many, and the sum of their hashes."""
+    """Stands for the rows of a lane in any order: their count, and the sum of their hashes."""
 
     rows: int = 0
     sum: int = 0
@@ -50,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class LaneClaim:
-    """What an attempt wants to write. `lane_count` is None where Spark's own partitions are the lanes."""
+    """What an attempt wants to write. `lane_count` is None if Spark's own partitions are the lanes."""
 
     sink_id: str
     lane: int
@@ -59,12 +60,12 @@ class LaneClaim:
     batch_id: int
     order: Order = Order.CONSECUTIVE
     accept_after: str | None = None
-    """A mark: where the lane stands exactly there, the batch may follow whatever it is."""
+    """A mark: if it is the mark of the lane's last batch, any batch may follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What the lane has written, the newest last, and how it was asked to."""
+    """The last batches that the lane has written, the newest last, and the settings with which it wrote them."""
 
     sink_id: str
     lane: int
@@ -86,14 +87,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The batch is in the log. It has to have been the same rows."""
+    """The batch is in the log. Its rows there have to be the same."""
 
     digest: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The claim does not fit what the lane has written: nothing may be."""
+    """The claim does not fit what the lane has written: nothing may be written."""
 
     reason: str
 
@@ -107,12 +108,13 @@ def fence_of(claim: LaneClaim) -> str:
 
 
 def older_fence_of(claim: LaneClaim) -> str:
-    """Its id before it had a prefix. A producer of the user may have the same name."""
+    """The transactional id of a lane in older versions, without a prefix. A producer of the user may have the same
+    id."""
     return f"{claim.sink_id}-{claim.lane}"
 
 
 def decide(marker: Marker | None, claim: LaneClaim) -> Decision:
-    """The verdict on a claim, given the lane's marker as it is after the fence."""
+    """The verdict on a claim, given the lane's marker as read after the fence."""
     if marker is None:
         return _decide_first(claim)
     refusal = misfit(marker, claim)
@@ -127,8 +129,8 @@ def decide(marker: Marker | None, claim: LaneClaim) -> Decision:
 
 
 def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
-    """Why the lane is not for this claim, whatever was written meanwhile: what this says of one marker it says of every
-    later one. So it can be asked before the fence, and whose lane it is need not be disturbed."""
+    """Why the lane can never accept this claim: a claim that does not fit one marker does not fit any later one either.
+    So this can be checked before the fence, without disturbing the lane's owner."""
     if marker.order is not claim.order:
         return Refusal(
             f"{_lane(claim)} was written by {_KINDS[marker.order]}, and is now to be written by {_KINDS[claim.order]}: "
@@ -153,7 +155,7 @@ def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
 
 
 def check(claim: LaneClaim, expected: Digest, actual: Digest) -> Refusal | None:
-    """Whether a duplicate is one: the same rows as were written."""
+    """Refuses a duplicate whose rows differ from those that were written."""
     if expected == actual:
         return None
     return Refusal(
@@ -166,8 +168,8 @@ def check(claim: LaneClaim, expected: Digest, actual: Digest) -> Refusal | None:
 
 
 def advance(marker: Marker | None, claim: LaneClaim, digest: Digest) -> Marker:
-    """The marker that is committed with the rows."""
-    # After a batch that a person has accepted, another history begins, which has no markers of the one before.
+    """The marker to commit with the rows."""
+    # A batch that a person has accepted begins a new history, without the batches before it.
     before = marker.written if marker is not None and not _may_follow(marker, claim) else ()
     written = (*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]
     return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)
@@ -191,7 +193,7 @@ def _may_follow(marker: Marker, claim: LaneClaim) -> bool:
 
 
 def _mark(marker: Marker) -> str:
-    """The same for all lanes that stand at the same batch, whatever rows each of them has of it."""
+    """The same for all lanes whose last batch is the same, whatever rows of it each lane has."""
     return mark_of(marker.newest.query_id, marker.newest.batch_id)
 
 

@@ -1,8 +1,9 @@
-"""The rows of a data frame as records: which columns there may be, what a record has of each, and where it goes.
+"""Turns the rows of a data frame into records: which columns are allowed, what a record gets from each, and where it
+goes.
 
-Columns are those of Spark's own Kafka sink, and `timestamp` and `lane` besides. Nothing is ever dropped that a user may
-have meant to be written: what no record can have is refused by its name, when the query starts. Rows stay in Arrow's
-columns all the way, and no Python object is made for a row.
+The columns are those of Spark's own Kafka sink, and also `timestamp` and `lane`. A column that the user may have meant
+to write is never dropped: a column that no record can have is refused by its name, when the query starts. Rows stay in
+Arrow's columns all the way, and no Python object is made for a row.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LANE: Final = "lane"
-# Under which name the column `lane` says of how many it is one.
+# The key in the metadata of the column `lane` under which the number of lanes is.
 LANE_COUNT: Final = "semel.lanes"
 
 _TEXT: Final = ("string", "binary")
@@ -34,7 +35,7 @@ _TYPES: Final = {
     "timestamp": ("timestamp",),
     LANE: ("int",),
 }
-# What the source says of where a record was. Where one is copied to, it has another place.
+# The columns with which the source says where a record was. A copy of the record has another place.
 _OF_THE_SOURCE: Final = frozenset(("offset", "timestampType", "producer_id", "producer_epoch", "sequence"))
 
 
@@ -42,17 +43,18 @@ class RowsRefused(LogError, ValueError):
     """The data frame cannot be written to a log as it is."""
 
 
-# What stands for a partition and for a time that a row does not name. No record has a time before 1970.
+# Stand for a partition and for a time that a row does not have. No record has a time before 1970.
 BY_KEY: Final = -1
 TIME_OF_WRITING: Final = -1
 
 _MICROSECONDS_PER_MS: Final = 1000
-# Numbers of 16 bits are sorted in a fraction of the time.
+# Up to this many places, numbers of 16 bits are enough, and they are sorted in a fraction of the time.
 _PLACES_SORTED_FAST: Final = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows as columns: of Arrow where they are texts. A column that is None is not there; a topic may be all rows'."""
+    """Rows as columns, in Arrow if they are texts. None stands for a missing column; `topics` may be one topic for all
+    rows."""
 
     topics: str | Any
     values: Any
@@ -67,7 +69,8 @@ class Rows(NamedTuple):
 
 
 def check_schema(schema: "StructType", topic: str | None) -> int | None:
-    """Refuses what cannot be written; gives the number of lanes that the rows were brought into, if they were."""
+    """Refuses columns that cannot be written; returns the number of lanes if `semel.spark.lanes` brought the rows into
+    lanes."""
     for field in schema.fields:
         if field.name in _OF_THE_SOURCE:
             continue
@@ -93,7 +96,7 @@ def check_schema(schema: "StructType", topic: str | None) -> int | None:
 
 
 class RowReader:
-    """Turns the record batches of one lane into rows, and sees to it that they are of this lane."""
+    """Turns the record batches of one lane into rows, and checks that they belong to this lane."""
 
     def __init__(self, topic: str | None, lane: int) -> None:
         self._topic = topic
@@ -132,7 +135,8 @@ def topics_of(rows: Rows) -> list[str]:
 def placed(
     rows: Rows, partition_counts: Mapping[str, int], turns: Turns, now_ms: int
 ) -> Iterator[tuple[str, int, Columns]]:
-    """The rows of each partition, in their order. Nothing is copied where those of a partition lie together."""
+    """The rows of each partition, in their order. The rows of a partition are not copied if they are next to each
+    other."""
     if not rows.size:
         return
     topics, topic_of_rows = _numbered_topics(rows)
@@ -152,7 +156,7 @@ def placed(
 
 
 def _numbered_topics(rows: Rows) -> tuple[list[str], Integers | None]:
-    """The topics, and the number of each row's; None if there is one for all."""
+    """The topics, and the number of each row's topic; None if all rows have one topic."""
     if isinstance(rows.topics, str):
         return [rows.topics], None
     numbered = rows.topics.dictionary_encode()
@@ -185,7 +189,7 @@ def _places(rows: Rows, topics: list[str], counts: list[int], topic_of_rows: Int
 
 
 def _parted(columns: Columns, places: Integers, place_count: int) -> Iterator[tuple[int, Columns]]:
-    """The rows of each place that has any."""
+    """The rows of each place that has rows."""
     edges = _edges(places)
     order = None
     if len(edges) > 2 and len(np.unique(places[edges[:-1]])) < len(edges) - 1:
@@ -198,7 +202,7 @@ def _parted(columns: Columns, places: Integers, place_count: int) -> Iterator[tu
 
 
 def _edges(places: Integers) -> Integers:
-    """Where runs of rows of one place begin, and the end."""
+    """Where each run of rows of one place begins, and the end of the last run."""
     return np.concatenate(([0], np.flatnonzero(places[1:] != places[:-1]) + 1, [len(places)]))
 
 
@@ -214,7 +218,7 @@ def _selected(columns: Columns, rows: Integers) -> Columns:
 
 
 def _octets(column: Any) -> Any:
-    """Keys and values as bytes, whether they were text or not; Arrow copies none for the cast."""
+    """Keys and values as bytes, whether they were text or not; Arrow's cast copies nothing."""
     if pa.types.is_string(column.type):
         return column.cast(pa.binary())
     if pa.types.is_large_string(column.type):
@@ -246,7 +250,7 @@ def _milliseconds(column: Any) -> Integers:
 
 
 def _numbers(column: Any, kind: np.dtype[Any], missing: int) -> Integers:
-    """The numbers of a column, and `missing` where it has null."""
+    """The numbers of a column, with `missing` for null."""
     if not len(column):
         return np.empty(0, np.int64)
     numbers = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize).astype(np.int64)

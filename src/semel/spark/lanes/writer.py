@@ -1,7 +1,7 @@
-"""The sink into the log as Spark calls it: planned on the driver, written by tasks, closed by the driver.
+"""The sink into the log as Spark calls it: the driver plans a write, tasks write the lanes, and the driver closes it.
 
-Spark does not tell a Python sink's task which batch it writes; the numbers are among the task's local properties, and
-where they are missing nothing is written. `abort` must undo nothing: Spark calls it also when every task has committed.
+Spark does not pass the query and the batch to the task of a Python sink; both are among the task's local properties,
+and without them nothing is written. `abort` must undo nothing: Spark may call it after every task has committed.
 """
 
 import logging
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 SPECULATION: Final = "spark.speculation"
-# How many lanes that had no task are closed at once by the driver.
+# How many lanes without a task the driver closes at once.
 CLOSERS_MAX: Final = 8
 
 
 class SparkNotUnderstood(LogError):
-    """This version of Spark does not tell its tasks what the sink has to know."""
+    """This version of Spark does not give its tasks the properties that the sink needs."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class LaneMessage(WriterCommitMessage):
 
 
 class _LaneSink:
-    """What a stream and a batch write have in common."""
+    """The common part of a stream's write and a batch write."""
 
     def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool, order: Order) -> None:
         if overwrite:
@@ -87,7 +87,7 @@ class _LaneSink:
         return LaneMessage(claim, outcome)
 
     def _close(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Lanes that had no task had no rows. They say so, so that each lane knows each batch."""
+        """A lane without a task had no rows. The driver writes its marker, so that every lane has every batch."""
         lane_messages = [message for message in messages if isinstance(message, LaneMessage)]
         missing = sorted(set(range(self._lanes)) - {message.claim.lane for message in lane_messages})
         outcomes = [message.outcome for message in lane_messages]
@@ -120,7 +120,7 @@ class LaneStreamWriter(_LaneSink, DataSourceStreamArrowWriter):
             self._close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is undone: what lanes have committed stays, and the replay finds it."""
+        """Undoes nothing: what lanes have committed stays, and the replay finds it."""
 
 
 class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
@@ -128,7 +128,7 @@ class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
         super().__init__(options, schema, overwrite, options.order)
-        # All attempts of this job share the name; another job has another one.
+        # All attempts at this job share the id; another job has another one.
         self._query_id = options.query_id or ("" if options.order is Order.RISING else uuid4().hex)
 
     def write(self, iterator: Iterator[Any]) -> LaneMessage:
@@ -145,7 +145,7 @@ class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
             self._close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is undone: a write that is repeated with its batchId finds what lanes have committed."""
+        """Undoes nothing: a write that is repeated with its batchId finds what lanes have committed."""
 
 
 def _task() -> TaskContext:

@@ -1,6 +1,6 @@
-"""The source as a batch read: what the log holds between two bounds, once.
+"""The source as a batch read: the records between two bounds, read once.
 
-The bounds become offsets when Spark plans the query, and slices are made of them then; a task reads nothing else.
+When Spark plans the query, the bounds become offsets, and these are cut into slices; a task reads only its slice.
 """
 
 import logging
@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class SemelBatchReader(DataSourceReader):
-    """One for the planning of a query, and one for each of its tasks."""
+    """Spark makes one to plan a query, and one for each of its tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str], without_effect: Sequence[str]) -> None:
         self._options = options
@@ -36,7 +36,7 @@ class SemelBatchReader(DataSourceReader):
             _LOG.warning("option %s is for streams and changes nothing in a batch", name)
         with told_in_one_line(), LogClient(self._options.client) as client:
             cut = portions.split(self._slices(client), self._options.partitions_min, self._options.records_max)
-            # Without any partition Spark makes one of its own, which carries no message.
+            # If there is no partition, Spark makes this empty one itself.
             return [reader.SlicePartition(piece) for piece in cut] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:

@@ -1,6 +1,6 @@
-"""Where a query begins and where a batch read ends, as options say it: an edge, offsets, or times. Pure.
+"""Where a query begins and where a batch read ends, as the options say: an edge, offsets, or times. Pure.
 
-What stands in an option is read here and nowhere else; asking brokers where that is comes later.
+Only this file parses these options; other files ask the brokers for the offsets that they stand for.
 """
 
 import json
@@ -27,21 +27,21 @@ class AtEdge:
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """For each partition an offset, or one of its ends."""
+    """For each partition an offset, or the beginning or the end of the partition."""
 
     positions: Mapping[TopicPartition, Edge | int]
 
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """For each partition the first record of a time of its own, in ms, or later."""
+    """For each partition its own time in ms: the bound is the first record of that time or later."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """In every partition the first record of this time, in ms, or later."""
+    """One time in ms for all partitions: the bound is the first record of that time or later."""
 
     timestamp_ms: int
 

@@ -1,7 +1,7 @@
-"""What the source refuses or cannot go on with, and how a user gets to see it: one line, without our traceback.
+"""The errors of the source, and how Spark shows them to a user: in one line, without a traceback.
 
-Spark puts the traceback of a Python process into its own report. For what is the user's to mend that buries the one
-sentence that says how.
+Spark puts the traceback of a Python process into its own report. If the user can mend the error, the traceback hides
+the one sentence that says how.
 """
 
 import os
@@ -13,11 +13,11 @@ from semel.spark.claims import BatchRefused
 
 
 class OptionRefused(LogError, ValueError):
-    """An option that is unknown, out of place, or says something that it cannot say."""
+    """An option that is unknown, does not belong here, or has a value that it cannot have."""
 
 
 class DataLoss(LogError):
-    """Records that the query has not read are not there any more."""
+    """Records that the query has not read do not exist any more."""
 
 
 class CheckpointNotUnderstood(LogError):
@@ -28,7 +28,7 @@ class CheckpointNotUnderstood(LogError):
 def told_in_one_line() -> Iterator[None]:
     """Has Spark report semel's own errors without the traceback; any other error keeps it, because it is a bug.
 
-    Spark's workers look at this variable at the moment when they report an error, and end after that.
+    Spark's workers read this variable when they report an error, and end after that.
     """
     try:
         yield

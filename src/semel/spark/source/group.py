@@ -1,7 +1,8 @@
-"""How far a query has come, shown to those who watch consumer groups: an option, for tools that display lag.
+"""Commits a query's offsets to a consumer group, so that tools can display its lag. This is an option.
 
-Nobody reads by it. Spark's checkpoint says where a query goes on, so what cannot be shown must never stop one. And it
-must never overwrite what somebody else has committed: an application that is down would lose its place.
+The query never reads these offsets: Spark's checkpoint says where it continues. So a failed commit must never stop a
+query. And this file must never overwrite the offsets of another client: an application that is down would lose its
+position.
 """
 
 import logging
@@ -21,7 +22,7 @@ _SHOW_MS_MAX: Final = 30_000
 
 
 class GroupOffsets:
-    """The offsets of the group that `kafka.group.id` names, if it names one; the group has no members."""
+    """The offsets of the group in `kafka.group.id`, if that option is set; the group has no members."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._client = LogClient(settings)
@@ -29,7 +30,7 @@ class GroupOffsets:
         self._shown: Mapping[TopicPartition, int] = {}
 
     def show(self, reached: Mapping[TopicPartition, int]) -> None:
-        """Commits these offsets for the group if they are news. After a failure it leaves the group alone."""
+        """Commits these offsets for the group if they have changed. After a failure it commits no more."""
         if self._group is None or reached == self._shown or not reached:
             return
         group = self._group

@@ -1,7 +1,7 @@
-"""What a query has not read and never will, and where it goes on: its offsets compared with the log. Pure.
+"""Compares a query's offsets with the log: which records the query can never read, and where it continues. Pure.
 
-A topic is told from another one of the same name by its id. Where brokers give topics no ids, nothing is said of that.
-This must never take a query back to an offset of the same topic that it has passed, whatever else is wrong.
+The id of a topic shows whether it was deleted and created again. If the brokers give topics no ids, nobody can see
+that. This file must never take a query back to an offset of the same topic that it has passed, whatever else is wrong.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ ADVICE: Final = (
 
 
 def is_same_topic(known: Offsets, now: Offsets, name: str) -> bool:
-    """Whether a topic is the one that was read before, as far as ids can tell."""
+    """Whether this topic is the one that was read before, as far as its id shows it."""
     before, current = known.ids.get(name, NO_ID), now.ids[name]
     return before == current or NO_ID in (before, current)
 
 
 def gone(known: Offsets, now: Offsets) -> list[str]:
-    """What was read before and is not there any more: topics and partitions, one sentence for each topic."""
+    """The topics and partitions that were read before and do not exist any more, in one sentence for each topic."""
     sentences = []
     offsets_of: dict[str, dict[TopicPartition, int]] = {name: {} for name in sorted(known.ids)}
     for place in sorted(known.at):
         offsets_of[place.topic][place] = known.at[place]
     for name, offsets in offsets_of.items():
         if not offsets:
-            # All of it was gone before, and that was logged.
+            # All its partitions were gone earlier already, and that was logged.
             continue
         reached = ", ".join(f"offset {offset} of {place}" for place, offset in offsets.items())
         if name not in now.ids:
@@ -46,8 +46,8 @@ def gone(known: Offsets, now: Offsets) -> list[str]:
 
 
 def ahead(known: Offsets, now: Offsets) -> list[TopicPartition]:
-    """Partitions in which the query is ahead of what may be read now. It is no loss if the log goes on to there: a
-    query that read uncommitted records has passed transactions that are open."""
+    """Partitions in which the query is ahead of the last offset that may be read now. This is no loss if the log
+    reaches that far: a query that read uncommitted records has passed transactions that are open."""
     return [
         place
         for place, offset in sorted(known.reached.items())
@@ -56,7 +56,7 @@ def ahead(known: Offsets, now: Offsets) -> list[TopicPartition]:
 
 
 def behind_the_end(known: Offsets, log_ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-    """Partitions that end before the place where the query stands: the end of the log was lost."""
+    """Partitions that end before the offset that the query has reached: the end of the log was lost."""
     reached = known.reached
     return {
         place: f"{place} ends at offset {end}, and the query has come to {reached[place]}: its last records were lost, "
@@ -67,8 +67,8 @@ def behind_the_end(known: Offsets, log_ends: Mapping[TopicPartition, int]) -> di
 
 
 def going_on(known: Offsets, now: Offsets) -> Offsets:
-    """The records that exist now, from the place where the query stands on; and how far it came in partitions that are
-    gone, because they may come back."""
+    """The present ends, but in the same topic never below the offset that the query has reached; and the offsets that
+    it had reached in partitions that are gone, because they may come back."""
     reached = known.reached
     at = {
         place: max(offset, reached.get(place, 0)) if is_same_topic(known, now, place.topic) else offset
@@ -83,13 +83,15 @@ def going_on(known: Offsets, now: Offsets) -> Offsets:
 
 
 def expected_begins(known: Offsets, now: Offsets) -> dict[TopicPartition, int]:
-    """Where the query goes on in each partition: where it was, or at the beginning of what is new to it."""
+    """Where the query continues in each partition: at the offset that it has reached, or at 0 in a partition that is
+    new to it."""
     reached = known.reached
     return {place: reached.get(place, 0) if is_same_topic(known, now, place.topic) else 0 for place in sorted(now.at)}
 
 
 def truncated(expected: Mapping[TopicPartition, int], log_starts: Mapping[TopicPartition, int]) -> list[str]:
-    """Partitions whose log begins after the place where the query goes on: records were deleted before it came."""
+    """Partitions whose log begins after the offset at which the query continues: records were deleted before it read
+    them."""
     return [
         truncation(place, offset, log_starts[place])
         for place, offset in sorted(expected.items())

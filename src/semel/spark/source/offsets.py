@@ -3,10 +3,10 @@
     {"payments": {"0": 23, "1": 40, "id": "5bd1..."}}
 
 An offset is that of the next record to be read. The first batch of a query also says where it began (`"from"`), because
-Spark asks a query that starts again for its initial offsets once more, and by then "latest" would mean another place.
-The text also says how far the query had come in partitions that are gone (`"gone"`), because one that comes back must
-not be read from its beginning again. The offsets of Spark's own Kafka source are understood: they are the same without
-ids. This file must never write one place in two ways: Spark compares the texts, and takes any difference for news.
+Spark asks a restarted query for its initial offsets again, and by then "latest" would be another offset. The text also
+says how far the query had come in partitions that are gone (`"gone"`), because one that comes back must not be read
+from its beginning again. This file also reads the offsets of Spark's own Kafka source, which are the same without ids.
+It must never write the same offsets in two ways: Spark compares the texts, and takes any difference for new records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ _GONE: Final = "gone"
 
 @dataclass(frozen=True)
 class Offsets:
-    """The next offset of each partition, the id of each topic, and for a first batch where it began; and how far the
-    query had come in partitions that are gone."""
+    """The next offset of each partition, the id of each topic, where the batch began if it is the first, and how far
+    the query had come in partitions that are gone."""
 
     ids: Mapping[str, UUID]
     at: Mapping[TopicPartition, int]
@@ -76,7 +76,7 @@ class Offsets:
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """In one pass, for there may be thousands of topics."""
+    """In one pass, because there may be thousands of topics."""
     topics: dict[str, dict[str, int]] = {}
     for place in sorted(offsets):
         topics.setdefault(place.topic, {})[str(place.partition)] = offsets[place]

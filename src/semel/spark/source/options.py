@@ -1,4 +1,4 @@
-"""The options of the source: which there are, what they may say, and which go together. Pure.
+"""The options of the source: their names, their values, and which of them exclude each other. Pure.
 
 They are those of Spark's own Kafka source, with the same defaults and refusals, with three exceptions: read_committed
 is the default, an unknown option is refused by its name, and `includeProducer` is new. An option must never be ignored
@@ -125,7 +125,7 @@ OPTIONS: Final = (
 _NAMES: Final = {option.name.lower(): option.name for option in OPTIONS if not option.name.startswith("kafka.")}
 _BATCHES_ONLY: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _STREAMS_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-# What Spark's own source takes and what would change nothing here.
+# Options that Spark's own source takes and that would change nothing here.
 _WITHOUT_MEANING: Final = {
     "path": "a topic has no path: name it in option subscribe, and call load() without arguments",
     "topic": "it names the topic of a sink; a source has option subscribe",
@@ -204,14 +204,15 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_for_stream(options: SourceOptions) -> None:
-    """Refuses what has no meaning for a stream."""
+    """Refuses options that have no meaning for a stream."""
     for name in _BATCHES_ONLY:
         if name in options.names:
             raise OptionRefused(f"option {name} is for batches: a stream has no end")
 
 
 def check_for_batch(options: SourceOptions) -> list[str]:
-    """Refuses what has no meaning for a batch; gives the names of those that only change nothing."""
+    """Refuses options that have no meaning for a batch; returns the names of those that are allowed and change
+    nothing."""
     _refuse_edge(options.begins(streaming=False), LATEST, "startingOffsets", "a batch that begins there is empty")
     _refuse_edge(options.ending, EARLIEST, "endingOffsets", "a batch that ends there is empty")
     _check_order(options.begins(streaming=False), options.ending)
@@ -219,7 +220,7 @@ def check_for_batch(options: SourceOptions) -> list[str]:
 
 
 def canonical(name: str, names: Mapping[str, str]) -> str:
-    """An option's name as it is documented, in whatever case it was given; `names` has them by their lower case."""
+    """An option's documented name, whatever case the user wrote it in; the keys of `names` are in lower case."""
     if name.lower() not in names:
         raise OptionRefused(settings.unknown_option(name, names.values()))
     return names[name.lower()]

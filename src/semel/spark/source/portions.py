@@ -1,7 +1,7 @@
 """How much of the log the next batch takes, and into how many tasks it is cut. Pure.
 
-Both follow Spark's own Kafka source, in whole numbers: the same offsets always give the same plan, and the limit on a
-batch is exceeded only where it is less than the number of partitions that have something.
+Both follow Spark's own Kafka source, in whole numbers: the same offsets always give the same plan. A batch exceeds its
+limit only if the limit is less than the number of partitions that have new records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,9 +14,9 @@ from semel.client.places import Slice, TopicPartition
 def limited(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], offsets_max: int
 ) -> dict[TopicPartition, int]:
-    """Ends that are `offsets_max` offsets ahead at most, shared out in proportion to what each partition has.
+    """The ends of a batch of at most `offsets_max` offsets, divided in proportion to what each partition has.
 
-    Each partition that has something gets one at least, so that a busy neighbour cannot starve it.
+    Each partition that has new records gets at least one, so that a busy partition cannot starve it.
     """
     lags = {place: ends[place] - begins[place] for place in sorted(ends) if ends[place] > begins[place]}
     if sum(lags.values()) <= offsets_max:
@@ -26,7 +26,7 @@ def limited(
 
 
 def _shares(weights: Mapping[TopicPartition, int], amount: int) -> dict[TopicPartition, int]:
-    """`amount` in whole parts by weight; what rounding leaves goes to those who were cut by most."""
+    """`amount` in whole parts by weight; the remainder goes to the partitions that rounding cut by most."""
     whole = sum(weights.values())
     if whole == 0:
         return dict.fromkeys(weights, 0)
@@ -39,7 +39,7 @@ def _shares(weights: Mapping[TopicPartition, int], amount: int) -> dict[TopicPar
 
 
 def must_wait(offsets_ready: int, offsets_min: int, waited_ms: float, wait_ms_max: int) -> bool:
-    """Whether a batch with a least size is put off: too little has come, and there is still time."""
+    """Whether a batch with a minimum size is put off: there are too few offsets, and there is still time."""
     return offsets_ready < offsets_min and waited_ms < wait_ms_max
 
 
@@ -54,7 +54,7 @@ def split(slices: Iterable[Slice], partitions_min: int | None, records_max: int 
 
 
 def _cut_to(pieces: list[Slice], partitions_min: int) -> Iterator[Slice]:
-    """Cuts the large ones in proportion to their size, after the small ones have got one task each."""
+    """Cuts the large slices in proportion to their size, after each small one has got one task."""
     whole = sum(map(_size, pieces))
     large = [piece for piece in pieces if _count(_size(piece), whole, partitions_min) > 1]
     large_whole = sum(map(_size, large))
@@ -65,7 +65,7 @@ def _cut_to(pieces: list[Slice], partitions_min: int) -> Iterator[Slice]:
 
 
 def _count(size: int, whole: int, partitions_min: int) -> int:
-    """The share of one slice in `partitions_min` tasks, rounded half up, and one at least."""
+    """The share of one slice in `partitions_min` tasks, rounded half up, and at least one."""
     return max((2 * size * partitions_min + whole) // (2 * whole), 1)
 
 

@@ -1,7 +1,8 @@
-"""How a task reads its slice: over a client of its own, in Arrow batches, from the very topic that was planned.
+"""How a task reads its slice: with its own client, in Arrow batches, and only from the topic with the id that was
+planned.
 
-It knows nothing but the slice and the options, because it runs in another process, maybe on another machine. It must
-never pass over a record without either failing or saying so.
+It uses only the slice and the options, because it runs in another process, maybe on another machine. It must never skip
+a record without failing or logging it.
 """
 
 import logging
@@ -36,7 +37,7 @@ class SlicePartition(InputPartition):
 
 
 def report(losses: Iterable[str], options: SourceOptions) -> None:
-    """Fails with what is lost, or says it, as the option `failOnDataLoss` has it."""
+    """Fails with the first loss, or logs all, as the option `failOnDataLoss` says."""
     for loss in losses:
         if options.fails_on_data_loss:
             raise DataLoss(f"{loss}. {ADVICE}")
@@ -55,7 +56,7 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
                 return
             except OffsetOutOfRange as error:
                 if error.offset > error.log_end and looks < options.looks_again:
-                    # A broker that has just become the leader may not know everything yet.
+                    # A broker that has just become the leader may not know the true end yet.
                     looks += 1
                     left = replace(left, start=error.offset)
                     time.sleep(options.look_interval_ms / 1000)
@@ -69,8 +70,8 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
 
 
 def _resumed(piece: Slice, error: OffsetOutOfRange, options: SourceOptions) -> Slice | None:
-    """What is left of a slice, of which `error.offset` was to be read next; None if nothing is. It is never anything
-    before that offset, for that is read, or is another task's."""
+    """What is left of a slice whose next offset was `error.offset`; None if nothing is left. It never begins before
+    that offset: the records before were read, or are another task's."""
     place = piece.topic_partition
     if error.offset > error.log_end:
         report([f"{place} ends at offset {error.log_end}, and {error.offset} to {piece.end} were to be read"], options)

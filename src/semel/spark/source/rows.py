@@ -1,7 +1,7 @@
-"""The row of the log as a Spark schema: which columns a query asked for, and that they are of the right types.
+"""The row of the log as a Spark schema: which columns a query gets, and whether their types are right.
 
-A schema that the user gives (`.schema("value binary, offset long")`) is a choice of columns, in any order; what it does
-not name is never decoded.
+A schema that the user gives (`.schema("value binary, offset long")`) chooses columns, in any order; a column that it
+does not name is never decoded.
 """
 
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ _PRODUCER: Final[dict[str, DataType]] = {
     "producer_epoch": IntegerType(),
     "sequence": IntegerType(),
 }
-# Every column that there is.
+# All columns.
 COLUMNS: Final = _KAFKAS | _HEADERS | _PRODUCER
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """The columns that a query gets which does not choose."""
+    """The columns of a query that chooses none."""
     columns = _KAFKAS
     if options.includes_headers:
         columns = columns | _HEADERS
@@ -53,7 +53,7 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 def chosen_columns(schema: StructType) -> Sequence[str]:
-    """The names of the columns of a schema, if each of them is one that there is."""
+    """The names of the columns of a schema, if all of them exist."""
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise OptionRefused(f"there is no column {field.name}; there are {', '.join(COLUMNS)}")

@@ -1,8 +1,8 @@
-"""The source as a stream: which offsets a micro-batch goes up to, and the slices it is made of.
+"""The source as a stream: the offsets at which a micro-batch ends, and the slices that it consists of.
 
-Spark keeps one of these in a process of its own for as long as a query runs, and hands another one to the tasks; so
-nothing that a task needs is kept here, and the client is opened when planning begins. Offsets come from Spark's
-checkpoint and go back there: it is the authority, and this must never remember better.
+Spark keeps one reader in a process of its own for as long as a query runs, and hands another one to the tasks; so the
+reader keeps nothing that a task needs, and opens its client when planning begins. Offsets come from Spark's checkpoint
+and go back there. This file must never trust its own memory more than the checkpoint.
 """
 
 import time
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A batch whose beginnings were compared with the log when its end was planned."""
+    """The end of a batch, and its beginnings, which were compared with the log when the end was planned."""
 
     end: dict[str, Any]
     begins: Mapping[TopicPartition, int]
 
 
 class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for the planning of a query, and one for each of its tasks."""
+    """Spark makes one to plan a query, and one for its tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -57,22 +57,22 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: Offsets | None = None
         self._plan: _Plan | None = None
         self._batch_planned_ms: float | None = None
-        # Losses that were said, each by its sentence or its partition.
+        # The losses that were reported, each by its sentence or its partition.
         self._reported: set[object] = set()
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where the query begins. Spark asks twice for the first batch, and has to hear the same."""
+        """Where the query begins. Spark asks twice for the first batch, and has to get the same answer."""
         with told_in_one_line():
             if self._initial is None:
                 topics = self._observer.topics_that_exist()
                 bound = self._options.begins(streaming=True)
                 begins = Offsets(ids_of(topics), self._observer.starting(topics, bound))
-                # What comes before an offset that was named is never read.
+                # If the user named offsets, the query never begins before them.
                 self._initial = (begins if isinstance(bound, AtOffsets) else self._up_to_target(begins)).to_json()
             return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Says only that there is a limit: Spark hands it back, and has no way to say two at once."""
+        """Says only whether there is a limit: Spark hands this back, and cannot express two limits at once."""
         if self._options.offsets_max is not None:
             return ReadMaxRows(self._options.offsets_max)
         if self._options.offsets_min is not None:
@@ -84,7 +84,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = self._observer.look()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself where there is none to be made yet."""
+        """The end of the next batch; `start` itself if no batch can be made yet."""
         with told_in_one_line():
             known = Offsets.from_json(start)
             self._group.show(known.at)
@@ -105,7 +105,8 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._plan.end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the progress of the query: where the log ended when a batch was looked for, and how far behind it is."""
+        """For the progress of the query: where the log ended when the last batch was planned, and by how much the query
+        lags."""
         if self._latest is None or self._reached is None:
             return None
         document = self._latest.to_json()
@@ -115,7 +116,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return document
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The slices of a batch, each for one task; the same for the same offsets, also when it is replayed."""
+        """The slices of a batch, each for one task. The same offsets give the same slices, also in a replay."""
         with told_in_one_line():
             plan, until = self._plan, Offsets.from_json(end)
             begins = plan.begins if plan is not None and plan.end == end else self._begins_again(start, until)
@@ -140,15 +141,15 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Observer(self._client, self._options)
 
     def _up_to_target(self, offsets: Offsets) -> Offsets:
-        """Without the records that have come since this run of the query was told where to end."""
+        """The offsets, but no further than the target of this run of the query, if it has one."""
         if (target := self._target) is None:
             return offsets
         at = {place: min(offset, target.at[place]) for place, offset in offsets.at.items() if place in target.at}
         return Offsets(target.ids, at)
 
     def _look(self, known: Offsets) -> Offsets:
-        """The end of the records to read, from where the query stands. A loss is looked at again: a broker that has
-        just become a leader may not know everything yet. It is logged once, though Spark may ask for ever."""
+        """The end of the records that may be read now. A loss is checked again, because a broker that has just become a
+        leader may not know the true end yet. Each loss is logged once, however often Spark asks."""
         looks = 0
         while True:
             now = self._target or self._observer.look()
@@ -179,7 +180,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends if options.offsets_max is None else portions.limited(begins, ends, options.offsets_max)
 
     def _begins_again(self, start: dict[str, Any], until: Offsets) -> Mapping[TopicPartition, int]:
-        """Where a batch begins that was planned before this process was there."""
+        """The beginnings of a batch that was planned before this process started."""
         known = Offsets(until.ids, until.began) if until.began else Offsets.from_json(start)
         now = self._observer.glance()
         reader.report(losses.gone(until, now), self._options)
@@ -194,7 +195,7 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In place of a reader that cannot be made. PySpark loses the reason if none is made at all."""
+    """Takes the place of a reader that cannot be made: PySpark loses the reason if no reader is made at all."""
 
     def __init__(self, reason: LogError) -> None:
         self._reason = reason
@@ -220,5 +221,5 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _topic(until: Offsets, place: TopicPartition) -> Topic:
-    """The topic that a batch was planned for; of its partitions a task needs to know no more than its own."""
+    """The topic that a batch was planned for, with just enough partitions to include the task's own."""
     return Topic(place.topic, until.ids[place.topic], place.partition + 1)

@@ -1,6 +1,6 @@
-"""What the log looks like now, as far as one query reads it: which topics there are, and where they begin and end.
+"""The present state of the log, as far as one query reads it: which topics exist, and where they begin and end.
 
-Everything a plan is made of comes from here, in as few requests as will do. It must never decide what to read: that is
+A plan gets all its facts from here, in as few requests as possible. This file must never decide what to read: that is
 planning.
 """
 
@@ -18,8 +18,6 @@ from semel.spark.source.options import SourceOptions, Subscription
 
 
 class Observer:
-    """Looks at the log for one query, over one client."""
-
     def __init__(self, client: LogClient, options: SourceOptions) -> None:
         self._client = client
         self._subscription: Subscription = options.subscription
@@ -37,15 +35,16 @@ class Observer:
         return Offsets(ids_of(topics), dict.fromkeys(self._read(topics), 0))
 
     def begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that is still there of each of these partitions."""
+        """The first offset that still exists in each of these partitions."""
         return self._edge(partitions, EARLIEST)
 
     def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the log ends in each of these partitions, whatever of it may be read now."""
+        """Where the log ends in each of these partitions, open transactions included."""
         return self._client.offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
 
     def topics_that_exist(self) -> dict[str, Topic]:
-        """The topics of a query that begins. One that is named and not there is a mistake, and not a topic to come."""
+        """The topics of a query that begins. A topic that is named and does not exist is a mistake: the query does not
+        wait for it."""
         topics = self._topics()
         missing = [name for name in self._subscription.topics if name not in topics]
         if missing:
@@ -101,7 +100,8 @@ class Observer:
     def _at_positions(
         self, positions: Mapping[TopicPartition, Edge | int], *, is_start: bool
     ) -> dict[TopicPartition, int]:
-        """To begin where a transaction is open is to wait for its end; to end there would be to guess it."""
+        """A query may begin inside an open transaction, because it waits until that ends; a batch must not end inside
+        one, because nobody knows yet whether it commits."""
         ends = self._edge(positions, LATEST)
         begins = self._edge([place for place, position in positions.items() if position is EARLIEST], EARLIEST)
         offsets = {

@@ -1,5 +1,5 @@
-"""Sinks for the rows of a micro-batch: SQL and Delta, and several of them over one batch.
+"""Sinks for the rows of a micro-batch: into SQL, into Delta, or into several sinks at once.
 
-Each keeps the claim of a batch where its rows are, and commits both at once. None of them knows another, and none may
-say that a batch is in before its commit has said so.
+Each keeps the claim of a batch where its rows are, and commits both at once. No sink knows another one, and none may
+report a batch as written before its commit has succeeded.
 """

@@ -1,8 +1,8 @@
-"""What SQLite makes of a value that it stores in a column of a user's own table, by the column's affinity.
+"""How SQLite changes a value that it stores in a column of a user's own table, by the column's affinity.
 
-A column whose type has `INT`, `NUM`, `DEC` or the like in its name makes numbers of texts that look like one: `007`
-becomes 7, and a long decimal a floating-point number with other digits. Where that would change what a row says it is
-refused, before a row is written; nothing here may let a value pass that comes out of the table as another one.
+A column whose type has `INT`, `NUM`, `DEC` or the like in its name turns texts that look like numbers into numbers:
+`007` becomes 7, and a long decimal becomes a floating-point number with other digits. If that could change a value, the
+batch is refused before a row is written. Nothing here may let a value pass that comes out of the table as another one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import types as spark_types
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-# The digits of a decimal that come out of a floating-point number as they went in.
+# The digits of a decimal that a floating-point number keeps.
 REAL_DIGITS_MAX: Final = 15
 _WORDS: Final = (
     ("INTEGER", ("INT",)),
@@ -36,7 +36,8 @@ def affinity_of(declared: str) -> str:
 
 
 def check_affinities(table: str, schema: StructType, declared: Mapping[str, str]) -> None:
-    """Raises where a column of the table would change what is written into it. `declared` are its types."""
+    """Raises if a column of the table would change a value that is written into it. `declared` has the types of the
+    columns."""
     for field in schema.fields:
         type_name = declared[field.name]
         change = _change(field.dataType, affinity_of(type_name))
@@ -48,7 +49,7 @@ def check_affinities(table: str, schema: StructType, declared: Mapping[str, str]
 
 
 def _change(kind: DataType, affinity: str) -> tuple[str, str] | None:
-    """What would be done to the values, and the remedy; None where nothing is."""
+    """What SQLite would do to the values, and the remedy; None if it changes none."""
     if isinstance(kind, spark_types.DecimalType):
         if affinity in _NUMBERS and kind.precision > REAL_DIGITS_MAX:
             return (

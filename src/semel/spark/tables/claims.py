@@ -1,7 +1,8 @@
 """The rule of a sink's claim: whether a batch may be written, was written before, or must be refused.
 
-Pure: what a sink holds comes in as an argument, and the sink has to have it locked from the look to the commit. A batch
-is refused, never skipped and never written, where its rows may be in the sink in part: then a person has to decide.
+Pure: the claim that a sink holds comes in as an argument, and the sink has to lock it from this check until the commit.
+If only a part of a batch's rows may be in the sink, the batch is refused, neither skipped nor written: then a person
+has to decide.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from semel.spark.claims import NOTHING, Batch, BatchRefused, Outcome, mark_befor
 
 @dataclass(frozen=True)
 class TableClaim:
-    """The last batch that a sink has."""
+    """The last batch that a sink has committed."""
 
     query_id: str
-    """The id of the query, or what a sink that cannot keep text makes of it: see `judge`."""
+    """The id of the query, or a number that stands for it in a sink that cannot keep text."""
     batch_id: int
     digest: str
 
@@ -28,8 +29,8 @@ def claim_of(batch: Batch) -> TableClaim:
 def judge(sink: str, held: TableClaim | None, claim: TableClaim, accept_after: str | None) -> Outcome:
     """The verdict on the batch that `claim` claims, if `held` is the last one that the sink has.
 
-    `accept_after` is a mark: if the sink stands exactly there, any batch may follow. It can stay in a program: once a
-    batch was accepted the sink stands elsewhere.
+    `accept_after` is a mark: if it is the mark of the held claim, any batch may follow. It can stay in a program: once
+    a batch was accepted, the sink holds another claim.
     """
     if held == claim:
         return Outcome.DUPLICATE

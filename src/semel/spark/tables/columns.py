@@ -1,6 +1,6 @@
-"""Which SQL type each type of Spark gets, and what its values are made into before they leave Spark.
+"""The SQL type for each type of Spark, and how values are converted before they leave Spark.
 
-A type that has no line here is refused by its column's name, and never written as something else.
+A column of a type that is missing here is refused by its name, and never written as something else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Exact types, not their descendants: each has a line, or is refused.
+# Exact types, not their subclasses: a type that is not listed is refused.
 POSTGRES_TYPES: dict[type[spark_types.DataType], str] = {
     spark_types.BooleanType: "boolean",
     spark_types.ByteType: "smallint",
@@ -45,7 +45,8 @@ SQLITE_TYPES: dict[type[spark_types.DataType], str] = {
     spark_types.BinaryType: "BLOB",
 }
 TIMESTAMPS = (spark_types.TimestampType, spark_types.TimestampNTZType)
-# JSON has moments as text. Left to itself Spark cuts them off after the millisecond, and takes the session's zone.
+# In JSON, timestamps are text. By default Spark cuts them off after the millisecond, and writes them in the session's
+# zone.
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -67,7 +68,7 @@ def types_of(schema: spark_types.StructType, types: dict[type[spark_types.DataTy
 def type_of(field: spark_types.StructField, types: dict[type[spark_types.DataType], str]) -> str:
     kind = field.dataType
     if isinstance(kind, spark_types.DecimalType):
-        # SQLite has no exact decimal: as text it stays what it was, as a number it would not.
+        # SQLite has no exact decimal: text keeps all digits, a number would not.
         return f"numeric({kind.precision},{kind.scale})" if types is POSTGRES_TYPES else "TEXT"
     sql_type = types.get(type(kind))
     if sql_type is None:
@@ -76,7 +77,7 @@ def type_of(field: spark_types.StructField, types: dict[type[spark_types.DataTyp
 
 
 def travelling(rows: DataFrame, binary: Callable[[Column], Column] | None = None) -> DataFrame:
-    """The rows with each nested value as its JSON, and each binary one as `binary` makes it."""
+    """The rows with each nested value as JSON, and each binary value converted by `binary`."""
     from pyspark.sql import functions as f
 
     def travels(field: spark_types.StructField) -> Column:

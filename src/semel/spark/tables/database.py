@@ -1,6 +1,6 @@
-"""What the SQL sink asks of a database, PostgreSQL or SQLite: to stage rows, and to commit them with the claim.
+"""The interface of a database for the SQL sink: it stages rows, and commits them with the claim.
 
-This file must never know one database from the other.
+This file must never depend on PostgreSQL or on SQLite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rule = Callable[[TableClaim | None], Outcome]
 
 @dataclass(frozen=True)
 class Target:
-    """Where the rows go, under which name they are claimed, and how they are written."""
+    """The table of the rows, the name under which a batch is claimed, and how rows are written."""
 
     sink: str
     table: str
@@ -34,15 +34,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Staged:
-    """The rows of one attempt at a batch, where the transaction can read them."""
+    """The rows of one attempt at a batch, stored where the transaction can read them."""
 
     rows: str
-    """A subquery in brackets that gives exactly the rows that Spark says were written."""
+    """A subquery in brackets that gives exactly the rows that Spark reports as written."""
     count: int
 
 
 class Connected(Protocol):
-    """One connection of the driver, for one batch. The tables are there."""
+    """One connection of the driver, for one batch. The tables exist."""
 
     def held(self) -> TableClaim | None: ...
 

@@ -1,9 +1,9 @@
 """Rows into a Delta table, each batch once: Spark writes the files, and one commit adds them together with the claim.
 
-The executors write Parquet into a directory of the attempt, inside the table and in no commit: no reader sees it. The
-driver reads the sizes, never the rows. The claim is a few of Delta's application transactions. The library writes them
-down but leaves it to us to obey them: a commit here succeeds only as the very next version after the one whose claim
-was read, and is thought over again otherwise.
+The executors write Parquet into a directory of the attempt, inside the table; no commit contains it yet, so no reader
+sees it. The driver reads the sizes, never the rows. The claim is a few of Delta's application transactions. The library
+stores them but does not enforce them: so a commit here succeeds only as the very next version after the one whose claim
+was read, and otherwise the claim is judged again.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
     from pyspark.sql import DataFrame, SparkSession
 
-# Each is lost to another writer of the same table, who got in first.
+# Each failed commit means that another writer of the same table committed first.
 COMMITS_MAX = 1000
-# What Spark calls the directory of rows whose partition column is null, or empty: Delta takes them for the same.
+# Spark's name for the directory of rows whose partition column is null or empty: Delta treats both as null.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-# Whose text in a directory's name is the one that Delta wants, whatever the session is set to.
+# The types that Spark writes into a directory's name as Delta expects them, whatever the session's settings are.
 PARTITION_TYPES = {"string", "boolean", "byte", "short", "integer", "long", "date"}
-# Delta wants moments as Parquet's own type, and not as the 96 bits of old Spark; and nothing may be shifted by an old
-# calendar.
+# Delta needs timestamps in Parquet's own type, not in the 96 bits of old Spark; and Spark must not convert them to an
+# old calendar.
 PARQUET_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
-# The commit of the table says that the files are whole, and no file beside them.
+# The commit of the table says that the files are complete, so Spark need not write a `_SUCCESS` file.
 NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 APP_ID_PREFIX = "semel-sink-"
-# The digests that stand for queries are above it.
+# No query has this number.
 NOBODYS_QUERY = 0
-# How long a table keeps application transactions, where it does not keep them for good.
+# The property that says how long a table keeps application transactions; without it, it keeps them for good.
 FORGETTING = "delta.setTransactionRetentionDuration"
-# Promises of a table which a writer has to keep for each row, and which nobody would check here.
+# Promises of a table that a writer has to check for each row, which this sink does not do.
 PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
@@ -79,7 +79,8 @@ class DeltaSink(Sink):
         added = written(rows, self.path, directory, self.partition_by)
         for _ in range(COMMITS_MAX):
             if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
-                # It may be this very attempt, whose commit is there although it seemed to fail: its files are needed.
+                # It may be this very attempt, whose commit succeeded although it seemed to fail: then its files are
+                # needed.
                 if table.transaction_version(app_ids(self.sink_id)[-1]) == attempt:
                     return Outcome.ACCEPTED
                 shutil.rmtree(directory)
@@ -100,7 +101,7 @@ class DeltaSink(Sink):
             noted[older_app_ids(self.sink_id)[1]] = NOBODYS_QUERY
         return CommitProperties(
             app_transactions=[Transaction(app_id, version) for app_id, version in noted.items()],
-            # It would look for conflicts with its own eyes, which are not ours.
+            # In a retry the library would check for conflicts by its own rules, and not for our claim.
             max_commit_retries=0,
         )
 
@@ -115,11 +116,10 @@ def delta_sink(
 ) -> DeltaSink:
     """A sink that appends to the Delta table at `path`, made if it is missing, with the package `deltalake`.
 
-    The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system.
-    A path on an object store is refused.
-    `columns` are what is taken of the rows, as expressions of Spark's SQL; all of them, if there are none. The batch is
-    claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch follow that
-    would be refused: the refusal says which value.
+    The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system. A
+    path on an object store is refused. `columns` chooses what is written, as expressions of Spark's SQL; without it,
+    all columns. The batch is claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch
+    follow that was refused: the refusal says which value.
     """
     try:
         import deltalake  # noqa: F401 (looked for before the stream begins)
@@ -134,12 +134,12 @@ def delta_sink(
 
 
 def numbered(claim: TableClaim) -> TableClaim:
-    """The claim as Delta can keep it: an application transaction is a number."""
+    """The claim as numbers, because an application transaction of Delta is a number."""
     return TableClaim(str(number_of(claim.query_id)), claim.batch_id, str(number_of(claim.digest)))
 
 
 def number_of(text: str) -> int:
-    """60 bits, so that it is a positive number of 64 everywhere."""
+    """60 bits, so that it is positive in every signed 64-bit type."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
 
 
@@ -149,7 +149,8 @@ def app_ids(sink: str) -> tuple[str, str, str, str]:
 
 
 def older_app_ids(sink: str) -> tuple[str, str, str, str]:
-    """Those of older versions, which may be a user's own: an option of Spark's Delta writer takes any name."""
+    """The ids that older versions used. A user may have the same ids: an option of Spark's Delta writer takes any
+    name."""
     return sink, f"{sink}/query", f"{sink}/digest", f"{sink}/attempt"
 
 
@@ -159,7 +160,7 @@ def held(table: DeltaTable, sink: str) -> TableClaim | None:
 
 
 def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim | None:
-    """What these say, if all of them are there: one alone is somebody else's."""
+    """The claim under these ids, if all of them exist: one alone is not ours."""
     batch_id, query, digest, attempt = map(table.transaction_version, ids)
     return (
         None if batch_id is None or None in (query, digest, attempt) else TableClaim(str(query), batch_id, str(digest))
@@ -167,20 +168,21 @@ def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim
 
 
 def goes_over(table: DeltaTable, sink: str) -> bool:
-    """Whether the next commit is the first under the ids of today. It replaces the older claim by a query's number that
-    no query has, so that a driver which still goes by that refuses its batch, as one of another query.
+    """Whether the next commit is the first under the present ids. That commit puts a number that no query has into the
+    older claim, so that a driver of an older version, which reads that claim, refuses its batch as one of another
+    query.
     """
     return claim_under(table, app_ids(sink)) is None and claim_under(table, older_app_ids(sink)) is not None
 
 
 def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTable:
-    """The table as it is now, if the rows go there as they are."""
+    """The table as it is now; raises if the rows do not fit it."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import TableNotFoundError
 
     wanted = optional(json.loads(rows.schema.json()))
     try:
-        # To make it where it is missing would do as well, but takes twice the time and memory where it is there.
+        # `DeltaTable.create` alone would do as well, but takes twice the time and memory if the table exists.
         table = DeltaTable(path)
     except TableNotFoundError:
         schema = Schema.from_json(json.dumps(wanted))
@@ -202,7 +204,8 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
 
 
 def optional(kind: Any) -> Any:
-    """The type with nothing required, for a later batch may lack what the first one had; and without remarks."""
+    """The type with everything nullable, because a later batch may lack what the first one had; and without
+    metadata."""
     if isinstance(kind, list):
         return [optional(inner) for inner in kind]
     if not isinstance(kind, dict):
@@ -223,7 +226,8 @@ def check_promises(table: DeltaTable, schema: dict[str, Any]) -> None:
 
 
 def check_kept(table: DeltaTable, path: Path) -> None:
-    """Refuses a table that forgets claims in time: a sink that is idle for long would take its last batch for new."""
+    """Refuses a table that forgets claims after some time: a sink that was idle for longer would take its last batch
+    for new."""
     forgets_after = table.metadata().configuration.get(FORGETTING)
     if forgets_after is not None:
         raise ValueError(
@@ -233,8 +237,9 @@ def check_kept(table: DeltaTable, path: Path) -> None:
 
 
 def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence[str]) -> list[AddAction]:
-    """Has the executors write the files, and gives what a commit says of each. Spark lists a file only if it took the
-    result of its task; a directory that a crash leaves is in no commit, and `vacuum` removes it."""
+    """Has the executors write the files, and returns the action that adds each of them. Spark puts a file into the
+    directory only if it accepts the result of its task; a directory that a crash leaves is in no commit, and `vacuum`
+    removes it."""
     try:
         with parquet_settings(rows.sparkSession):
             rows.write.options(**NO_MARK).partitionBy(*partition_by).parquet(str(directory))
@@ -246,8 +251,8 @@ def written(rows: DataFrame, root: Path, directory: Path, partition_by: Sequence
 
 
 def files_of(directory: Path, partition_by: Sequence[str]) -> list[Path]:
-    """Those that lie where the job's commit puts them, a directory for each partition's value. What lies elsewhere was
-    left by an attempt that came too late, and whose rows another one has written."""
+    """The files that lie where the job's commit puts them, in one directory for each partition's value. A file
+    elsewhere was left by an attempt that came too late; another attempt has written its rows."""
     paths = sorted(directory.rglob("[!._]*.parquet"))
     wanted = [*partition_by]
     return [
@@ -275,7 +280,7 @@ def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
 
 
 def committed(table: DeltaTable, added: list[AddAction], properties: CommitProperties) -> bool:
-    """Adds the files as the next version of the table. False where somebody else made that version."""
+    """Adds the files as the next version of the table. False if another writer made that version."""
     from deltalake.exceptions import CommitFailedError
 
     partition_by = table.metadata().partition_columns
@@ -287,14 +292,15 @@ def committed(table: DeltaTable, added: list[AddAction], properties: CommitPrope
 
 
 def partition_of(directory: str) -> tuple[str, str | None]:
-    """`name=value`, as Spark writes a directory's name."""
+    """Parses `name=value`, as Spark names a directory."""
     name, _, value = directory.partition("=")
     return unquote(name), None if value == NULL_PARTITION else unquote(value)
 
 
 @contextmanager
 def parquet_settings(session: SparkSession) -> Iterator[None]:
-    """A batch has a session of its own, but who calls `write` has not."""
+    """Resets the settings afterwards: a micro-batch has its own session, but a caller of `write` may use one that
+    others share."""
     before = {name: str(session.conf.get(name)) for name in PARQUET_SETTINGS}
     try:
         for name, value in PARQUET_SETTINGS.items():

@@ -1,8 +1,8 @@
 """One micro-batch into several sinks, each of which claims it on its own.
 
-There is no transaction over all of them: after a failure some have the batch and some do not. Spark replays it, those
-that have it say so, and the others catch up; readers of two sinks may see one ahead of the other by a batch. This
-module must never keep what a sink has said: only the sinks know.
+There is no transaction over all of them: after a failure some have the batch and some do not. Spark replays it; the
+sinks that have it report a duplicate, and the others write it. Readers of two sinks may see one ahead of the other by a
+batch. This module must never remember the outcome of a sink: only the sinks know.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FanOut(Sink):
         take(self, rows, batch_of(rows, batch_id, self.checkpoint))
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
-        """Asks the sinks in order and stops at the first that fails: the replay gets to the others."""
+        """Writes into the sinks in order and stops at the first that fails: the replay reaches the others."""
         # So that the source is read once, and all sinks get the same rows of this attempt.
         rows.persist()
         try:
@@ -49,10 +49,10 @@ class FanOut(Sink):
 
 
 def fan_out(df: DataFrame, sinks: Sequence[Sink], *, checkpoint: str | None = None) -> DataStreamWriter:
-    """A writer of the stream `df` into all sinks: set its trigger and whatever else, and start it.
+    """A writer of the stream `df` into all sinks: set its trigger and other options, and start it.
 
-    `checkpoint` is its checkpointLocation. Through Spark Connect it has to be given here; elsewhere the option of that
-    name works too.
+    `checkpoint` is its checkpointLocation. With Spark Connect it has to be given here; otherwise the option
+    `checkpointLocation` works too.
     """
     writer = df.writeStream.foreachBatch(FanOut(sinks, checkpoint))
     return writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)

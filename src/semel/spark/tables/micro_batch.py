@@ -1,12 +1,13 @@
-"""Which batch `foreachBatch` was called for, by its query's id and a digest of its plan; and what it leaves behind.
+"""Finds the batch that `foreachBatch` was called for: its query's id and a digest of its plan. Also frees what batches
+leave in memory.
 
-Spark writes the plan of a batch, its offsets and the time it was made, into the checkpoint before it runs the batch;
-a replay reads it from there. So the digest of that entry is the same in every replay, and differs as soon as a batch of
-the same number was planned again, from an older checkpoint for example. This module reads that and nothing else; it
-must never look at the rows.
+Spark writes the plan of a batch, which is its offsets and the time at which it was made, into the checkpoint before it
+runs the batch; a replay reads it from there. So the digest of that entry is the same in every replay, and another one
+if a batch of the same number was planned again, from an older checkpoint for example. This module reads only that
+entry; it must never look at the rows.
 
-A classic session is asked itself. Spark Connect calls `foreachBatch` in a process that knows neither the query nor its
-plans; there the checkpoint's files are read, through Spark, and the program has to say where they are.
+In a classic session, this module asks the session. Spark Connect calls `foreachBatch` in a process that knows neither
+the query nor its plans; there it reads the checkpoint's files through Spark, and the program has to say where they are.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from semel.spark.claims import Batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Spark's own name for it, seen in 4.1 to 4.3 and nowhere documented: a test holds it.
+# Spark's own name for it, the same from 4.1 to 4.3 but not documented: a test checks it.
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
-# To look for garbage takes about 40 ms where there are 100,000 objects, so not after each batch.
+# A garbage collection takes about 40 ms with 100,000 objects, so it does not run after every batch.
 BATCHES_LEFT_MAX: Final = 16
 
 
 def batch_of(rows: DataFrame, batch_id: int, checkpoint: str | None = None) -> Batch:
-    """The batch that the thread we are called on runs."""
+    """The batch that the calling thread runs."""
     from pyspark.sql import is_remote
 
     if is_remote():
@@ -43,7 +44,7 @@ def batch_of(rows: DataFrame, batch_id: int, checkpoint: str | None = None) -> B
 
 
 def batch_in(rows: DataFrame, batch_id: int, checkpoint: str | None) -> Batch:
-    """The batch as the files of its checkpoint have it."""
+    """The batch, read from the files of its checkpoint."""
     if checkpoint is None:
         raise RuntimeError(
             "Spark Connect calls foreachBatch in a process that is not told which query it serves, so the sink cannot "
@@ -60,7 +61,8 @@ def batch_in(rows: DataFrame, batch_id: int, checkpoint: str | None) -> Batch:
 def planned(rows: DataFrame, query_id: str, batch_id: int) -> str:
     """The batch's entry in the offset log of its query, as it stands in the checkpoint."""
     jvm: Any = rows.sparkSession.sparkContext._jvm
-    # The batch has a clone of the query's session, which lists no queries; the state below is shared by all sessions.
+    # The batch has a clone of the query's session, and the clone lists no queries; all sessions share this state, which
+    # does.
     queries = rows.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
     log = queries.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
     written = jvm.java.io.ByteArrayOutputStream()
@@ -69,8 +71,8 @@ def planned(rows: DataFrame, query_id: str, batch_id: int) -> str:
 
 
 def digest_of(entry: str) -> str:
-    """The digest of the offsets, and of the time at which they were chosen: some sources count, and would give the
-    offsets of another batch the same text. The settings beside them are left out: Spark does not keep their order.
+    """The digest of the offsets, and of the time at which they were chosen: some sources only count, so two different
+    batches could have the same offsets. It leaves out the settings in the entry: Spark does not keep their order.
     """
     _version, metadata, *offsets = entry.splitlines()
     chosen_at_ms = json.loads(metadata)["batchTimestampMs"]
@@ -78,11 +80,11 @@ def digest_of(entry: str) -> str:
 
 
 def collect_leftovers(batch_id: int) -> None:
-    """After a batch: frees what it and those before it have left in the driver, once in BATCHES_LEFT_MAX batches.
+    """Runs after each batch: once in BATCHES_LEFT_MAX batches, it frees what they have left in the driver.
 
-    Every object of Java whose method Python has called refers to itself (py4j keeps the methods with the object), so it
-    is freed when Python looks for cycles among its old objects: in a large program that is after hundreds of batches.
-    Until then Java keeps the plan and the session of each of them, and the files of its shuffles.
+    Every Java object whose method Python has called refers to itself (py4j keeps the methods with the object), so
+    Python frees it only when it looks for cycles among its old objects: in a large program, after hundreds of batches.
+    Until then Java keeps the plan, the session and the shuffle files of each batch.
     """
     if batch_id % BATCHES_LEFT_MAX == BATCHES_LEFT_MAX - 1:
         gc.collect()

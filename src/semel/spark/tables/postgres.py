@@ -1,8 +1,9 @@
 """PostgreSQL: the executors COPY their rows into one staging table, and the driver moves them in one transaction.
 
-A row is staged with the number of the task attempt that wrote it, and only those that Spark took the result of are
-read: a task that ran twice, or still runs, adds nothing. The staging table is not logged, so a crash of the server
-empties it: the rows are counted before they are moved, and a batch that is not whole is never committed.
+A row is staged with the number of the task attempt that wrote it, and the transaction reads only the attempts whose
+results Spark accepted: a second run of a task, or one that still runs, adds nothing. The staging table is unlogged, so
+a crash of the server empties it: the rows are counted before they are moved, and an incomplete batch is never
+committed.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ except ImportError as error:
     raise ImportError("a sink into PostgreSQL needs psycopg: pip install 'semel[postgres]'") from error
 
 MERGE_SINCE = 150_000
-# So that dropping what a crash left does not wait for a zombie that still copies into it: the next batch tries again.
+# Limits how long dropping a table that a crash left waits for a zombie that still copies into it: the next batch tries
+# again.
 DROP_TIMEOUT_MS = 1000
-# Text of timestamps is slow to write and to read, so they are staged as microseconds since 1970. Both terms are exact.
+# Timestamps as text are slow to write and to read, so they are staged as microseconds since 1970. Both terms are exact.
 SINCE_1970 = {
     type_: f"{type_} 'epoch' + {{0}} / 1000000 * interval '1 second' + {{0}} % 1000000 * interval '1 microsecond'"
     for type_ in ("timestamp with time zone", "timestamp without time zone")
 }
 
-# Each column of a table, its type, and the type below that if it is a domain, maybe one over another.
+# Each column of a table, its type, and its base type, which differs if the type is a domain, maybe over another domain.
 _COLUMNS = """
     WITH RECURSIVE typed AS (
         SELECT attnum, attname, format_type(atttypid, atttypmod) AS declared, atttypid AS type, atttypmod AS modifier
@@ -91,12 +93,14 @@ class PostgresConnection:
         self.claims = qualified(target.claims_table)
 
     def make_tables(self) -> None:
-        """Makes the claims and the table if they are missing, and finds what type each column really has. A merge
-        statement of the user's own has rows of other columns than its table, which it has to find there."""
+        """Makes the claims table and the table if they are missing, and reads the type that each column really has.
+        With a merge statement that the user wrote, the rows may have other columns than the table, and the table has to
+        exist."""
         by_statement = isinstance(self.target.write.merge, str)
         if not (self.exists(self.target.claims_table) and (by_statement or self.exists(self.target.table))):
             with self.connection.transaction():
-                # Two sessions that make one table at once would both fail to find it, and one would fail to make it.
+                # Without the lock, two sessions could both find that the table is missing, and one would fail to make
+                # it.
                 self.run("SELECT pg_advisory_xact_lock(hashtext('semel tables'))")
                 self.run(
                     f"CREATE TABLE IF NOT EXISTS {self.claims} (sink_id text PRIMARY KEY, query_id text, "
@@ -111,12 +115,12 @@ class PostgresConnection:
             raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
         self.types |= {name: existing[name] for name in self.types if name in existing}
         self.check_bytes()
-        # A domain rounds like the type below it.
+        # A domain rounds like its base type.
         self.below = {name: below for name, _, below in columns}
         check_columns(self.target.table, self.schema, self.below)
 
     def check_bytes(self) -> None:
-        """Bytes travel as digits, which any text would take for itself."""
+        """Binary values are staged as hexadecimal digits, which a text column would store as text."""
         for field in self.schema.fields:
             if isinstance(field.dataType, BinaryType) and (type_ := self.types[field.name]) != "bytea":
                 raise ValueError(
@@ -129,7 +133,7 @@ class PostgresConnection:
         return bool(row)
 
     def run(self, statement: str) -> int:
-        """Runs text as it stands: without parameters, a percent sign is one."""
+        """Runs the text as it is: without parameters, a percent sign needs no escape."""
         return self.connection.execute(statement.encode()).rowcount
 
     def held(self) -> TableClaim | None:
@@ -144,7 +148,8 @@ class PostgresConnection:
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
-        """Stages all rows, in the tasks, and drops the staged ones in the end, whether or not they were written."""
+        """Has the tasks stage all rows, and drops the staging table in the end, whether or not the rows were
+        written."""
         prefix = f"semel_stage_{hashlib.sha256(self.target.sink.encode()).hexdigest()[:16]}_"
         self.drop_all(prefix)
         table = prefix + secrets.token_hex(6)
@@ -166,7 +171,7 @@ class PostgresConnection:
             kept = f"WHERE {TASK_COLUMN} IN ({tasks})" if done else "WHERE false"
             yield Staged(f"(SELECT {chosen} FROM {quoted(table)} {kept})", sum(task.row_count for task in done))
         finally:
-            # A lost connection drops nothing and must not hide why it was lost.
+            # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(psycopg.Error):
                 self.drop(table)
 
@@ -187,7 +192,7 @@ class PostgresConnection:
 
     def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
         with self.connection.transaction():
-            # A row that is not there cannot be locked.
+            # A row that does not exist cannot be locked.
             self.connection.execute(
                 f"INSERT INTO {self.claims} (sink_id) VALUES (%s) ON CONFLICT DO NOTHING".encode(), [self.target.sink]
             )
@@ -219,7 +224,8 @@ class PostgresConnection:
         statement = write_statement(*write)
         try:
             if self.target.write.mode == "upsert" and self.connection.info.server_version >= MERGE_SINCE:
-                # Says whether the table has the index that the other way needs, and this one should not do without.
+                # Fails if the table lacks the unique index that ON CONFLICT needs. MERGE would run without it, and
+                # should not.
                 self.run(f"EXPLAIN {statement}")
                 with suppress(psycopg.errors.UniqueViolation), self.connection.transaction():
                     self.run(upsert_by_merge(*write))
@@ -238,7 +244,7 @@ class PostgresConnection:
 
 
 def in_hexadecimal(column: Any) -> Any:
-    """How PostgreSQL reads bytes from text."""
+    """Bytes in the text format that PostgreSQL reads."""
     from pyspark.sql import functions as f
 
     return f.concat(f.lit("\\x"), f.hex(column))
@@ -247,7 +253,7 @@ def in_hexadecimal(column: Any) -> Any:
 def copy_task(
     url: str, table: str, counted: set[str]
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """What a task does with its rows. It is pickled, so it holds what it needs and nothing more."""
+    """The function with which a task copies its rows. It is pickled, so it holds only what it needs."""
 
     def copy(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
@@ -279,7 +285,8 @@ def copy_rows(url: str, table: str, task: int, counted: set[str], batches: Itera
 
 
 def as_csv(batch: pyarrow.RecordBatch, task: int, counted: set[str]) -> memoryview:
-    """What COPY reads: null is nothing, the empty string is a pair of quotes, and Arrow writes both like this."""
+    """The format that COPY reads: null is an empty field, the empty string is a pair of quotes, and Arrow writes both
+    like this."""
     import pyarrow
     from pyarrow import csv
 
@@ -287,7 +294,8 @@ def as_csv(batch: pyarrow.RecordBatch, task: int, counted: set[str]) -> memoryvi
         column = batch.column(name)
         if name in counted:
             return column.cast(pyarrow.int64())
-        # A moment in the zone of the session would be read as one of UTC where the column has no zone.
+        # If the column has no zone, PostgreSQL would drop the offset of a timestamp in the session's zone; so it is
+        # written in UTC.
         return column.cast(pyarrow.timestamp("us", "UTC")) if pyarrow.types.is_timestamp(column.type) else column
 
     columns = [column_of(name) for name in batch.schema.names]

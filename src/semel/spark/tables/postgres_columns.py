@@ -1,9 +1,9 @@
-"""What PostgreSQL makes of a value that it stores in a column of a user's own table, by the column's type.
+"""How PostgreSQL changes a value that it stores in a column of a user's own table, by the column's type.
 
-It refuses by itself a value that does not fit, unless it can round it or cut it off: 1.005 in a `numeric(10,2)` becomes
-1.01, a moment in a `date` loses its hours, a long in a `real` its last digits. If that would change a value, it is
-refused before a row is written; nothing here may let a value pass that comes out of the table as another one. Only of
-a `varchar(n)` the values decide, each as it is staged, for nearly all that such columns hold fits.
+PostgreSQL refuses a value that does not fit, unless it can round it or cut it off: 1.005 in a `numeric(10,2)` becomes
+1.01, a timestamp in a `date` loses its hours, a long in a `real` its last digits. If a column's type could change a
+value, the batch is refused before a row is written. Nothing here may let a value pass that comes out of the table as
+another one. Only for a `varchar(n)` each value is checked, when it is staged, because nearly all values fit.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _NUMERIC: Final = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _PRECISE_MOMENT: Final = re.compile(r"timestamp(\(6\))? with(out)? time zone")
-# The only one that heeds the time zone in a text.
+# The only types that respect the time zone in a text.
 _ZONED_MOMENT: Final = re.compile(r"timestamp(\(6\))? with time zone")
 _MOMENT: Final = re.compile(r"timestamp\b.*|date|time\b.*")
 _MONEY: Final = "money"
-# In nearly every locale of a server.
+# The digits after the point in nearly every locale of a server.
 _MONEY_SCALE: Final = 2
 _LENGTH_MAX: Final = re.compile(r"character varying\((\d+)\)")
 _CUT: Final = {"name": "keeps the first 63 bytes of a text", '"char"': "keeps the first byte of a text"}
 _LENGTH: Final = re.compile(r"character(?! varying).*")
-# The digits of a decimal that come out of it as they went in.
+# The digits of a decimal that each type keeps.
 _FLOAT_DIGITS: Final = {"real": 6, "double precision": 15}
 _BIT_LENGTHS: Final[Mapping[type[DataType], int]] = {
     spark_types.ByteType: 8,
@@ -38,7 +38,7 @@ _BIT_LENGTHS: Final[Mapping[type[DataType], int]] = {
     spark_types.IntegerType: 32,
     spark_types.LongType: 64,
 }
-# The bits of a whole number that come out of it as they went in.
+# The bits of a whole number that each type keeps.
 _FLOAT_BITS: Final = {"real": 24, "double precision": 53}
 _TEXTS: Final = (spark_types.StringType, spark_types.VarcharType, spark_types.CharType)
 _MOMENTS: Final = (spark_types.TimestampType, spark_types.TimestampNTZType)
@@ -46,8 +46,8 @@ _FLOATS: Final = (spark_types.FloatType, spark_types.DoubleType)
 
 
 def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -> None:
-    """Raises where a column of the table would change what is written into it. `declared` are the types of those that
-    are there, as PostgreSQL writes them."""
+    """Raises if a column of the table would change a value that is written into it. `declared` has the types of the
+    existing columns, as PostgreSQL writes them."""
     for field in schema.fields:
         type_name = declared.get(field.name)
         change = None if type_name is None else _change(field.dataType, type_name)
@@ -59,8 +59,8 @@ def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -
 
 
 def staging_types(types: Mapping[str, str], below: Mapping[str, str]) -> dict[str, str]:
-    """The types with which rows are staged: as in the table, except for a text of limited length, because PostgreSQL
-    would cut off the last spaces of one that is too long. `below` are the types below domains."""
+    """The types of the staging table: as in the table, except for a text of limited length, because PostgreSQL would
+    cut off the last spaces of a text that is too long. `below` has the base types of domains."""
     staged = dict(types)
     for number, (name, type_name) in enumerate(types.items(), 1):
         limited = _LENGTH_MAX.fullmatch(below.get(name, type_name))
@@ -70,13 +70,13 @@ def staging_types(types: Mapping[str, str], below: Mapping[str, str]) -> dict[st
 
 
 def _limited(number: int, name: str, length_max: int) -> str:
-    # PostgreSQL cuts off names that are too long, so what makes them differ comes first.
+    # PostgreSQL cuts off long names, so the part that makes them differ comes first.
     promise = quoted(f"column {number} fits character varying({length_max}): {name}")
     return f"text CONSTRAINT {promise} CHECK (char_length({quoted(name)}) <= {length_max})"
 
 
 def _change(kind: DataType, type_name: str) -> str | None:
-    """What would be done to the values; None where nothing is, or where PostgreSQL refuses what does not fit."""
+    """What PostgreSQL would do to the values; None if it changes none, or refuses those that do not fit."""
     numeric = _NUMERIC.fullmatch(type_name)
     if numeric is not None or type_name == _MONEY:
         return _rounding(kind, int(numeric[2]) if numeric is not None else _MONEY_SCALE)

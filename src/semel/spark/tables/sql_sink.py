@@ -1,7 +1,7 @@
 """Rows into a table of PostgreSQL or SQLite, each batch once: staged first, then one transaction that holds the claim.
 
-This module knows the order of the steps and neither database. Whatever was staged counts for nothing until the
-transaction that reads it also writes the claim; what a crash left staged is thrown away by the next batch.
+This module knows the order of the steps, and neither database. Staged rows do not count until the transaction that
+reads them also writes the claim; the next batch deletes what a crash left staged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class SqlSink(Sink):
         claim = claim_of(batch)
         rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after)
         with self.database.connected(rows.schema) as connection:
-            # The same look again, locked, decides; this one spares a batch that is refused or in the work of staging.
+            # The commit applies the same rule again, under a lock, and decides; this check only saves the staging of a
+            # batch that is refused or a duplicate.
             if rule(connection.held()) is Outcome.DUPLICATE:
                 return Outcome.DUPLICATE
             with connection.staged(rows) as staged:
@@ -63,10 +64,10 @@ def sql_sink(
 
     `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
     later; `"merge"` combines them with the stored rows: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
-    statement of your own in which `{rows}` stands for the rows. `columns` are what is taken of the rows, as expressions
-    of Spark's SQL; all of them, if there are none. The batch is claimed in `claims_table` of the same
-    database under `sink_id`, which is the table's name unless you say otherwise. `accept_after` lets one batch follow
-    that would be refused: the refusal says which value.
+    statement of your own in which `{rows}` stands for the rows. `columns` chooses what is written, as expressions of
+    Spark's SQL; without it, all columns. The batch is claimed in `claims_table` of the same database under `sink_id`,
+    which is the table's name unless you say otherwise. `accept_after` lets one batch follow that was refused: the
+    refusal says which value.
     """
     target = Target(sink_id or table, table, claims_table, checked(mode, key, version, merge))
     return SqlSink(
@@ -90,7 +91,7 @@ def database_of(url: str, target: Target) -> Database:
 
 
 def path_of(url: str) -> str:
-    """As others write it: three slashes before a relative path, four before an absolute one."""
+    """As usual in such addresses: three slashes before a relative path, four before an absolute one."""
     prefix = "sqlite:///"
     path = url.removeprefix(prefix)
     if not url.startswith(prefix) or path in ("", ":memory:"):

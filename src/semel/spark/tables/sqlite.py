@@ -1,9 +1,9 @@
-"""SQLite: the executors make small databases of their rows, and the driver, who has the file, copies them in.
+"""SQLite: the executors turn their rows into small databases, and the driver, which has the file, copies them in.
 
 A task's rows travel as the bytes of a SQLite database, one for each Arrow batch, and SQLite itself copies from one
 database to the next: the driver makes no Python object for a cell, and needs no file system that the executors share.
-The driver first gathers them in a file of its own, so that the table is locked for the copying alone. Spark gives the
-result of each task once, whatever ran twice.
+The driver first gathers them in a file of its own, so that the table is locked only while the rows are copied into it.
+Spark returns the result of each task once, even if a task ran twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Sqlite:
 
 
 def opened(path: str) -> sqlite3.Connection:
-    """A connection whose commits are on the disk when they return, and that others may read beside."""
+    """A connection whose commits are on the disk when they return, and that does not block readers."""
     if not Path(path).parent.is_dir():
         raise ValueError(f"a SQLite sink into {path}: there is no directory {Path(path).parent}")
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
@@ -77,8 +77,9 @@ class SqliteConnection:
         self.claims = qualified(target.claims_table)
 
     def make_tables(self) -> None:
-        """Makes the claims and the table if they are missing, and finds whether it has all columns. A merge statement
-        of the user's own has rows of other columns than its table, which it has to find there."""
+        """Makes the claims table and the table if they are missing, and checks that the table has all columns. With a
+        merge statement that the user wrote, the rows may have other columns than the table, and the table has to
+        exist."""
         self.connection.execute(
             f"CREATE TABLE IF NOT EXISTS {self.claims} (sink_id TEXT PRIMARY KEY NOT NULL, query_id TEXT NOT NULL, "
             "batch_id INTEGER NOT NULL, digest TEXT NOT NULL, row_count INTEGER NOT NULL, committed_at TEXT NOT NULL)"
@@ -113,8 +114,8 @@ class SqliteConnection:
                 self.connection.execute(f"DETACH {STAGE}")
 
     def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
-        # A transaction that reads first and then writes fails at once where another one wrote in between; this one
-        # waits for its turn before it reads.
+        # A transaction that reads first and then writes fails at once if another one wrote in between; this one waits
+        # for its lock before it reads.
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             outcome = rule(self.held())
@@ -156,7 +157,7 @@ class SqliteConnection:
 
 
 def check_decimals(write: Write, schema: StructType) -> None:
-    """As text a decimal is exact, but neither added up nor compared as a number."""
+    """A decimal stored as text is exact, but SQLite neither adds it up nor compares it as a number."""
     counted = [write.version, *(write.merge if isinstance(write.merge, Mapping) else ())]
     for field in schema.fields:
         if field.name in counted and isinstance(field.dataType, DecimalType):
@@ -167,28 +168,28 @@ def check_decimals(write: Write, schema: StructType) -> None:
 
 
 def check_sums(write: Write, types: Mapping[str, str]) -> None:
-    """SQLite adds up whatever it is given: of a text it takes the digits at its beginning."""
+    """SQLite adds up any value: of a text it takes the digits at the beginning."""
     for name, how in write.merge.items() if isinstance(write.merge, Mapping) else ():
         if how == "sum" and types[name] not in ("INTEGER", "REAL"):
             raise ValueError(f"column {name!r} is no number, and cannot be added up")
 
 
 def one_partition_at_a_time(rows: DataFrame) -> Iterator[Any]:
-    """The rows, here in the driver, while the next partition is under way.
+    """The rows, in the driver, while Spark computes the next partition.
 
-    That is what `DataFrame.toLocalIterator` does. But Spark 4.3 takes its execution for ended before the first of its
-    jobs has begun, and what belongs to an ended one is never cleared away: it keeps the jobs, with their plan and their
-    session, as long as it runs. The iterator of an RDD has no execution of its own; its jobs go with the batch's.
+    `DataFrame.toLocalIterator` does this, too. But Spark 4.3 considers its execution ended before the first of its jobs
+    has begun, and never cleans up the jobs of an ended execution: it keeps them, with their plan and their session, as
+    long as it runs. The iterator of an RDD has no execution of its own; its jobs are cleaned up with the batch's.
     """
     from pyspark.sql import is_remote
 
-    # Over Spark Connect a row comes along with the answer, and there are no RDDs.
+    # With Spark Connect the rows come with the answer, and there are no RDDs.
     source = rows if is_remote() else rows.rdd
     return iter(source.toLocalIterator(prefetchPartitions=True))
 
 
 def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
-    """Copies all chunks into one file, which is thrown away after a crash: so no write of it waits for the disk."""
+    """Copies all chunks into one file, which nobody needs after a crash: so no write to it waits for the disk."""
     count = 0
     with closing(sqlite3.connect(path, isolation_level=None)) as staging:
         staging.execute("PRAGMA journal_mode = OFF")
@@ -203,7 +204,7 @@ def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
 
 
 def pack_task(types: dict[str, str]) -> Any:
-    """What a task does with its rows: each Arrow batch becomes a small database."""
+    """The function with which a task turns each Arrow batch of its rows into a small database."""
 
     def pack(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
@@ -227,7 +228,7 @@ def packed(batch: pyarrow.RecordBatch, types: dict[str, str]) -> bytes:
 
 
 def plain(column: pyarrow.Array) -> list[Any]:
-    """The values as SQLite stores them. What it has no type for is text: exact, and in the order of what it says."""
+    """The values as SQLite stores them. A value of a type that SQLite lacks becomes text, which is exact."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(column.type) and column.type.tz is not None:

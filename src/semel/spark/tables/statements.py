@@ -1,7 +1,7 @@
-"""The SQL of a sink, the same for PostgreSQL and SQLite: how staged rows get into a table, by each mode.
+"""The SQL of a sink, the same for PostgreSQL and SQLite: how each mode moves staged rows into a table.
 
 Pure text: nothing here knows a connection. `rows` is always the staged rows of the batch, as a subquery in brackets.
-Every statement gives the same table whatever order the rows are in, for Spark promises none.
+Every statement gives the same table for any order of the rows, because Spark promises none.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Literal
 Mode = Literal["append", "upsert", "merge"]
 MODES = ("append", "upsert", "merge")
 
-# What stands for the staged rows in a merge statement that the user wrote.
+# Stands for the staged rows in a merge statement that the user wrote.
 ROWS = "{rows}"
 
-# Columns that are added on the way into the table. A row's own column of this name would be taken for them.
+# Columns that the sink adds while it writes. The rows must not have columns of these names.
 TASK_COLUMN = "semel_task"
 RANK_COLUMN = "semel_rank"
 
-# How a column of the batch and the same column of the table become one. The rows of one key in a batch are combined by
-# the aggregate of that name, then with the row that is there: neither order nor batch boundaries change the result.
-# A sum is made by the function, and not by the sign: past the greatest whole number SQLite's sign goes on as a float.
+# How a column of the batch and the same column of the table are combined. The aggregate of that name first combines the
+# rows of one key in a batch, then the result with the stored row: neither order nor batch boundaries change the result.
+# A sum uses the function and not `+`: beyond the greatest whole number, SQLite's `+` turns to floating point.
 COMBINED = {
     "sum": "(SELECT sum(part) FROM (SELECT target.{0} AS part UNION ALL SELECT excluded.{0}) AS parts)",
     "min": "CASE WHEN excluded.{0} < target.{0} THEN excluded.{0} ELSE target.{0} END",
@@ -41,7 +41,7 @@ class Write:
 
 
 def checked(mode: str, key: Sequence[str] | str, version: str | None, merge: Mapping[str, str] | str | None) -> Write:
-    """The arguments of a sink as what they mean, or an error that says which of them do not go together."""
+    """The arguments of a sink as a `Write`; raises if some of them do not go together."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     if mode not in MODES:
         raise ValueError(f"mode={mode!r} is none of {', '.join(MODES)}")
@@ -74,7 +74,8 @@ def check_combined(key: Sequence[str], merge: Mapping[str, str]) -> None:
 
 
 def check_columns(write: Write, columns: Sequence[str]) -> None:
-    """That the rows have what the arguments name, and that each column of a merge has something to become."""
+    """Checks that the rows have the columns that the arguments name, and that a merge says how to combine each
+    column."""
     for name in columns:
         if name.lower() in (TASK_COLUMN, RANK_COLUMN):
             raise ValueError(f"column {name!r} has a name that the sink needs for itself: rename it")
@@ -120,8 +121,9 @@ def write_statement(write: Write, table: str, columns: Sequence[str], rows: str)
 
 
 def upsert(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
-    """Where a version is named, the row with the greatest one stays, within the batch and against the table; of two
-    rows with the same key and version in one batch, the one that is greater in its other columns, from left to right.
+    """With a version column, the row with the greatest version stays, within the batch and compared with the table; of
+    two rows with the same key and version in one batch, the one that is greater in its other columns, from left to
+    right.
     """
     others = [name for name in columns if name not in write.key]
     changes = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
@@ -134,8 +136,8 @@ def upsert(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
 
 
 def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
-    """The same, in half the time where most rows are new. It looks for the keys first, so it fails where a key comes
-    twice in the batch, or from another writer meanwhile."""
+    """The same as `upsert`, in half the time if most rows are new. It looks for the keys first, so it fails if a key
+    comes twice in the batch, or if another writer inserts it meanwhile."""
     others = [name for name in columns if name not in write.key]
     same_key = " AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key)
     changes = ", ".join(f"{quoted(name)} = newest.{quoted(name)}" for name in others)
@@ -148,7 +150,7 @@ def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str)
 
 
 def newest(write: Write, columns: Sequence[str], rows: str) -> str:
-    """The rows that may go into the table: with a version, one of each key."""
+    """The rows that may go into the table: with a version column, one for each key."""
     if write.version is None:
         return rows
     tied = [name for name in columns if name not in (*write.key, write.version)]
@@ -164,7 +166,7 @@ def not_older(write: Write, row: str) -> str:
 
 
 def combine(key: Sequence[str], merge: Mapping[str, str], table: str, rows: str) -> str:
-    """A null counts for nothing: it changes no sum, and is neither the least nor the greatest."""
+    """A null is ignored: it changes no sum, and is neither the least nor the greatest."""
     aggregates = ", ".join(f"{how}({quoted(name)}) AS {quoted(name)}" for name, how in merge.items())
     changes = ", ".join(
         f"{column} = CASE WHEN excluded.{column} IS NULL THEN target.{column} "
@@ -179,13 +181,14 @@ def combine(key: Sequence[str], merge: Mapping[str, str], table: str, rows: str)
 
 
 def count_statement(write: Write, rows: str) -> str:
-    """Counts the rows, and those of them whose key has a null."""
+    """Counts the rows, and the rows whose key has a null."""
     is_null = " OR ".join(f"{quoted(name)} IS NULL" for name in write.key)
     return f"SELECT count(*), count(CASE WHEN {is_null or 'false'} THEN 1 END) FROM {rows} AS staged"
 
 
 def check_keys(write: Write, without_key: int) -> None:
-    """To SQL no null is the same as another, so a row with one would be added with each batch and replace none."""
+    """In SQL no null equals another one, so a row with a null in its key would replace none and be added again and
+    again."""
     if without_key:
         raise ValueError(
             f"{without_key} rows of the batch have null in their key ({', '.join(write.key)}): filter them out, or "
@@ -194,7 +197,7 @@ def check_keys(write: Write, without_key: int) -> None:
 
 
 def doubled_keys(write: Write, rows: str) -> str | None:
-    """Counts the keys that stand in a batch twice, where nothing says which of two rows is the later one."""
+    """Counts the keys that a batch has twice, if nothing says which of two rows is the later one."""
     if write.mode != "upsert" or write.version is not None:
         return None
     key = listed(write.key)
