@@ -1,5 +1,5 @@
-"""Faults on purpose: a proxy that loses answers and cuts connections, and runs that count the damage.
+"""Deliberate faults: a proxy that loses answers and cuts connections, and runs that count the damage.
 
-It knows Kafka's wire protocol well enough to tell an answer to Produce from any other, and does not know semel: it
+The proxy parses just enough of Kafka's protocol to recognise the answers to Produce, and does not depend on semel: it
 works in front of any broker that speaks the protocol.
 """

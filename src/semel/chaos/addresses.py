@@ -1,7 +1,7 @@
-"""The addresses of brokers in answers: found, and replaced by those of the proxy.
+"""Finds the addresses of brokers in answers, and replaces them by those of the proxy.
 
-Clients go wherever Metadata, FindCoordinator and DescribeCluster send them, past any proxy, unless those answers say
-otherwise. Only the part of an answer up to its last address is read; what follows is copied unseen. This file must
+Clients connect to the addresses in the answers to Metadata, FindCoordinator and DescribeCluster, so without this they
+would bypass the proxy. Only the part of an answer up to its last address is parsed; the rest is copied. This file must
 never look at records.
 """
 
@@ -21,7 +21,7 @@ Address = tuple[str, int]
 
 
 class UnreadableAnswer(Exception):
-    """An answer does not look as its version says."""
+    """An answer does not have the layout of its version."""
 
 
 def has_addresses(api_key: int) -> bool:
@@ -34,7 +34,7 @@ def addresses_in(api_key: int, version: int, frame: bytes) -> list[Address]:
 
 
 def replace_addresses(api_key: int, version: int, frame: bytes, replacements: Mapping[Address, Address]) -> bytes:
-    """The same answer with every address that has a replacement replaced."""
+    """The same answer, with every address replaced that has a replacement."""
     parts: list[bytes] = []
     copied = 0
     flexible = _is_flexible(api_key, version)

@@ -1,9 +1,9 @@
-"""A copy by transactions, while everything that takes part is killed: nothing may be lost, doubled or out of order.
+"""Copies records by transactions while workers and broker are killed: nothing may be lost, doubled or out of order.
 
-Workers read numbered records, write a copy of each and commit how far they read, all in one transaction. They and their
-broker are killed, the way the kernel does it, whenever a reader of committed records has come to a point that the seed
-chose. At the end the copy is compared with the original, once as the reader saw it on the way and once as it is
-stored. This file must never know how the broker works inside.
+Workers read numbered records, write a copy of each and commit their offsets, all in one transaction. Workers and broker
+are killed by SIGKILL, whenever a reader of committed records has come to a point that the seed chose. At the end the
+copy is compared with the original, both as the reader saw it on the way and as it is stored. This file must never know
+how the broker works inside.
 """
 
 import random
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 PARTITIONS: Final = 4
-# Kills come from soon after the beginning until shortly before the end, so that there is always work to interrupt.
+# Kills happen between soon after the beginning and shortly before the end, so that there is always work to interrupt.
 FIRST_KILL: Final = 0.02
 LAST_KILL: Final = 0.95
-# A kill strikes somewhere in a transaction, not at the moment at which its predecessor became visible.
+# A kill comes a random time later, somewhere in a transaction, and not just when the previous one became visible.
 KILL_AFTER_SECONDS_MAX: Final = 0.05
-# How long the copy may stand still before it is taken to have stopped for good. A member that died stays in its group
-# for its session, 6 s, and a broker is back in one.
+# After this time without progress, the copy counts as stopped. A dead member stays in its group for its session timeout
+# of 6 s, and a broker is back in one second.
 PATIENCE_SECONDS: Final = 60.0
 BROKER: Final = -1
 
-# A partition's numbers, in the order of the log. What is no copy of anything is not a number.
+# A partition's numbers, in the order of the log; None for a record that is no copy.
 _Log = list[int | None]
 
 
 class KillableBroker(Protocol):
-    """A broker at one address that comes back with what it had."""
+    """A broker at one address that can be killed, and restarts with its data."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -50,8 +50,9 @@ class KillableBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The process to kill (the number of a worker, or the broker), after how many copies were read, and how long
-    after that."""
+    """The process to kill (the number of a worker, or the broker), the number of copies that the reader sees before,
+    and the delay after that.
+    """
 
     at_records: int
     victim: int
@@ -60,7 +61,9 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What is copied, by how many, in transactions of how many records, and how often each of them is killed."""
+    """How many records are copied, by how many workers, in transactions of what size, and how often each process is
+    killed.
+    """
 
     records: int
     workers: int
@@ -69,7 +72,7 @@ class CopyPlan:
     seed: int
 
     def faults(self) -> list[Kill]:
-        """In the order in which they strike; the same ones for the same plan."""
+        """The kills in their order; the same plan gives the same kills."""
         chance = random.Random(f"{self.seed}/copy")
         victims = [victim for victim in (BROKER, *range(self.workers)) for _ in range(self.kills)]
         chance.shuffle(victims)
@@ -87,17 +90,17 @@ class CopyReport:
     plan: CopyPlan
     seconds: float = 0.0
     copied: int = 0
-    # Written in transactions that a kill or its consequences ended: they must not be read.
+    # Records of aborted transactions, which nobody may read.
     aborted: int = 0
     workers_killed: int = 0
     broker_killed: int = 0
-    # Workers that gave up by themselves and were started again, for example when their session was lost.
+    # How often workers gave up by themselves and were restarted, for example after they lost their session.
     workers_ended: int = 0
     lost: int = 0
     doubled: int = 0
     out_of_order: int = 0
     foreign: int = 0
-    # What the reader saw on the way and what is stored in the end differ.
+    # How many records the reader saw differently from those that are stored in the end.
     seen_otherwise: int = 0
     kills_missed: int = 0
 
@@ -141,7 +144,7 @@ class CopyReport:
 
 
 def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None]) -> CopyReport:
-    """Copy, kill, compare. The broker should be a fresh one."""
+    """Copy, kill, compare. The broker should be empty."""
     report = CopyReport(plan)
     _write_source(broker.bootstrap, plan.records)
     begun = time.monotonic()
@@ -161,7 +164,7 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
 
 
 class _Worker:
-    """One worker, as one process after another under the same name."""
+    """One worker: processes with the same name, one after the other."""
 
     def __init__(self, number: int, bootstrap: str, transaction_records: int) -> None:
         arguments = [bootstrap, str(number), str(transaction_records)]
@@ -169,9 +172,9 @@ class _Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Also again, when it has ended."""
+        """Start its next process."""
         with undisturbed():
-            # What a worker says of its end is not news here: it is counted, and another one goes on.
+            # The last words of a worker do not matter: its end is counted, and another process goes on.
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def has_ended(self) -> bool:
@@ -190,7 +193,9 @@ def _follow(
     report: CopyReport,
     note: Callable[[str], None],
 ) -> list[_Log]:
-    """Read along and kill who is due, until all is copied or nothing comes any more; returns what was read."""
+    """Read the copies and kill processes at their points, until everything is copied or nothing new arrives; returns
+    the copies.
+    """
     polled: list[_Log] = [[] for _ in range(PARTITIONS)]
     waiting = plan.faults()
     reader = reader_of(broker.bootstrap, TARGET)
@@ -258,7 +263,7 @@ def _write_source(bootstrap: str, records: int) -> None:
 
 
 def _logs(bootstrap: str, *, committed: bool = True) -> list[_Log]:
-    """What each partition of the copy holds now."""
+    """The numbers in each partition of the copy now."""
     logs: list[_Log] = [[] for _ in range(PARTITIONS)]
     for message in to_the_end(bootstrap, TARGET, committed=committed):
         logs[message.partition() or 0].append(_number_in(message))
@@ -266,7 +271,7 @@ def _logs(bootstrap: str, *, committed: bool = True) -> list[_Log]:
 
 
 def _messages(polled: "list[Message]") -> "Iterator[Message]":
-    """Without what is no record: the end of a partition, or a connection that was lost with its broker."""
+    """Only the records, without events such as the end of a partition or a lost connection."""
     return (message for message in polled if message.error() is None)
 
 

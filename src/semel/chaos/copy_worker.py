@@ -1,6 +1,7 @@
-"""A worker of the copy, as a process of its own: reads, writes a copy, and commits both in one transaction, until it is
-killed. It is what a careful program would be and no more: it must never know of the faults, nor remember anything
-that its transactions do not."""
+"""A worker of the copy, in its own process: reads records, writes copies, and commits both in one transaction, until it
+is killed. It does what a careful program would do and no more: it must never know of the faults, nor keep any state
+outside its transactions.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ TARGET: Final = "target"
 GROUP: Final = "copy"
 # The shortest session that a broker grants by default.
 SESSION_TIMEOUT_MS: Final = 6_000
-# How long a transaction that is not full waits for more.
+# How long a transaction that is not full waits for more records.
 FILL_SECONDS: Final = 0.2
 # How long a call may take while its broker is away.
 CALL_SECONDS_MAX: Final = 30.0
@@ -32,7 +33,7 @@ def work(bootstrap: str, number: int, transaction_records: int) -> None:
     fatal: list[KafkaError] = []
 
     def note(error: KafkaError) -> None:
-        # Another member has its instance id: it is told so once, and never reads again.
+        # If another member has its instance id, librdkafka reports that once, and never reads again.
         if error.fatal() or error.code() == KafkaError._FATAL:
             fatal.append(error)
 
@@ -41,7 +42,7 @@ def work(bootstrap: str, number: int, transaction_records: int) -> None:
         {
             **connection,
             "group.id": GROUP,
-            # The next process under this name takes the place of the one that was killed, without a rebalance.
+            # The next process with this id replaces the killed one without a rebalance.
             "group.instance.id": f"worker-{number}",
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
@@ -88,7 +89,7 @@ def _copy(consumer: "Consumer", producer: "Producer", messages: "Sequence[Messag
 
 
 def _go_back(consumer: "Consumer") -> None:
-    """Read again what the transaction that was aborted had read."""
+    """Go back to the committed offsets, to read the records of the aborted transaction again."""
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
     for place in consumer.committed(consumer.assignment(), CALL_SECONDS_MAX):

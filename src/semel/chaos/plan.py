@@ -1,7 +1,7 @@
-"""Which fault strikes when: by chance, from a seed, because somebody asked for the next one, or because it was planned.
+"""Which fault strikes when: by chance (from a seed), because a caller armed it, or because it was planned.
 
-Every connection has a stream of chance of its own, made from the seed and the connection's number, so that what strikes
-one connection does not depend on how busy the others are. This file must never touch a socket.
+Every connection has its own random numbers, made from the seed and the connection's number, so that the faults of one
+connection do not depend on how busy the others are. This file must never touch a socket.
 """
 
 import random
@@ -16,25 +16,25 @@ from typing import Final
 class Fault(StrEnum):
     """What can happen to a message on its way."""
 
-    # The answer to a Produce is swallowed, though the broker has committed the batch; then both sides are reset.
+    # The answer to a Produce is dropped, though the broker has stored the batch; then both sides are reset.
     DROP_ACK = "drop_ack"
-    # An answer, and with it those after it, comes late.
+    # An answer, and with it all answers after it, comes late.
     DELAY = "delay"
     # An answer stops in the middle of its frame; then both sides are closed.
     TRUNCATE = "truncate"
-    # A part of a request arrives, anything from nothing to all of it; then both sides are closed.
+    # Only a part of a request arrives, from nothing to all of it; then both sides are closed.
     CUT = "cut"
-    # Both sides are reset in place of passing on a request.
+    # Both sides are reset, and a request is not forwarded.
     RESET = "reset"
     # A message arrives one byte at a time.
     DRIBBLE = "dribble"
-    # From a request on, nothing passes on any connection for some time; then it all goes on its way.
+    # After a request, nothing passes on any connection for some time; then everything is forwarded.
     HANG = "hang"
 
 
 ON_REQUESTS: Final = (Fault.CUT, Fault.RESET, Fault.DRIBBLE, Fault.HANG)
 ON_ANSWERS: Final = (Fault.DELAY, Fault.TRUNCATE, Fault.DRIBBLE)
-# The acknowledgement of a Produce suffers the same as any answer, and is the only one that is dropped.
+# The faults of any answer can strike the acknowledgement of a Produce, too, and only this answer is dropped.
 ON_ACKS: Final = (Fault.DROP_ACK, *ON_ANSWERS)
 
 DELAY_MS_MAX: Final = 300
@@ -43,13 +43,13 @@ HANG_MS: Final = 1_800
 
 @dataclass(frozen=True)
 class PlannedFault:
-    """A fault with its moment: from then on it strikes the next `times` messages that it can strike."""
+    """A fault and its moment, from which on it strikes the next `times` messages that it can strike."""
 
     fault: Fault
     times: int = 1
-    # The API whose requests count, and which is struck; None for all of them.
+    # The API whose requests are counted and struck; None for all APIs.
     api_key: int | None = None
-    # The moment: a request, counted from 1 over all connections, or a time since the proxy started.
+    # The moment: a number of requests over all connections, or a time since the proxy started.
     at_request: int | None = None
     after_seconds: float | None = None
 
@@ -62,9 +62,9 @@ class _Armed:
 
 
 class FaultPlan:
-    """How likely each fault is for each message it can strike, and the faults that were asked for or planned.
+    """The likelihood of each fault for each message that it can strike, and the armed and planned faults.
 
-    Any thread may ask; the proxy's thread draws.
+    Any thread may arm faults; only the proxy's thread calls `draw`.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class FaultPlan:
         hang_ms: int = HANG_MS,
         planned: Sequence[PlannedFault] = (),
     ) -> None:
-        """Without odds nothing happens by chance."""
+        """Without `odds`, nothing happens by chance."""
         self.odds = dict(odds or {})
         if any(not 0 <= likelihood <= 1 for likelihood in self.odds.values()):
             raise ValueError(f"odds are between 0 and 1, and these are not: {self.odds}")
         self.seed = seed
         self.delay_ms_max = delay_ms_max
         self.hang_ms = hang_ms
-        # A caller with a clock arms these when their time has come.
+        # The proxy, which has a clock, arms these at their time.
         self.timed = tuple(one for one in planned if one.after_seconds is not None)
         self._counted = tuple(one for one in planned if one.at_request is not None)
         self._requests: Counter[int | None] = Counter()
@@ -102,9 +102,9 @@ class FaultPlan:
         return self._requests[None]
 
     def count_request(self, api_key: int | None) -> None:
-        """A request has come; what was planned for it is armed."""
+        """Count a request, and arm the faults that were planned for it."""
         with self._lock:
-            # Counted once for its API, and once for all.
+            # Once for its API, and once for all APIs.
             for counted in {api_key, None}:
                 self._requests[counted] += 1
                 for planned in self._counted:
@@ -112,18 +112,18 @@ class FaultPlan:
                         self._armed.append(_Armed(planned.fault, planned.api_key, planned.times))
 
     def calm(self) -> None:
-        """No more faults, neither by chance nor asked for."""
+        """Stop all faults, those by chance and the armed ones."""
         with self._lock:
             self._armed.clear()
             self.odds = {}
 
     def chance(self, connection: int) -> random.Random:
-        """The stream of chance of one connection."""
+        """The random numbers of one connection."""
         return random.Random(f"{self.seed}/{connection}")
 
     def draw(self, chance: random.Random, possible: tuple[Fault, ...], api_key: int | None = None) -> Fault | None:
-        """What strikes this message, if anything does; it is counted as fired."""
-        # Chance is asked for every fault, so that its stream is the same whatever was armed.
+        """The fault that strikes this message, if one does; it is counted as fired."""
+        # Each possible fault takes a random number, so that the following numbers do not depend on the armed faults.
         struck = [chance.random() < self.odds.get(fault, 0.0) for fault in possible]
         with self._lock:
             for fault, by_chance in zip(possible, struck, strict=True):
@@ -133,7 +133,7 @@ class FaultPlan:
         return None
 
     def _take_armed(self, fault: Fault, api_key: int | None) -> bool:
-        """Whether the fault was armed for such a message; then it is once less."""
+        """Whether the fault was armed for such a message; if so, one of its times is used up."""
         for armed in self._armed:
             if armed.fault is fault and armed.api_key in (None, api_key):
                 armed.times -= 1

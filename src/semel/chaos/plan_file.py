@@ -16,8 +16,8 @@
     fault = "hang"
     after_seconds = 5
 
-A name that it does not know is refused, or a plan with a slip of the pen would pass for a quiet network. This file must
-never open a socket.
+Unknown names are refused, because a plan with a typing error would otherwise look like a network without faults. This
+file must never open a socket.
 """
 
 import json
@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from semel.chaos.plan import DELAY_MS_MAX, HANG_MS, Fault, FaultPlan, PlannedFault
 
-# By their names in the protocol's documents, for those that a plan is likely to aim at; others by their number.
+# The APIs that a plan is likely to aim at, by their names in the protocol's documents; others go by their number.
 API_KEYS: Final = {
     "produce": 0,
     "fetch": 1,
@@ -52,19 +52,19 @@ API_KEYS: Final = {
     "consumer_group_heartbeat": 68,
 }
 PRODUCE: Final = API_KEYS["produce"]
-# More is no plan but a weight: every request looks through all of them.
+# Every request looks through all of them, so more would slow the proxy down.
 PLANNED_FAULTS_MAX: Final = 1_000
-# No count, and no time in any unit, is as large.
+# No count is as large, and no time in any unit.
 NUMBER_MAX: Final = 1 << 62
 
 
 class PlanRefused(ValueError):
-    """The plan cannot be followed; the message says what of it, and why."""
+    """The plan cannot be followed; the message says which part, and why."""
 
 
 @dataclass
 class PlanSettings:
-    """What a plan is made of; a command line may still change it."""
+    """The parts of a plan; a command line may still change them."""
 
     odds: dict[Fault, float] = field(default_factory=dict)
     planned: list[PlannedFault] = field(default_factory=list)
@@ -94,7 +94,7 @@ def read_plan(path: Path) -> PlanSettings:
 
 
 def settings_of(plan: object) -> PlanSettings:
-    """The settings that a file's contents say."""
+    """The settings in the contents of a file."""
     table = _table(plan, "the plan", {"seed", "delay_ms_max", "hang_ms", "odds", "fault"})
     settings = PlanSettings()
     settings.seed = _whole(table, "seed", settings.seed)

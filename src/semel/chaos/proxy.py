@@ -4,13 +4,12 @@
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True})
         proxy.arm(Fault.DROP_ACK)
 
-It runs in a thread of its own, passes frames on whole, and knows of each answer which request it belongs to. Where the
-broker tells clients an address, the proxy puts one of its own in its place, with a listener of its own for each broker
-of a cluster, so that clients stay with it. It must never change a message in any other way: what it does to them is
-what networks do.
+It runs in its own thread, forwards whole frames, and knows the request of each answer. In answers with addresses of
+brokers it puts its own addresses, with one listener for each broker of a cluster, so that clients keep using the proxy.
+It must never change a message in any other way: its faults are those of networks.
 
-TLS passes through. The proxy sees records then, and not which request or answer is in them: faults strike records, a
-lost acknowledgement is a lost answer of any kind, and the broker has to advertise the proxy's address itself.
+TLS passes through. The proxy then sees TLS records, but not the requests and answers in them: faults strike TLS
+records, a lost acknowledgement is any lost answer, and the broker itself has to advertise the proxy's address.
 """
 
 import asyncio
@@ -25,11 +24,12 @@ from semel.chaos.addresses import Address, UnreadableAnswer, addresses_in, has_a
 from semel.chaos.plan import ON_ACKS, ON_ANSWERS, ON_REQUESTS, Fault, FaultPlan
 
 PRODUCE: Final = 0
-# A frame beyond this size is taken for bytes that are no frame.
+# Bytes that would make a larger frame count as no frame.
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
-# A dribbled message has its first bytes sent one at a time, and the rest at once, or a large one would take minutes.
+# How many bytes of a dribbled message are sent one at a time; the rest follows at once, or a large one would take
+# minutes.
 DRIBBLE_BYTES_MAX: Final = 512
-# Closing a socket that lingers for no time resets its connection.
+# With this linger time of 0, closing a socket resets its connection.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 # The types of TLS records. No frame of Kafka's protocol is so large that its size begins with one of these bytes.
@@ -48,12 +48,12 @@ def _is_tls(frame: bytes) -> bool:
 
 
 def _is_tls_data(frame: bytes) -> bool:
-    """Whether it is a record with data. In TLS 1.3 the end of the handshake looks the same."""
+    """Whether it is a TLS record with data. In TLS 1.3 the end of the handshake looks the same."""
     return frame[0] == _TLS_DATA
 
 
 class _Request(NamedTuple):
-    """A request that is on its way, as far as its answer needs it."""
+    """The parts of a forwarded request that are needed for its answer."""
 
     api_key: int
     version: int
@@ -76,7 +76,7 @@ class ChaosProxy:
         port: int = 0,
         advertise: str | None = None,
     ) -> None:
-        """`advertise` is the name or address by which clients reach `host`, where it is not the same."""
+        """`advertise` is the name or address by which clients reach `host`, if it is another one."""
         target_host, _, target_port = target.rpartition(":")
         self._target: Address = (target_host.strip("[]"), int(target_port))
         self.plan = plan or FaultPlan()
@@ -84,7 +84,7 @@ class ChaosProxy:
         self._port = port
         self._advertised = advertise or host
         self._connections = 0
-        # The proxy's own address for each of the brokers'.
+        # The proxy's own address for each broker's address.
         self._fronts: dict[Address, Address] = {}
         self._opening = asyncio.Lock()
         self._passing = asyncio.Event()
@@ -97,7 +97,7 @@ class ChaosProxy:
 
     @property
     def bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`."""
+        """The address for clients' `bootstrap.servers`."""
         return f"{self._advertised}:{self._port}"
 
     @property
@@ -115,7 +115,7 @@ class ChaosProxy:
         self.plan.arm(fault, times)
 
     def start(self) -> Self:
-        """Return when clients can connect. Raises what kept the proxy from listening."""
+        """Start the proxy; returns when clients can connect. Raises an error if it cannot listen."""
         started = threading.Event()
         failures: list[BaseException] = []
 
@@ -177,7 +177,7 @@ class ChaosProxy:
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        # Again and again: a client that has just been accepted gets its task only now.
+        # Repeated, because a client that has just been accepted gets its task only now.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()
@@ -186,42 +186,42 @@ class ChaosProxy:
         self._fronts.clear()
 
     async def fronts_of(self, targets: list[Address]) -> dict[Address, Address]:
-        """The proxy's own addresses that lead to these brokers, made where there is none yet."""
+        """The proxy's own addresses for these brokers; starts a listener for a new broker."""
         async with self._opening:
             for target in targets:
-                # A port that is none stands in answers that carry an error.
+                # An answer with an error has no valid port.
                 if target not in self._fronts and target[1] > 0:
                     await self._listen(target, 0)
         return self._fronts
 
     def hang(self) -> None:
-        """Hold back all messages of all connections until the hang is over; a further call starts the time again."""
+        """Hold back all messages of all connections for the time of the hang; another call starts that time again."""
         if self._end_of_hang is not None:
             self._end_of_hang.cancel()
         self._passing.clear()
         self._end_of_hang = self._loop.call_later(self.plan.hang_ms / 1000, self._passing.set)
 
     async def passing(self) -> None:
-        """Return when messages pass."""
+        """Wait until no hang holds messages back."""
         await self._passing.wait()
 
 
 class _Relay:
-    """One client's connection and the one to the broker that belongs to it."""
+    """One client's connection, and the one to the broker that belongs to it."""
 
     def __init__(
         self, proxy: ChaosProxy, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._proxy = proxy
         self._plan = proxy.plan
-        # One for each direction, or what strikes the answers would depend on when the requests came.
+        # One for each direction, because otherwise the faults of the answers would depend on when the requests came.
         self._request_chance = self._plan.chance(2 * number)
         self._answer_chance = self._plan.chance(2 * number + 1)
         self._client_reader = reader
         self._client_writer = writer
         self._broker_reader: asyncio.StreamReader
         self._broker_writer: asyncio.StreamWriter | None = None
-        # In the order of the requests, which is that of the answers.
+        # In the order of the requests, which is also the order of the answers.
         self._requests: deque[_Request] = deque()
 
     async def run(self, target: Address) -> None:
@@ -229,7 +229,8 @@ class _Relay:
             self._broker_reader, self._broker_writer = await asyncio.open_connection(*target)
             directions = [asyncio.create_task(self._pass_requests()), asyncio.create_task(self._pass_answers())]
             try:
-                # A client that has said all still gets its answers; a broker that has, or a fault, ends both.
+                # A client that has closed its side still gets its answers; if the broker closes its side, or a fault
+                # strikes, both end.
                 done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
                 if directions[0] in done and directions[0].exception() is None:
                     self._broker_writer.write_eof()
@@ -284,7 +285,7 @@ class _Relay:
             await self._pass_on(self._client_writer, frame, fault)
 
     def _request_of(self, frame: bytes) -> _Request | None:
-        """The request that is answered; requests that get no answer (acks=0) are passed over."""
+        """The request of this answer; requests without an answer (acks=0) are skipped."""
         correlation_id = _SIZE.unpack_from(frame, SIZE_BYTES)[0] if len(frame) >= SIZE_BYTES + _SIZE.size else None
         while self._requests:
             request = self._requests.popleft()

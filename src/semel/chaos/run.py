@@ -1,9 +1,9 @@
 """Two idempotent producers on a network that loses answers: nothing may be lost, doubled or out of order.
 
-The producers are ordinary ones (librdkafka) and do not know about the faults. All they send is numbered; when time is
-up the network calms down, what is still under way arrives, and the log is read past the proxy and compared with what
-was sent and what was acknowledged. A run in which a kind of fault never struck, or in which the broker met no
-duplicate, proves nothing and fails as well. This file must never know how the broker works inside.
+The producers are ordinary ones (librdkafka) and do not know about the faults. They number their records; when time is
+up the faults stop, the remaining records arrive, and the log, read without the proxy, is compared with the records that
+were sent and acknowledged. A run in which a kind of fault never struck, or in which the broker met no duplicate, proves
+nothing and fails as well. This file must never know how the broker works inside.
 """
 
 import time
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 TOPIC: Final = "chaos"
 PARTITIONS: Final = 3
 PRODUCERS: Final = 2
-# Records that one producer has under way at most: enough for many batches in flight, few enough to stay in step.
+# How many records one producer may have under way: enough for many batches in flight, but few enough to keep a steady
+# pace.
 UNDER_WAY_MAX: Final = 2_000
-# How long what is under way may take once the network is calm.
+# How long the remaining answers may take after the faults have stopped.
 PATIENCE_SECONDS: Final = 60.0
 
-# For each message that a fault can strike. Connections live a few dozen requests, so that producers reconnect all
-# the time and yet get on.
+# The odds for each message that a fault can strike. A connection lasts a few dozen requests, so that producers
+# reconnect all the time but still make progress.
 ODDS: Final = {
     Fault.DROP_ACK: 0.03,
     Fault.DELAY: 0.02,
@@ -38,13 +39,13 @@ ODDS: Final = {
     Fault.DRIBBLE: 0.02,
 }
 
-# The partition and the offset where a record was acknowledged, or is stored.
+# The partition and the offset at which a record was acknowledged, or is stored.
 _Place = tuple[int, int]
 
 
 @dataclass(slots=True)
 class Report:
-    """The result of a run. Records are counted; the first five kinds of loss are violations if there is one of them."""
+    """The result of a run, in records. Each count from `lost` to `unanswered` is a violation if it is above zero."""
 
     seed: int
     seconds: float
@@ -54,9 +55,9 @@ class Report:
     lost: int = 0
     doubled: int = 0
     out_of_order: int = 0
-    # Stored elsewhere than the acknowledgement said.
+    # Not stored where the acknowledgement said.
     misplaced: int = 0
-    # Neither acknowledged nor refused when patience ran out, or refused.
+    # Refused, or still without an answer at the end.
     unanswered: int = 0
     duplicates_absorbed: int = 0
     connections: int = 0
@@ -106,7 +107,7 @@ class Report:
 def run(
     bootstrap: str, duplicates_absorbed: Callable[[], int], *, seconds: float, seed: int, note: Callable[[str], None]
 ) -> Report:
-    """Produce for this time through a proxy in front of `bootstrap`, then compare. The broker should be a fresh one."""
+    """Produce for this time through a proxy in front of `bootstrap`, then compare. The broker should be empty."""
     plan = FaultPlan(ODDS, seed=seed)
     report = Report(seed, seconds)
     _create_topic(bootstrap)
@@ -128,7 +129,7 @@ def run(
 
 
 class _Sender:
-    """One producer and what it knows of its records."""
+    """One producer, and the acknowledgements of its records."""
 
     def __init__(self, number: int, bootstrap: str) -> None:
         from confluent_kafka import Producer
@@ -143,7 +144,7 @@ class _Sender:
                 "client.id": f"chaos-{number}",
                 "enable.idempotence": True,
                 "linger.ms": 2,
-                # Small batches make many requests, and requests are what faults strike.
+                # Small batches make many requests for faults to strike.
                 "batch.num.messages": 50,
                 "message.timeout.ms": 0,
                 "retry.backoff.ms": 10,
@@ -154,7 +155,7 @@ class _Sender:
         )
 
     def work(self) -> None:
-        """Send a few more records, as far as those before have been taken, and collect the answers."""
+        """Send a few more records, unless too many are under way, and collect the answers."""
         for _ in range(20):
             if self.sent - len(self.acknowledged) - self.refused >= UNDER_WAY_MAX:
                 break
@@ -176,7 +177,7 @@ class _Sender:
         self._producer.produce(TOPIC, value, partition=number % PARTITIONS, callback=answered)
 
 
-# The producer, the number it gave the record, and where it is.
+# The producer, the number that it gave the record, and where the record is stored.
 _Stored = tuple[int, int, _Place]
 
 

@@ -1,4 +1,4 @@
-"""A topic read back by a real client, as consumers get to see it. It must never commit how far it has read."""
+"""Reads a topic with a real client, as consumers see it. It must never commit offsets."""
 
 import time
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-# How long nothing may come although the end has not been seen.
+# How long the reader waits for the next record before the end.
 PATIENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 READ_MESSAGES_MAX: Final = 1_000
 
 # When librdkafka has lost all brokers, it asks its bootstrap servers again and drops the brokers it knew. If that
-# happens while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither gets
+# happens while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither goes
 # on nor closes. The address here stays the same, so the client need not ask again.
 CONNECTION: Final = {
     "metadata.recovery.strategy": "none",
@@ -24,11 +24,11 @@ CONNECTION: Final = {
 
 
 class ReadingStopped(RuntimeError):
-    """Nothing came any more before the end; the message says from where."""
+    """No more records arrived, although the end was not reached; the message says from where."""
 
 
 def reader_of(bootstrap: str, topic: str, *, committed: bool = True) -> "Consumer":
-    """A consumer at the beginning of every partition, which is told when it has come to an end."""
+    """A consumer at the beginning of every partition, which gets an event at each end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -47,7 +47,7 @@ def reader_of(bootstrap: str, topic: str, *, committed: bool = True) -> "Consume
 
 
 def to_the_end(bootstrap: str, topic: str, *, committed: bool = True) -> "Iterator[Message]":
-    """Every record that there is now; those of a partition in the order of the log."""
+    """Every record of the topic now; those of a partition in the order of the log."""
     from confluent_kafka import KafkaError
 
     consumer = reader_of(bootstrap, topic, committed=committed)

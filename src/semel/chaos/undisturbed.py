@@ -1,6 +1,6 @@
-"""Signals held back while a process is started, so that a run which a signal ends can end every process it started.
+"""Holds signals back while a process is started, so that a run which a signal ends can end all its processes.
 
-It must never know what is started.
+It must never depend on what is started.
 """
 
 import contextlib
@@ -14,14 +14,15 @@ _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Deliver a signal that comes meanwhile afterwards. Its exception in the middle of starting a process would leave
-    behind a process that no code knows. Inside the block the caller also has to note the process. For moments only."""
+    """Deliver signals only after the block: an exception while a process is being started would leave behind a process
+    that no code knows. The caller has to remember the process inside the block, and must leave it soon.
+    """
     if threading.current_thread() is not threading.main_thread():
-        # No signal strikes here.
+        # Python handles signals only in the main thread.
         yield
         return
     came: list[int] = []
-    # Only a handler can raise. A signal that is ignored has to stay so, because the new process is to ignore it too.
+    # Only a handler can raise. An ignored signal has to stay ignored, because the new process is to ignore it, too.
     usual = {number: handler for number in _ENDINGS if callable(handler := signal.getsignal(number))}
     try:
         for number in usual:

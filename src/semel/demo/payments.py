@@ -1,4 +1,4 @@
-"""The payments: each can be recognised by its number wherever it is stored, and the same seed makes the same ones.
+"""The payments: each can be recognised by its number wherever it is stored, and the same seed makes the same payments.
 
 Eight tills number their payments from 0 on. So the payments alone show which one is stored twice and which one is
 missing. This file must never know which client sends them, or where they end up.
@@ -18,7 +18,7 @@ CENTS_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One payment, and where it stands in the stream."""
+    """One payment, and its position in the stream."""
 
     position: int
     account: str
@@ -63,7 +63,7 @@ def payments(seed: int, count: int) -> list[Payment]:
 
 
 def copies(values: Iterable[bytes], count: int) -> list[int]:
-    """How often each payment of the stream is among these records."""
+    """How often each payment of the stream occurs in these records."""
     counts = [0] * count
     for value in values:
         payment = json.loads(value)

@@ -1,8 +1,9 @@
-"""The second half of the demo: from the log to the last row on Spark, and what is done to it on the way.
+"""The second half of the demo: from the log to the last row on Spark, with faults on the way.
 
-The driver stops before each micro-batch and waits for leave. What strikes it there is decided here: a task, the broker
-and the driver are killed, each in the middle of a batch, and the last batch is replayed. In the end every sink is
-audited against what was sent, by ids and by amounts. This file must never believe what the driver says of its sinks.
+The driver stops before each micro-batch and waits for permission. This file decides which fault strikes: it kills a
+task, the broker and the driver, each in the middle of a batch, and the last batch is replayed. In the end every sink is
+audited against the payments that were sent, by ids and by amounts. This file must never believe what the driver says
+about its sinks.
 """
 
 import time
@@ -30,16 +31,16 @@ from semel.settings import Semantics
 
 ENRICHED: Final = "payments-enriched"
 PARQUET: Final = "Parquet files"
-# The micro-batches into which the stream is cut; faults strike three of them, and one is replayed.
+# The number of micro-batches; faults strike three of them, and one is replayed.
 BATCHES: Final = 6
 FIRST_STRUCK: Final = 1
 LAST_STRUCK: Final = BATCHES - 2
-# One more for being killed, and some for giving up by itself, for example when the broker was away for too long.
+# One is killed, and some may give up by themselves, for example if the broker was away for too long.
 LIVES_MAX: Final = 5
 
 
 def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, place: Database) -> Pipeline:
-    """All payments to the last row, and the audits."""
+    """Process all payments to the last row, and audit the sinks."""
     page.part("The pipeline on Spark: from the log to the last row")
     source = next(run for run in stream.runs if run.semantics is Semantics.AT_LEAST_ONCE)
     page.say(
@@ -48,7 +49,7 @@ def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, pl
     page.say("and deduplicates it by the tills' own numbers. Each payment goes to a topic of enriched payments, to")
     page.say(f"{place.name} and to Parquet, once.")
     create_topics(broker.bootstrap, [ENRICHED], PARTITIONS)
-    # A proxy that passes everything on, except for the ACKs that are lost on purpose.
+    # A proxy that forwards everything, except the ACKs that are lost on purpose.
     with ChaosProxy(broker.bootstrap) as proxy:
         orders = Orders(
             bootstrap=proxy.bootstrap,
@@ -70,11 +71,11 @@ def carry(page: Page, broker: CountedBroker, stream: Stream, directory: Path, pl
 
 
 class _Work:
-    """The driver's lives, and what is done to them."""
+    """The runs of the driver, and the faults that strike them."""
 
     def __init__(self, page: Page, broker: CountedBroker, proxy: ChaosProxy, orders: Orders, rows: int) -> None:
         self.pipeline = Pipeline()
-        # By sink: attempts at a batch that it had already.
+        # By sink: how many batches it refused because it had them already.
         self.absorbed: Counter[str] = Counter()
         self._screen = Screen(page.is_terminal)
         self._broker = broker
@@ -83,9 +84,9 @@ class _Work:
         self._rows = rows
         self._begun = time.monotonic()
         self._fenced_before = broker.fenced()
-        # By batch: how many of its rows had which outcome, as the last attempt at it reported.
+        # By batch: how many of its rows had which outcome, as its last attempt reported.
         self._judged: dict[int, dict[str, int]] = {}
-        # In the order in which they are done, one in each batch from the second on.
+        # In their order, one in each batch from the second on.
         self._deeds: list[Callable[[Driver, int], bool]] = [
             self._kill_a_task,
             self._kill_the_broker,
@@ -103,7 +104,7 @@ class _Work:
         return sum(outcomes.get(name, 0) for outcomes in self._judged.values())
 
     def dedup_row(self, payments: Sequence[Payment]) -> Row:
-        """What the deduplication made of what it read. The sinks show whether that was right."""
+        """What the deduplication accepted of the rows that it read. The sinks show whether that was right."""
         accepted, duplicates = self.outcome("accepted"), self.outcome("duplicate")
         return Row(
             name="deduplicated",
@@ -141,7 +142,7 @@ class _Work:
             raise DemoFailed("there were too few micro-batches to strike: send more payments")
 
     def _live(self, driver: Driver) -> bool:
-        """Until the driver has ended; whether it has done everything."""
+        """Follow the driver until it has ended; returns whether it has processed everything."""
         while (event := driver.next()) is not None:
             match event["event"]:
                 case "batch":
@@ -203,7 +204,9 @@ class _Work:
         return True
 
     def _kill_the_driver(self, driver: Driver, batch: int) -> bool:
-        """With a transaction open, which its successor has to fence; in this batch, or else in the next one."""
+        """Kill it with a transaction open, which its successor has to fence; in this batch, or otherwise in the next
+        one.
+        """
         is_open = self._until_a_transaction_is_open(driver)
         if not is_open and batch < LAST_STRUCK:
             return True
@@ -214,9 +217,10 @@ class _Work:
         return False
 
     def _until_a_transaction_is_open(self, driver: Driver) -> bool:
-        """Let it go on until most is under way; then it stands still with all it has started, and may be killed. False
-        where the moment was missed, and the first sink has the batch."""
-        # A client that waits for a lost ACK does not commit before it has sent its records again.
+        """Let the driver go on until a transaction is open, then stop it with all its processes, so that it may be
+        killed. False if the moment was missed, and the first sink has the batch.
+        """
+        # A client that waits for a lost ACK sends its records again before it commits.
         self._proxy.arm(Fault.DROP_ACK)
         driver.go_on()
         judged = driver.next()
@@ -225,7 +229,7 @@ class _Work:
         while not driver.has_more_to_say():
             if self._broker.open_transactions():
                 driver.pause()
-                # What was sent before may have ended it.
+                # A request that was sent before may have ended it.
                 if self._broker.open_transactions():
                     return True
                 driver.resume()
@@ -260,7 +264,7 @@ class _Audited:
 
 
 def _audit(bootstrap: str, orders: Orders, place: Database, payments: Sequence[Payment], work: _Work) -> list[Row]:
-    """Every sink against what was sent: ids and amounts."""
+    """Audit every sink against the payments that were sent, by ids and amounts."""
     balances: Counter[str] = Counter()
     for payment in payments:
         balances[payment.account] += payment.cents

@@ -1,8 +1,8 @@
-"""The driver of the demo's pipeline: a real program on Spark, in a process of its own, so that it can be killed.
+"""The driver of the demo's pipeline: a real Spark program, in its own process, so that it can be killed.
 
-From the log to the log, into SQL, and into Parquet: what is read has doubles in it, and each payment becomes one row.
-Each line on standard output says what has happened; before each micro-batch it waits for a line on standard input, so
-that somebody can do something to it there. It must never hold back what makes it go wrong.
+It reads a topic with doubled payments, and writes each payment once to a topic, to SQL and to Parquet. Each line on
+standard output says what has happened; before each micro-batch it waits for a line on standard input, so that the demo
+can cause a fault there. It must never hide an error.
 """
 
 import json
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-# How it is started.
+# The module to start with `python -m`.
 MODULE: Final = "semel.demo.pipeline_driver"
-# What the sinks are called when they are talked about.
+# The names of the sinks for the user.
 TOPIC_SINK: Final = "enriched topic"
 PAYMENTS_SINK: Final = "payments"
 BALANCES_SINK: Final = "balances"
 LANES: Final = 2
 SCHEMA: Final = "payment string, till int, number int, account string, cents long"
 ENRICHED_SCHEMA: Final = "payment string, account string, cents long, branch string"
-# A task that fails is tried again; a local master allows it one attempt unless it is told otherwise.
+# Four attempts for each task, because a local master allows only one by default.
 MASTER: Final = "local[2,4]"
 BRANCHES: Final = ("north", "east", "south", "west")
 MERGE: Final = {"cents": "sum", "payments": "sum"}
@@ -43,7 +43,7 @@ _ACCEPTED: Final = "outcome = 'accepted'"
 
 @dataclass(frozen=True)
 class Orders:
-    """All that the driver has to know."""
+    """Everything that the driver has to know."""
 
     bootstrap: str
     source: str
@@ -62,7 +62,7 @@ class Orders:
 
     @property
     def assassin(self) -> Path:
-        """While this file is there, the next task takes it away and kills its own process."""
+        """If this file exists, the next task removes it and kills its own process."""
         return Path(self.directory, "kill-a-task")
 
     def written(self) -> str:
@@ -73,7 +73,7 @@ def main(orders: Orders) -> None:
     spark = session("semel-demo", master=MASTER)
     _tell(event="ready")
     _payments(spark, orders).awaitTermination()
-    # The classic way to lose track: the sinks have the last batch, and Spark does not know it.
+    # A classic way to lose track: the sinks have the last batch, but Spark does not know it.
     commits = orders.checkpoint / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for path in (commits / str(last), commits / f".{last}.crc"):
@@ -126,7 +126,7 @@ def _sinks(orders: Orders) -> list[Sink]:
 
 
 def _files(spark: "SparkSession", orders: Orders) -> "StreamingQuery":
-    """The enriched topic into Parquet: Spark's own sink, which needs no more than a source that repeats itself."""
+    """The enriched topic into Parquet: Spark's own sink needs only a source that can be read again."""
     rows = _parsed(_reader(spark, orders, orders.enriched).load(), ENRICHED_SCHEMA)
     return (
         rows.writeStream.format("parquet")
@@ -147,14 +147,14 @@ def _reader(spark: "SparkSession", orders: Orders, topic: str) -> "DataStreamRea
 
 
 def _parsed(read: "DataFrame", schema: str) -> "DataFrame":
-    """What the values of a topic say, in columns."""
+    """The JSON values of a topic, as columns."""
     from pyspark.sql import functions as F
 
     return read.select(F.from_json(F.col("value").cast("string"), schema).alias("payment")).select("payment.*")
 
 
 class Announced(Sink):
-    """Not a place for rows: says what a batch is made of, and waits for leave to write it."""
+    """Not a real sink: it reports the outcomes of a batch's rows, after it has waited for permission to go on."""
 
     name = "announced"
 
@@ -168,7 +168,7 @@ class Announced(Sink):
 
 
 class Told(Sink):
-    """A sink that gets the accepted rows in its own shape, and of which is told what it said."""
+    """A sink that gets the accepted rows in its own shape, and whose outcome is reported."""
 
     def __init__(self, name: str, sink: Sink, shape: "Callable[[DataFrame], DataFrame]") -> None:
         self.name = name
@@ -182,7 +182,7 @@ class Told(Sink):
 
 
 def killing_once(assassin: str) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-    """Passes rows on, and where there is an order to do so, dies the way the kernel lets processes die."""
+    """Pass rows on; if the order file exists, die by SIGKILL."""
 
     def passed(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:

@@ -1,7 +1,7 @@
-"""`demo-report.html`: what the demo has counted, on one page that needs nothing else, and no network.
+"""`demo-report.html`: the demo's figures, on one page that needs no other file and no network.
 
-All figures come from `figures`, and stand in the page once more as JSON, for programs that want to use them. This file
-must never count anything itself.
+All figures come from `figures`; the page also contains them as JSON, for programs. This file must never count anything
+itself.
 """
 
 import json
@@ -26,7 +26,7 @@ _READOUT: Final = "Point at a column, or use the arrow keys, to see the payments
 
 
 class _Page(Template):
-    """Names in double braces: a page has dollars and single ones of its own."""
+    """Names are in double braces, because a page has dollars and single braces of its own."""
 
     delimiter = "{{"
     pattern = r"\{\{(?:(?P<escaped>\{\{)|(?P<named>[a-z_]+)\}\}|(?P<braced>(?!))|(?P<invalid>))"  # type: ignore[assignment]
@@ -65,7 +65,7 @@ def write(figures: Figures, command: str) -> str:
 
 
 def as_json(figures: Figures) -> dict[str, Any]:
-    """The figures for programs, those of the table among them."""
+    """The figures for programs, including those of the table."""
     stream = figures.stream
     return {
         "seed": figures.seed,
@@ -98,7 +98,7 @@ def _contents(figures: Figures) -> str:
 
 
 def _links() -> str:
-    """Where the package says that more is to be read; else what its source has."""
+    """The links in the package's metadata; without any, the directory of the tutorials."""
     urls = [url.partition(", ") for url in metadata("semel").get_all("Project-URL") or []]
     links = [f'<a href="{escape(url)}">{escape(name)}</a>' for name, _, url in urls]
     return ", ".join(links) or "the tutorials in <code>docs/tutorials</code>"
@@ -166,7 +166,7 @@ def _fate(run: Run, stream: Stream) -> str:
 
 
 def _doubled_scale(run: Run, stream: Stream) -> str:
-    """How many the highest orange column stands for, in the chart that has one."""
+    """The number at the highest orange column, if the chart has one."""
     most = charts.most_doubled(stream)
     has_doubles = any(one.doubled for one in charts.bins(run, stream))
     return f'<span class="scale is-doubled" style="top:0;transform:none">{most:,} again</span>' if has_doubles else ""
@@ -222,7 +222,7 @@ def _growth(pipeline: Pipeline, stream: Stream) -> str:
 
 
 def _labels(pipeline: Pipeline) -> str:
-    """What the vertical lines of the chart are, each at its moment; neighbours stand in different lines."""
+    """The labels of the chart's vertical lines, each at its time; neighbouring labels are at different heights."""
     return "".join(
         f'<span class="deed" style="left:{100 * deed.at_seconds / pipeline.seconds:.2f}%;top:{place % 3 * 1.1:.1f}rem" '
         f'title="{deed.at_seconds:.1f} s: {escape(deed.text)}">{escape(deed.label)}</span>'
@@ -258,7 +258,7 @@ def _bundle(semantics: Semantics) -> str:
 
 
 def _breakable(name: str) -> str:
-    """A long name goes on in the next line after one of its dots."""
+    """A long name may break after each of its dots."""
     return escape(name).replace(".", ".<wbr>")
 
 

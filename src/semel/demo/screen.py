@@ -1,6 +1,6 @@
-"""What somebody sees while the demo is under way: bars that grow on a terminal, and plain lines anywhere else.
+"""What a user sees while the demo runs: growing bars on a terminal, and plain lines elsewhere.
 
-It writes to standard output alone. It must never be what the demo waits for.
+It writes only to standard output. The demo must never have to wait for it.
 """
 
 import shutil
@@ -14,14 +14,14 @@ BAR_CHARACTERS: Final = 28
 
 
 class Screen:
-    """Lines that are written over as long as they are `drawn`, where there is a terminal."""
+    """Lines that `draw` replaces on a terminal."""
 
     def __init__(self, is_terminal: bool) -> None:
         self.is_terminal = is_terminal
         self._drawn = 0
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Put these lines where the last ones were; nothing anywhere but on a terminal."""
+        """Write these lines over the last ones; without a terminal, do nothing."""
         if not self.is_terminal:
             return
         width = shutil.get_terminal_size().columns
@@ -31,14 +31,14 @@ class Screen:
         self._drawn = len(lines)
 
     def say(self, line: str) -> None:
-        """A line that stays: above what is drawn, or at the end of what was said."""
+        """Write a line that stays: above the drawn lines, or at the end of the output."""
         if self._drawn:
             sys.stdout.write(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
         print(line, flush=True)
 
     def leave(self) -> None:
-        """What is drawn stays as it is."""
+        """Keep the drawn lines as they are."""
         self._drawn = 0
 
 
@@ -47,11 +47,11 @@ def bar(share: float) -> str:
 
 
 def table(sections: Sequence[tuple[str, Sequence[Row]]]) -> list[str]:
-    """The one table, as lines."""
+    """The table, as lines."""
     name_width = max(len(row.name) for _, rows in sections for row in rows) + 2
     cells = [row.cells() for _, rows in sections for row in rows]
     widths = [max(len(head), *(len(row[column]) for row in cells)) for column, head in enumerate(COLUMNS)]
-    # Figures stand at the right of their column, and the last one is words.
+    # Columns of figures are aligned right; the last column is text.
     sides = [">"] * (len(COLUMNS) - 1) + ["<"]
 
     def line(name: str, row: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the demo is played on: a broker that can be killed, a reader of topics, and the page that people watch."""
+"""The tools of the demo: a broker that can be killed, a reader of topics, and the page that people watch."""
 
 import os
 from collections import Counter
@@ -10,7 +10,7 @@ from semel.demo import DemoFailed
 from semel.testing.served import ServedBroker, ServeFailed
 
 _CREATE_SECONDS_MAX: Final = 25.0
-# What the broker counts, under the names that its metrics give it.
+# The broker's metrics that the demo reads.
 DUPLICATES: Final = ('semel_batches_total{outcome="duplicate"}',)
 FENCED: Final = (
     'semel_batches_total{outcome="fenced"}',
@@ -22,12 +22,12 @@ _COUNTED: Final = frozenset({*DUPLICATES, *FENCED, OPEN_TRANSACTIONS})
 
 
 class CountedBroker(ServedBroker):
-    """A broker that is killed and started again, and what it has counted in all its lives."""
+    """A broker that is killed and restarted, and its counts over all its processes."""
 
     def __init__(self, data: str, partitions: int) -> None:
-        """`partitions`: how many a topic gets that is made by being used."""
+        """`partitions`: how many partitions a topic gets that is created automatically."""
         super().__init__(data, "--log-level=error", f"--partitions={partitions}", metrics=True)
-        # What the processes before this one had counted when they were killed.
+        # The counts of the killed processes before this one.
         self._counted_before: Counter[str] = Counter()
 
     def start(self) -> Self:
@@ -37,7 +37,7 @@ class CountedBroker(ServedBroker):
             raise DemoFailed(str(failed)) from None
 
     def note_counts(self) -> None:
-        """Remember what the process has counted that is about to be killed."""
+        """Remember the counts of the process that is about to be killed."""
         self._counted_before.update(self._counts())
 
     def duplicates(self) -> int:
@@ -45,7 +45,7 @@ class CountedBroker(ServedBroker):
         return self._sum(DUPLICATES)
 
     def fenced(self) -> int:
-        """How often somebody who was late was turned away, or had a transaction aborted by a successor."""
+        """How often a fenced producer was refused, or a successor aborted its transaction."""
         return self._sum(FENCED)
 
     def open_transactions(self) -> int:
@@ -68,7 +68,7 @@ def create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> Non
 
 
 def read(topic: str, bootstrap: str) -> Counter[bytes]:
-    """All that consumers get to see of a topic, through a real one, straight from the broker."""
+    """All records of a topic that consumers see, read by a real consumer directly from the broker."""
     try:
         return Counter(message.value() or b"" for message in to_the_end(bootstrap, topic))
     except ReadingStopped as stopped:
@@ -76,7 +76,7 @@ def read(topic: str, bootstrap: str) -> Counter[bytes]:
 
 
 class Page:
-    """What the reader sees: plain text, and colours where there is a terminal."""
+    """The output for the user: plain text, with colours on a terminal."""
 
     def __init__(self, is_terminal: bool) -> None:
         self.is_terminal = is_terminal
@@ -97,7 +97,7 @@ class Page:
         self._print("\n" + self._style("1;32" if held else "1;31", text))
 
     def _print(self, text: str) -> None:
-        # At once, because the reader watches it happen.
+        # Flushed, because the user watches it happen.
         print(text, flush=True)
 
     def _style(self, code: str, text: str) -> str:

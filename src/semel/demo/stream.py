@@ -1,7 +1,7 @@
-"""The stream of payments: the same one three times side by side, under one timetable of faults, set three ways.
+"""The stream of payments: the same payments three times side by side, with the same faults but different settings.
 
 The senders are ordinary clients (librdkafka) with the settings that `semel.settings` gives for each semantic; each has
-a proxy and a topic of its own. The result is counted from the records in the topics, read past the proxies. This file
+its own proxy and topic. The results are counted from the records in the topics, read without the proxies. This file
 must never tell a client that a fault is coming.
 """
 
@@ -23,14 +23,14 @@ from semel.settings import Semantics
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-# How often the stream is looked at while it flows, and how often figures are taken down for the charts.
+# How often the senders do their work, and how often figures are recorded for the charts.
 TICK_SECONDS: Final = 0.005
 SAMPLE_SECONDS: Final = 0.1
-# How long what is under way may take when the last payment is sent and the network is calm.
+# How long the remaining answers may take after the last payment is sent and the network is calm.
 SETTLE_SECONDS_MAX: Final = 60.0
 NEVER: Final = -1.0
 
-# What the demo sets besides the bundle: addresses, and patience that is shorter than the hang, so that the hang is one.
+# What the demo sets besides the bundle. The socket timeout is shorter than the hang, so that clients notice the hang.
 OWN_SETTINGS: Final = {
     "linger.ms": 5,
     "socket.timeout.ms": 1_000,
@@ -44,11 +44,11 @@ OWN_SETTINGS: Final = {
 
 @dataclass(slots=True)
 class Run:
-    """One semantic's share: what was sent, what the client heard, and what lies in the topic."""
+    """The run of one semantic: what was sent, which answers the client got, and what the topic holds."""
 
     semantics: Semantics
     topic: str
-    # By position in the stream: seconds from the first payment to the acknowledgement, and how often it is stored.
+    # By position in the stream: seconds from the first payment to the acknowledgement, and the number of stored copies.
     acknowledged_at: "array[float]"
     failed: int = 0
     copies: list[int] = field(default_factory=list)
@@ -73,12 +73,12 @@ class Run:
 
     @property
     def doubled(self) -> int:
-        """Records that are there although another one with the same payment is."""
+        """How many records are further copies of a stored payment."""
         return self.stored - (len(self.copies) - self.lost)
 
     @property
     def kept_its_promise(self) -> bool:
-        """Did the faults do to it what its name says, and nothing else?"""
+        """Whether the faults had the effects that its name allows, and no others."""
         return {
             Semantics.AT_MOST_ONCE: self.lost > 0 and self.doubled == 0,
             Semantics.AT_LEAST_ONCE: self.lost == 0 and self.doubled > 0,
@@ -88,7 +88,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What could be seen at one moment of the stream."""
+    """The figures at one moment of the stream."""
 
     at_seconds: float
     sent: int
@@ -136,7 +136,7 @@ class Sender:
                 self._producer.produce(self.run.topic, value, partition=payment.partition, on_delivery=on_delivery)
                 return
             except BufferError:
-                # The client's queue is full, as it may be in a hang; it has to be heard before it takes more.
+                # The client's queue is full, as it may be in a hang; it takes more only after its answers are polled.
                 self._producer.poll(TICK_SECONDS)
 
     def hear(self) -> None:
@@ -192,7 +192,7 @@ def _send(
     senders: Sequence[Sender],
     show: Callable[[Sample, Strike | None], None],
 ) -> None:
-    """The payments at their pace, whatever happens; the faults at their times."""
+    """Send the payments at their pace, whatever happens, and cause the faults at their times."""
     values = [payment.encoded() for payment in stream.payments]
     waiting = list(stream.strikes)
     begun = time.monotonic()

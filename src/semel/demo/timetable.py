@@ -1,7 +1,7 @@
-"""Which faults strike the stream of payments, and when: drawn from a seed, the same for every semantic.
+"""Which faults strike the stream of payments, and when: chosen by a seed, the same for every semantic.
 
-The time besides the hang is cut into slots of the same length, and each gets its faults at moments of its own. So every
-seed has enough of each kind, and none strikes while nothing passes. This file must never wait: it only says when.
+The time outside the hang is divided into slots of the same length, each with its faults at random moments. So every
+seed has enough faults of each kind, and none strikes during the hang. This file must never wait: it only says when.
 """
 
 import random
@@ -11,9 +11,9 @@ from typing import Final
 from semel.chaos.plan import Fault
 
 HANG_SECONDS: Final = 1.8
-# The hang and what it takes a client to be back at its work.
+# The hang, and the time that a client needs to go on after it.
 QUIET_SECONDS: Final = 2.2
-# Slots are about this long; in each an ACK is lost, and a connection is cut.
+# The approximate length of a slot; in each, an ACK is lost and a connection is cut.
 SLOT_SECONDS: Final = 0.9
 SLOTS_MIN: Final = 4
 # A shorter stream has no time for all its faults.
@@ -25,7 +25,7 @@ _CUT_LATER: Final = 0.45
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault, and how long after the first payment it is let loose."""
+    """A fault, and how long after the first payment it strikes."""
 
     at_seconds: float
     fault: Fault

@@ -1,8 +1,8 @@
 """The one error that a decoder may raise, and the error codes of the protocol.
 
-For any bytes every decoder in this room either returns a message or raises `ProtocolError`; it never raises anything
-else. After a `ProtocolError` it is unknown where the next request begins, so the connection must be closed: this error
-must never be answered, retried or swallowed.
+For any bytes, every decoder in this package returns a message or raises `ProtocolError`, and never anything else. After
+a `ProtocolError` nobody knows where the next request begins, so the connection must be closed: nobody may answer, retry
+or swallow this error.
 """
 
 from enum import IntEnum

@@ -32,22 +32,22 @@ PARTITIONS_PER_REQUEST_MAX: Final = 30_000
 # How many partitions are read between two steps.
 _AT_ONCE: Final = 100
 
-# How the fields lie, and from which version on: `semel.wire.fetch_client` goes by the same from the other side.
-# The follower's log start in a request, the log's own in an answer.
+# The layout of the fields, and the versions that brought them; `semel.wire.fetch_client` uses the same. The log start:
+# the follower's in a request, the partition's in an answer.
 LOG_START_FROM: Final = 5
 SESSIONS_FROM: Final = 7
 LEADER_EPOCH_FROM: Final = 9
 RACK_FROM: Final = 11
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-# The replica id moved from the head of a request, where it is -1 for a consumer, into a tagged field.
+# Here the replica id moved from the head of a request, where it is -1 for a consumer, into a tagged field.
 REPLICA_STATE_FROM: Final = 15
 
 WAIT_AND_SIZES: Final = struct.Struct(">iiib")
 SESSION: Final = struct.Struct(">ii")
 
 # A partition of a request: its index, and by version the current leader's epoch, the offset, the last fetched epoch,
-# the follower's log start and the most bytes.
+# the follower's log start and the maximum of bytes.
 PARTITION_FROM_4: Final = struct.Struct(">iqi")
 PARTITION_FROM_5: Final = struct.Struct(">iqqi")
 PARTITION_FROM_9: Final = struct.Struct(">iiqqi")
@@ -88,7 +88,9 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A session epoch of -1 (and every request below version 7) means: no session, all partitions are listed."""
+    """A session epoch of -1, or a version below 7, means that there is no session and the request lists all
+    partitions.
+    """
 
     wait_ms_max: int
     bytes_min: int
@@ -102,8 +104,8 @@ class FetchRequest(NamedTuple):
 
 
 class FetchPartitionAnswer(NamedTuple):
-    """The answer for one partition. `aborted_transactions` are (producer id, first offset); None, as in Kafka, unless
-    the isolation level asks for them.
+    """The answer for one partition. `aborted_transactions` has pairs of producer id and first offset; it is None, as in
+    Kafka, unless the isolation level asks for them.
     """
 
     partition: int
@@ -116,7 +118,7 @@ class FetchPartitionAnswer(NamedTuple):
     preferred_read_replica: int = -1
 
 
-# Name, id and answers, in the order of FetchTopic: the version decides which of the first two is sent.
+# Name, id and answers, in the order of FetchTopic: the version decides whether the name or the id is sent.
 FetchTopicAnswer = tuple[str | None, bytes | None, Sequence[FetchPartitionAnswer]]
 
 
@@ -247,7 +249,7 @@ def encode_response_in_steps(
 ) -> Steps[list[Buffer]]:
     """The same, some partitions at a time."""
     flexible = version >= FLEXIBLE_FROM
-    # The prefix is put in once the size is known; its length does not depend on it.
+    # The prefix is written when the size is known; its length does not depend on the size.
     fields = bytearray(response_prefix(FETCH, version, correlation_id, 0))
     fields += INT32.pack(throttle_ms)
     if version >= SESSIONS_FROM:
@@ -289,7 +291,7 @@ def encode_response_in_steps(
 
 
 def _encode_answer(fields: bytearray, version: int, answer: FetchPartitionAnswer, records_bytes: int) -> None:
-    """A partition up to its records, which come next, and then its tagged fields."""
+    """Encode a partition up to its records; the records and its tagged fields follow."""
     partition, error_code, high_watermark, last_stable_offset, log_start_offset, aborted, _, replica = answer
     flexible = version >= FLEXIBLE_FROM
     if version >= LOG_START_FROM:

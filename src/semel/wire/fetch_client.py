@@ -1,8 +1,8 @@
 """Fetch from the client's side, versions 4 to 17, for the client and the pipeline.
 
-The records of an answer are views of the frame: nothing is copied. One partition goes by its topic's name up to version
-12 and by its id from 13 on, and no session is opened. `semel.wire.fetch` is the broker's side of the same messages, and
-the oracle of this one in the tests. This codec must never look into the records.
+The records of an answer are views of the frame: nothing is copied. A request has one partition, by its topic's name up
+to version 12 and by its id from 13 on, and opens no session. `semel.wire.fetch` is the broker's side of the same
+messages, and the oracle of this one in the tests. This codec must never look into the records.
 """
 
 from typing import Final, NamedTuple
@@ -44,10 +44,10 @@ from semel.wire.primitives import (
 from semel.wire.versions import FETCH, VersionRange
 
 SPOKEN: Final = VersionRange(4, 17)
-# The last version in which a topic goes by its name.
+# The last version that names topics by name.
 NAMED_LAST: Final = TOPIC_IDS_FROM - 1
 
-# The client is no follower, has no session, and names no epoch: a broker that no longer leads answers so anyway.
+# The client is no follower, has no session, and sends no epoch: a broker that no longer leads says so anyway.
 _NO_REPLICA: Final = INT32.pack(-1)
 _NO_SESSION: Final = SESSION.pack(0, -1)
 _UNKNOWN_EPOCH: Final = -1
@@ -111,7 +111,7 @@ def decode_response(version: int, frame: Buffer) -> FetchPartitionAnswer:
 
 def _decode(version: int, view: memoryview, at: int) -> FetchPartitionAnswer:
     flexible = version >= FLEXIBLE_FROM
-    # After the throttle time, which the broker applies itself by answering late.
+    # Skips the throttle time, which the broker enforces itself.
     at += INT32.size
     if version >= SESSIONS_FROM:
         error_code, _ = ERROR_AND_SESSION.unpack_from(view, at)

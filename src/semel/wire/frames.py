@@ -1,10 +1,10 @@
 """Frames: the four bytes of size around every message, and the headers of requests and responses.
 
-Without IO: the broker gathers bytes in a buffer of its own and asks here how large the next frame is and what its
-header says, and a client that waits for an answer brings along what receives. Request headers are version 1, or 2 for
-flexible versions (header 0 belonged to ControlledShutdown alone, which Apache Kafka 4 no longer has). Header 2 still
-carries the client id as a legacy string, and the response to ApiVersions always has header 0, so that a client can read
-it before it knows what the broker speaks. This file must never look into a body.
+This file does no IO: the broker collects bytes in its own buffer and asks here for the size and the header of the next
+frame, and a client passes the function that receives. Request headers are version 1, or 2 for flexible versions (only
+ControlledShutdown, which Apache Kafka 4 no longer has, used header 0). Header 2 still carries the client id as a legacy
+string, and the response to ApiVersions always has header 0, so that a client can read it before it knows the broker's
+versions. This file must never look into a body.
 """
 
 import struct
@@ -19,7 +19,7 @@ A = TypeVar("A")
 
 SIZE_BYTES: Final = 4
 
-# The same few client ids come with every request. The cache is bounded in both directions, because clients choose them.
+# The same few client ids come with every request. Their number and length are limited, because clients choose them.
 _CLIENT_IDS_CACHED_MAX: Final = 1024
 _CLIENT_ID_CACHED_BYTES_MAX: Final = 256
 
@@ -44,7 +44,7 @@ class RequestHeader(NamedTuple):
     body: int
 
 
-# How an alert and a handshake of TLS begin; as the size of a frame both are beyond 350 MB.
+# The first bytes of a TLS alert and handshake; taken for the size of a frame, both mean more than 350 MB.
 _TLS_RECORDS: Final = (0x1503, 0x1603)
 
 
@@ -64,7 +64,9 @@ def frame_size(buffer: Buffer, offset: int, frame_bytes_max: int) -> int:
 
 
 def read_frame(receive_into: Callable[[memoryview], int], frame_bytes_max: int) -> bytearray:
-    """The next frame, without its size, by a `recv_into` that waits; ConnectionResetError if it ends before that."""
+    """The next frame, without its size, from a `recv_into` that waits; ConnectionResetError if the stream ends
+    before.
+    """
     return _read(receive_into, frame_size(_read(receive_into, SIZE_BYTES), 0, frame_bytes_max))
 
 
@@ -82,7 +84,7 @@ def _read(receive_into: Callable[[memoryview], int], size: int) -> bytearray:
 def parse_request_header(frame: Buffer) -> RequestHeader:
     """The header of a frame, without its size.
 
-    A key or a version that is not served parses like any other, so that the correlation id is known for the answer.
+    The header is parsed even if its API or version is not served, because the answer needs the correlation id.
     """
     try:
         api_key, api_version, correlation_id, client_id_size = _REQUEST_HEADER.unpack_from(frame)
@@ -117,7 +119,7 @@ def _decode_client_id(encoded: bytes) -> str:
 
 
 def response_prefix(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """What goes in front of a response's body: the frame's size and the response header."""
+    """The bytes in front of a response's body: the frame's size and the response header."""
     if is_flexible(api_key, version) and api_key != API_VERSIONS:
         return _RESPONSE_PREFIX_FLEXIBLE.pack(body_bytes + 5, correlation_id, 0)
     return _RESPONSE_PREFIX.pack(body_bytes + 4, correlation_id)
@@ -137,8 +139,8 @@ def parse_response_header(api_key: int, version: int, frame: Buffer) -> tuple[in
 def read_response(
     api_key: int, version: int, frame: Buffer, name: str, read_body: Callable[[int, memoryview, int], A]
 ) -> A:
-    """What `read_body` makes of the body of a response frame, from the version, a view and where the body starts;
-    ProtocolError if that ends too early.
+    """The result of `read_body`, which gets the version, a view of the frame and the start of the body; ProtocolError
+    if the frame ends too early.
     """
     view = memoryview(frame)
     try:
@@ -149,7 +151,7 @@ def read_response(
 
 
 def request_prefix(api_key: int, version: int, correlation_id: int, client_id: str | None, body_bytes: int) -> bytes:
-    """What goes in front of a request's body: the frame's size and the request header."""
+    """The bytes in front of a request's body: the frame's size and the request header."""
     encoded = b"" if client_id is None else client_id.encode()
     client_id_size = -1 if client_id is None else len(encoded)
     tagged_fields = unsigned_varint(0) if is_flexible(api_key, version) else b""

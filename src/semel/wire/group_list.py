@@ -1,7 +1,7 @@
 """The answer to ListGroups, from the client's side, versions 0 to 5.
 
-A cluster may have 100,000 groups, and a client wants three fields of each: the general codec takes several times as
-long and as much memory. It is the oracle of this one in the tests. This codec must never know what a group is for.
+A cluster may have 100,000 groups, and a client needs three fields of each: the general codec takes several times as
+much time and memory. It is the oracle of this one in the tests. This codec must never know what a group is for.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _TYPE_FROM: Final = 5
 
 class GroupInList(NamedTuple):
     name: str
-    # None in versions that do not say it.
+    # None in versions without it.
     state: str | None
     kind: str | None
 
@@ -34,7 +34,7 @@ def _decode(version: int, view: memoryview, at: int) -> tuple[int, list[GroupInL
         at += INT32.size
     error_code = INT16.unpack_from(view, at)[0]
     count, at = read_length(view, at + INT16.size, flexible)
-    # A few texts stand in every group, and each of them is one object.
+    # All groups have the same few texts, so each text is made only once.
     shared: dict[str, str] = {}
     groups = []
     for _ in range(count):

@@ -1,6 +1,6 @@
-"""The messages of every API but Produce and Fetch: kio's generated dataclasses, made pleasant to answer with.
+"""The messages of every API except Produce and Fetch: kio's generated dataclasses, filled from plain values.
 
-A handler reads the request as kio's dataclass of that version and answers with plain values, written once for all
+A handler reads the request as kio's dataclass of that version, and answers with plain values, the same for all
 versions:
 
     request = messages.decode_request(METADATA, version, body)
@@ -12,20 +12,20 @@ versions:
     }
     frame = messages.encode_response(METADATA, version, correlation_id, answer)
 
-What `encode_response` and `build_request` take:
-- A field goes by kio's name for it: Kafka's in snake case, without `_ms` (`throttle_time`, `timeout`).
+The values for `encode_response` and `build_request`:
+- A field has kio's name: Kafka's in snake case, without `_ms` (`throttle_time`, `timeout`).
 - A field that this version does not have is dropped; a name that no version has is a TypeError.
-- A struct is a mapping, an array is any iterable, a time is milliseconds, an error code is its number, a topic id is
-  its 16 bytes. -1 is no time, and 16 zero bytes are no id.
-- `throttle_time`, `error_code` and `error_message` may be left out, and so may whatever has a default in the protocol.
-  They may be given as well to an API whose answers do not have these fields: a refusal always has a message.
+- A struct is a mapping, an array any iterable, a time milliseconds, an error code a number, a topic id 16 bytes. -1
+means no time, and 16 zero bytes mean no id.
+- `throttle_time`, `error_code`, `error_message` and every field with a default in the protocol may be left out. These
+three may also be given for an API whose answers lack them, so every refusal can have a message.
 
-What a request gives: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
+To read a request: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
 `getattr(request, "field", otherwise)` for a field that older versions lack.
 
-Bytes that follow a message are ignored, as Apache Kafka ignores them: refusing them would break clients which it
-serves. Tagged fields that kio does not know are skipped. The reading itself is done in `reading`, because kio's own
-reader can be made to abort the process, and responses are written in `writing`, because kio takes its time over them.
+Bytes after a message are ignored, as in Apache Kafka: refusing them would break clients that it serves. Tagged fields
+that kio does not know are skipped. `reader` reads the messages, because a client can make kio's own reader abort the
+process, and `writer` writes responses, because kio's writer is slow.
 
 kio is imported when the first message needs it, and each version of each API when it is first used. This file must
 never be on the path of records.
@@ -48,7 +48,7 @@ from semel.wire.primitives import Buffer
 from semel.wire.reader import NO_TOPIC_ID, read_entity
 from semel.wire.writer import Kind, check_names, write_entity
 
-# Much tighter than a frame of records: ten thousand partitions in one OffsetCommit take about half a megabyte.
+# Much less than a frame with records may have: ten thousand partitions in one OffsetCommit take about half a megabyte.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +60,7 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
 
 
 def decode_request_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
-    """The same, a few elements at a time; until the last of them `body` must not change."""
+    """The same, a few elements at a time; `body` must not change before the last step."""
     return _decode(api_key, version, "request", body, BODY_BYTES_MAX)
 
 
@@ -127,9 +127,9 @@ def _entity_type(api_key: int, version: int, kind: Kind) -> type[Any]:
 
 @cache
 def _import_types_of_kio() -> None:
-    """Import the types that kio would register with Hypothesis, without that.
+    """Import kio's types without registering them with Hypothesis.
 
-    Where Hypothesis is installed it would be imported for nothing: 160 ms and 25 MB for a broker in a test suite.
+    kio would import Hypothesis if it is installed, which costs a broker in a test suite 160 ms and 25 MB for nothing.
     """
     without = "hypothesis" not in sys.modules
     if without:
@@ -141,7 +141,7 @@ def _import_types_of_kio() -> None:
             del sys.modules["hypothesis"]
 
 
-# What makes of a plain value what kio's dataclass wants.
+# Turns a plain value into the type that kio's dataclass declares.
 _Convert = Callable[[Any], Any]
 
 _converters_of: dict[type[Any], dict[str, _Convert]] = {}
@@ -160,7 +160,7 @@ def _converters(entity_type: type[Any]) -> dict[str, _Convert]:
 
 
 def _converter(declared: Any, kafka_type: str | None) -> _Convert:
-    """How a plain value becomes one of the declared type; None stays None, and a wrong one is found by the writer."""
+    """The conversion of a plain value to the declared type; None stays None, and the writer finds a wrong value."""
     arguments = get_args(declared)
     if Ellipsis in arguments:
         convert_item = _converter(arguments[0], kafka_type)

@@ -1,4 +1,4 @@
-"""Lengths, strings and tagged fields on the wire, for the hand-written codecs of this room.
+"""Lengths, strings and tagged fields on the wire, for the hand-written codecs of this package.
 
 A reader takes the buffer and a position, and returns the value and the position after it. It checks the bounds itself,
 because slicing a memoryview beyond its end raises no error. A reader may raise only `ProtocolError` and the errors in
@@ -18,13 +18,13 @@ INT32: Final = struct.Struct(">i")
 
 UUID_BYTES: Final = 16
 
-# What Python itself raises where a read runs over the end of a buffer or where text is not UTF-8.
+# The errors that Python itself raises when a read goes over the end of a buffer, or text is not UTF-8.
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 
-# A length is a 32-bit number, and so takes five bytes of seven bits at most.
+# A length is a 32-bit number, so it takes at most five bytes of seven bits.
 _UNSIGNED_VARINT_BYTES_MAX: Final = 5
 
-# Kafka gives no struct more than five tags, and a million of them would be read for seconds before anything is checked.
+# Kafka gives no struct more than five tags; reading a million of them would take seconds before any check.
 TAGGED_FIELDS_MAX: Final = 100
 
 
@@ -58,9 +58,9 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def read_nullable_length(buffer: memoryview, at: int, flexible: bool) -> tuple[int, int]:
-    """The length of an array or of bytes, -1 for null: at most as large as what is left of the buffer.
+    """The length of an array or of bytes, -1 for null; at most the number of bytes left in the buffer.
 
-    Everything that is counted here takes a byte or more, so the same bound holds for arrays.
+    Every element takes a byte or more, so the same limit is right for arrays.
     """
     if flexible:
         length, at = read_unsigned_varint(buffer, at)
@@ -123,7 +123,9 @@ def read_tagged_field_count(buffer: memoryview, at: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: memoryview, at: int) -> int:
-    """The position after the tagged fields. A tag that this broker does not know is no error: that is their point."""
+    """The position after the tagged fields. An unknown tag is no error: tagged fields exist so that old readers can
+    skip new fields.
+    """
     count, at = read_tagged_field_count(buffer, at)
     for _ in range(count):
         _, at = read_unsigned_varint(buffer, at)

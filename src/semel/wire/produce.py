@@ -30,14 +30,14 @@ from semel.wire.primitives import (
 )
 from semel.wire.versions import PRODUCE
 
-# A frame of some megabytes could name millions of partitions of a few bytes each, and every one becomes objects of
-# a hundred bytes or more. This is one batch for each partition there may be, by default, and each of their topics.
+# A frame of some megabytes could name millions of partitions of a few bytes each, and every one becomes objects of a
+# hundred bytes or more. By default, all topics and partitions of a broker together are no more than this.
 PARTITIONS_PER_REQUEST_MAX: Final = 30_000
 
-# Partitions that are read between two steps.
+# How many partitions are read between two steps.
 _AT_ONCE: Final = 100
 
-# Which version brought what.
+# The versions that brought these fields.
 RECORD_ERRORS_FROM: Final = 8
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
@@ -48,7 +48,7 @@ ACKS_TIMEOUT: Final = struct.Struct(">hi")
 # timeout, one topic, the length of its name; one partition, its index.
 _ONE_REQUEST: Final = struct.Struct(">hiBB")
 _ONE_PARTITION: Final = struct.Struct(">Bi")
-# What follows the batch: no tagged fields of the partition, of the topic, of the request.
+# The bytes after the batch: no tagged fields of the partition, of the topic, of the request.
 _NO_TAGGED_FIELDS: Final = b"\0\0\0"
 # The answer to such a request, in two pieces around the topic's name or id.
 _ONE_HEAD: Final = struct.Struct(">iiBBB")
@@ -79,7 +79,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionAnswer(NamedTuple):
-    """The result for one partition's records. Clients are sent the messages from version 8 on."""
+    """The result for one partition's records. Answers contain the messages from version 8 on."""
 
     partition: int
     error_code: int
@@ -90,7 +90,7 @@ class ProducePartitionAnswer(NamedTuple):
     error_message: str | None = None
 
 
-# Name, id and answers, in the order of ProduceTopic: the version decides which of the first two is sent.
+# Name, id and answers, in the order of ProduceTopic: the version decides whether the name or the id is sent.
 ProduceTopicAnswer = tuple[str | None, bytes | None, Sequence[ProducePartitionAnswer]]
 
 
@@ -140,7 +140,7 @@ def _decode_one(body: memoryview, version: int) -> ProduceRequest | None:
 
 
 def _decode_flexible(body: memoryview, version: int) -> Steps[ProduceRequest]:
-    # The one-byte lengths of the usual topic are read here and not by a call each: that halves the time.
+    # The one-byte lengths of the usual topic are read here without a call for each, which halves the time.
     size = len(body)
     transactional_id, at = read_nullable_string(body, 0, True)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(body, at)
@@ -254,7 +254,7 @@ def _encode_one(
     answer: ProducePartitionAnswer,
     throttle_ms: int,
 ) -> bytes | None:
-    """The answer for one partition without messages; None where the name is too long for a one-byte length."""
+    """The answer for one partition without messages; None if the name is too long for a one-byte length."""
     partition, error_code, base_offset, log_append_time_ms, log_start_offset, _, _ = answer
     # Two arrays of one (their length plus one), no record errors, no message, no tagged fields.
     tail = _ONE_TAIL.pack(

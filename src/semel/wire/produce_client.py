@@ -1,9 +1,9 @@
 """Produce from the client's side, versions 7 to 11, for the client and the sink.
 
-All replicas have to have the records before the broker answers. Version 12 would mean that a transaction takes in the
-partitions of a batch by itself (KIP-890), which the sink does not use. The records are copied once, into the frame.
-`semel.wire.produce` is the broker's side of the same messages, and the oracle of this one in the tests. This codec must
-never look into the records, nor judge what the broker answered.
+The broker answers when all replicas have the records. In version 12, a batch itself adds its partition to the
+transaction (KIP-890), which the sink does not use. The records are copied once, into the frame. `semel.wire.produce` is
+the broker's side of the same messages, and the oracle of this one in the tests. This codec must never look into the
+records, nor judge what the broker answered.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _ALL_REPLICAS: Final = -1
 
 
 class PartitionBatch(NamedTuple):
-    """One record batch, with its header, and where it is to go."""
+    """One record batch with its header, and the partition that it is for."""
 
     topic: str
     partition: int
@@ -99,8 +99,8 @@ def _decode(version: int, view: memoryview, at: int) -> list[PartitionProduced]:
             produced.append(PartitionProduced(topic, partition, error_code, base_offset, message))
         if flexible:
             at = skip_tagged_fields(view, at)
-    # The throttling, which the broker itself enforces by not reading for this time. It is read here so that an answer
-    # that was cut short is none.
+    # The throttle time, which the broker itself enforces by not reading for this time. It is read here so that a
+    # truncated answer is refused.
     INT32.unpack_from(view, at)
     if flexible:
         skip_tagged_fields(view, at + INT32.size)
@@ -108,11 +108,11 @@ def _decode(version: int, view: memoryview, at: int) -> list[PartitionProduced]:
 
 
 def _read_message(view: memoryview, at: int, flexible: bool) -> tuple[str | None, int]:
-    """What the broker says of the batch; where that is nothing, what it says of the first record that it refuses."""
+    """The broker's message about the batch; if there is none, the one about the first refused record."""
     of_records: str | None = None
     count, at = read_length(view, at, flexible)
     for _ in range(count):
-        # After the record's place in the batch.
+        # Skips the record's index in the batch.
         text, at = read_nullable_string(view, at + INT32.size, flexible)
         if of_records is None:
             of_records = text

@@ -1,11 +1,11 @@
-"""Reads any message by kio's dataclasses, without kio's own reader.
+"""Reads any message, with kio's dataclasses as the schema but without kio's own reader.
 
-kio's reader is fast, but it reserves memory for as many elements as an array announces before it looks whether they are
-there: ten bytes from a stranger make it ask for 17 GB, and where memory is limited that aborts the whole process. It
-also refuses tagged fields it does not know, which the protocol wants skipped. So the dataclasses are taken as the
-schema, and the reading is done here, which compares every length with the remaining bytes, and limits the elements of
-one message. A large message takes a tenth of a second and more, so whatever has an array in it is read in steps. This
-file must never trust a number that it has read. kio's reader is its oracle in the tests, on bytes that kio wrote.
+kio's reader is fast, but it reserves memory for all announced elements of an array before it checks whether they have
+arrived: ten bytes from a stranger make it ask for 17 GB, which aborts the whole process if memory is limited. It also
+refuses unknown tagged fields, which the protocol wants skipped. This reader compares every length with the remaining
+bytes, and limits the elements of one message. A large message takes a tenth of a second and more, so messages with
+arrays are read in steps. This file must never trust a number that it has read. kio's reader is its oracle in the tests,
+on bytes that kio wrote.
 """
 
 import struct
@@ -30,17 +30,17 @@ from semel.wire.primitives import (
 )
 
 # An element of three bytes becomes an object of a hundred or more. The largest honest messages, offset commits and
-# descriptions of everything there is, have some ten thousand.
+# descriptions of a whole cluster, have some ten thousand elements.
 ELEMENTS_PER_MESSAGE_MAX: Final = 200_000
 
-# How many elements of the simple kind are read between two steps.
+# How many elements without arrays are read between two steps.
 _ELEMENTS_AT_ONCE: Final = 100
 
 NO_TOPIC_ID: Final = bytes(UUID_BYTES)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# What turns up when the content of a message is impossible: a time beyond the calendar, an error code without a name.
+# The errors for an impossible content of a message: a time outside the calendar, an error code without a name.
 _IMPOSSIBLE: Final = (*MALFORMED, ValueError, OverflowError)
 
 _NULL_STRUCT: Final = 0xFF
@@ -68,14 +68,14 @@ _Read = Callable[[_Cursor], Any]
 
 
 class _Reader(NamedTuple):
-    """How a value is read: at once, or, where an array is somewhere in it, by the steps that `read` returns."""
+    """How a value is read: at once, or, if it contains an array, by the steps that `read` returns."""
 
     read: _Read
     has_steps: bool
 
 
 def read_entity(entity_type: type[Any], body: Buffer) -> Steps[Any]:
-    """The dataclass that `body` begins with, a few elements at a time; whatever follows is ignored."""
+    """The dataclass at the beginning of `body`, read a few elements at a time; bytes after it are ignored."""
     try:
         reader = _entity(entity_type)
         cursor = _Cursor(memoryview(body))
@@ -152,7 +152,7 @@ def _read_tagged_fields(cursor: _Cursor, tagged: dict[int, tuple[str, _Reader]],
 
 
 def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Reader:
-    """The reader of what a field's declared type says: an array, a struct or a primitive, nullable or not."""
+    """The reader of a field's declared type: an array, a struct or a primitive, nullable or not."""
     nullable = type(None) in get_args(declared)
     if nullable:
         declared = next(argument for argument in get_args(declared) if argument is not type(None))
@@ -160,7 +160,7 @@ def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _
     if Ellipsis in arguments:
         return _array(_value(arguments[0], kafka_type, flexible, False), flexible, nullable)
     if is_dataclass(declared):
-        # A tagged struct is null by being left out, so that only others carry a mark.
+        # A tagged struct that is null is left out, so only other structs have a byte that says whether they are null.
         return _nullable_struct(_entity(declared)) if nullable and not is_tagged else _entity(declared)
     return _Reader(_primitive(kafka_type, flexible, nullable and not is_tagged), False)
 

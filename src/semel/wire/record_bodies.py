@@ -1,6 +1,7 @@
-"""Records as bytes: the offset and the time of each, and everything after them as one piece that nobody reads.
+"""Records as bytes: the offset and the time of each, and everything after them as one unread piece.
 
-So a record passes from one log into another as it is, whatever is in it. This must never be on the path of the broker.
+So a record is copied from one log to another unchanged, whatever it contains. The broker must never use this to serve
+requests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +12,12 @@ from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import DECOMPRESSED_BYTES_MAX, compressed, opened, read_varint, varint
 
-# None of their bits is in use.
+# One byte, of which no bit is in use.
 _ATTRIBUTES_BYTES: Final = 1
 
 
 class RecordBody(NamedTuple):
-    """A record: the content is its key, its value and its headers as they are encoded."""
+    """A record; the content is its encoded key, value and headers."""
 
     offset: int
     timestamp_ms: int
@@ -44,7 +45,7 @@ def record_bodies(batch: Buffer, header: BatchHeader) -> Iterator[RecordBody]:
 
 
 def payload_of(bodies: Iterable[RecordBody], base_timestamp_ms: int, codec: int) -> Buffer:
-    """What a batch of these records has after its header, at consecutive offsets."""
+    """The payload of a batch with these records, at consecutive offsets."""
     payload = bytearray()
     for offset_delta, body in enumerate(bodies):
         deltas = varint(body.timestamp_ms - base_timestamp_ms) + varint(offset_delta)
@@ -58,7 +59,7 @@ def content_of(key: bytes, value: bytes) -> bytes:
 
 
 def key_and_value(content: bytes) -> tuple[bytes | None, bytes | None]:
-    """The key and the value of a record, by its content."""
+    """The key and the value in the content of a record."""
     key, at = _read_bytes(content, 0)
     value, _ = _read_bytes(content, at)
     return key, value

@@ -1,9 +1,9 @@
-"""Record batches in full: what the command line, the pipeline and the tests need to write records and read them back.
+"""Whole record batches: the command line, the pipeline and the tests write records with this, and read them back.
 
-On the way in and out the broker never opens a batch; it reads the header (`semel.core.batch`) and hands the rest on.
-Here the records are unpacked one by one and decompressed, slowly and with a limit; the broker asks for their times
-alone, for a look-up by time, and compaction for the decompressed bytes. Only format 2 is known. This file must
-never be imported by the path that serves Fetch, nor by that of Produce except for compacted topics.
+For Produce and Fetch the broker only reads a batch's header (`semel.core.batch`) and passes the rest on. Here the
+records are decompressed and read one by one, slowly and with a limit; the broker needs this only for the times of
+records, to find an offset by time, and in compaction. Only format 2 is known. This file must never be imported by the
+path that serves Fetch, nor by that of Produce except for compacted topics.
 """
 
 import mmap
@@ -31,13 +31,14 @@ from semel.core.checksum import crc32c
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 
-# In the order of their numbers in a batch's attributes.
+# Sorted by their numbers in a batch's attributes.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# The levels of those that have any. For lz4 those up to 2 are the fast ones, and from 12 on all are the same.
+# The compression levels, if a codec has any. For lz4 the levels up to 2 are the fast ones, and from 12 on all are the
+# same.
 LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(18), "zstd": range(-131072, 23)}
 
-# What one batch may grow to; Kafka's own default for a whole fetch answer is 50 MiB.
+# The decompressed size of a batch is limited to this; Kafka's own default for a whole fetch answer is 50 MiB.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 # Java's snappy streams: this magic, two versions, then blocks with their sizes. Other clients send one bare block.
@@ -47,11 +48,11 @@ _XERIAL_HEADER_BYTES: Final = 16
 # A 64-bit number in pieces of seven bits.
 _VARINT_BYTES_MAX: Final = 10
 
-# A time fits 64 bits, and one of them is its sign.
+# A time has 64 bits, one of them for the sign.
 _TIME_BITS_MAX: Final = 63
 
 _GZIP_WINDOW_BITS: Final = 31
-# What is decompressed or copied in one go while other threads wait.
+# How many bytes are decompressed or copied at a time, while other threads wait.
 _PIECE_BYTES: Final = 1024 * 1024
 # The defaults of Kafka's clients.
 _LZ4_LEVEL: Final = 0
@@ -143,7 +144,7 @@ def sealed(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytearray:
-    """The batch of records that are encoded already, and compressed as its attributes say."""
+    """A batch of records that are already encoded, and compressed as its attributes say."""
     header = BatchHeader(
         base_offset,
         0,
@@ -165,7 +166,7 @@ def sealed(
 def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Batch]:
     """The batches that follow one another in `buffer`, as in a fetch answer or a segment.
 
-    It ends before a last batch that is not all there, because fetch answers may be cut in its middle.
+    A last batch that is not complete is left out, because a fetch answer may end in the middle of one.
     """
     view = memoryview(buffer)
     at = 0
@@ -178,7 +179,9 @@ def decode_batches(buffer: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BY
 
 
 def next_offset(buffer: Buffer) -> int:
-    """The offset after the last whole batch in `buffer`; of the others nothing is looked at but format and length."""
+    """The offset after the last whole batch in `buffer`; of the batches before it, only format and length are
+    checked.
+    """
     last, at = -1, 0
     while len(buffer) - at >= HEADER_BYTES:
         _check_format(buffer[at + MAGIC_POSITION])
@@ -192,7 +195,7 @@ def next_offset(buffer: Buffer) -> int:
 
 
 def closed_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Where each whole batch in `buffer` begins, and its header. Checksums are checked, records are not opened."""
+    """Where each whole batch in `buffer` begins, and its header. Checksums are checked; the records stay compressed."""
     view = memoryview(buffer)
     at = 0
     while len(view) - at >= HEADER_BYTES:
@@ -208,7 +211,7 @@ def closed_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _end_of(buffer: Buffer, at: int) -> int:
-    """Where the batch at `at` ends by its own length, whether within the buffer or after its end."""
+    """Where the batch at `at` ends, by its own length; this may be after the end of the buffer."""
     length: int = LENGTH.unpack_from(buffer, at)[0]
     if length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
         raise ProtocolError(f"a batch length of {length} does not hold a batch header")
@@ -226,8 +229,7 @@ def opened(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes
 
 
 def opened_in_place(batch: Buffer, attributes: int, decompressed_bytes_max: int) -> bytes | memoryview:
-    """The same, in the buffer that they were decompressed to, for a caller that only looks at them: no copy holds up
-    the other threads."""
+    """The same without a copy, which would make other threads wait, for a caller that only reads the records."""
     payload = bytes(memoryview(batch)[HEADER_BYTES:])
     codec = attributes & CODEC_MASK
     if codec >= len(CODECS):
@@ -238,7 +240,7 @@ def opened_in_place(batch: Buffer, attributes: int, decompressed_bytes_max: int)
 def record_times(batch: Buffer, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[tuple[int, int]]:
     """Offset and timestamp of each record of one batch whose checksum has been checked before.
 
-    The records are not opened any further, so this takes a fraction of the time that `decode_batches` takes.
+    The rest of each record is not read, so this takes a fraction of the time of `decode_batches`.
     """
     header = read_header(batch)
     payload = opened(batch, header.attributes, decompressed_bytes_max)
@@ -281,7 +283,7 @@ def _decode_batch(batch: memoryview, decompressed_bytes_max: int) -> Batch:
     if crc32c(batch[CHECKED_FROM:]) != checksum:
         raise ProtocolError(f"the batch at offset {base_offset} does not match its checksum")
     payload = opened(batch, attributes, decompressed_bytes_max)
-    # Where the log sets the time, it sets one for all of a batch.
+    # If the broker sets the time (LogAppendTime), it sets one time for the whole batch.
     append_time_ms = max_timestamp_ms if attributes & APPEND_TIME_BIT else None
     records = _decode_records(payload, record_count, base_offset, base_timestamp_ms, append_time_ms)
     return Batch(
@@ -323,7 +325,7 @@ def _decode_records(
                 if name is None:
                     raise ProtocolError("a record header without a name")
                 header_value, at = _read_bytes(payload, at)
-                # Kafka takes any bytes for a name, and who looks for what went wrong has to see the record.
+                # Kafka accepts any bytes as a name, and a person who looks for an error has to see the record.
                 headers.append((name.decode(errors="backslashreplace"), header_value))
             if at != end:
                 raise ProtocolError(f"a record ends at byte {at} and announced byte {end}")
@@ -370,7 +372,7 @@ def _encode_record(encoded: bytearray, record: Record, offset_delta: int, timest
 
 
 def varint(value: int) -> bytes:
-    """A signed number as records have it: zigzag, then seven bits to a byte."""
+    """A signed number, encoded as in records: zigzag, then seven bits to a byte."""
     value = value << 1 ^ value >> 63
     encoded = bytearray()
     while value >= 0x80:
@@ -385,13 +387,13 @@ def _bytes(value: bytes | None) -> bytes:
 
 
 def compressed(attributes: int, payload: Buffer, level: int | None = None) -> Buffer:
-    """Records as they stand in a batch of these attributes; a level is one of the codec's `LEVELS`."""
+    """The records, compressed as a batch with these attributes has them; `level` is one of the codec's `LEVELS`."""
     codec = CODECS[attributes & CODEC_MASK]
     if codec == "none":
         return payload
     if codec == "gzip":
         return zlib.compress(payload, zlib.Z_DEFAULT_COMPRESSION if level is None else level, _GZIP_WINDOW_BITS)
-    # Imported when it is needed, which for a broker is hardly ever.
+    # Imported only here, because a broker hardly ever needs it.
     import cramjam
 
     if codec == "snappy":
@@ -422,7 +424,7 @@ def _decompress(codec: str, payload: bytes, bytes_max: int) -> bytes | memoryvie
 
 
 def _memory_for(size: int) -> memoryview:
-    """Memory to decompress to. It needs no clearing: the kernel gives it page by page as it is written to."""
+    """Memory to decompress to. It is not cleared: the kernel provides empty pages as they are written to."""
     if size <= _PIECE_BYTES:
         return memoryview(bytearray(size))
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
@@ -456,7 +458,7 @@ def _gunzip(payload: bytes, bytes_max: int) -> bytes | memoryview:
 def _grow(
     decompress_into: Callable[[bytes, Buffer], int], refusal: type[Exception], payload: bytes, bytes_max: int
 ) -> bytes | memoryview:
-    """Decompress into ever larger buffers, because neither lz4 nor zstd has to say how large its content is."""
+    """Decompress into ever larger buffers, because the size of the content may be missing in lz4 and zstd."""
     size = min(bytes_max, max(4 * len(payload), 4096))
     while True:
         records = _memory_for(size)

@@ -1,4 +1,4 @@
-"""The APIs, the versions of each that this broker announces, and which of those are flexible.
+"""The APIs, the versions of each that this broker announces, and which of these are flexible.
 
 The parser of every request header calls `is_flexible`, so it must be fast. This file must never announce a version that
 is still unstable in Apache Kafka, or one that no handler answers.
@@ -61,8 +61,8 @@ class VersionRange(NamedTuple):
     max: int
 
 
-# What ApiVersions answers. Produce is announced from 0 because librdkafka silently turns compression off where it is
-# not; the versions below PRODUCE_SERVED_MIN carry the old message formats and are refused when they are used.
+# The answer to ApiVersions. Produce is announced from 0 because librdkafka otherwise silently turns compression off;
+# versions below PRODUCE_SERVED_MIN have the old message formats, and the broker refuses them.
 ANNOUNCED: Final[dict[int, VersionRange]] = {
     PRODUCE: VersionRange(0, 13),
     FETCH: VersionRange(4, 18),
@@ -77,7 +77,7 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
     SYNC_GROUP: VersionRange(0, 5),
     DESCRIBE_GROUPS: VersionRange(0, 6),
     LIST_GROUPS: VersionRange(0, 5),
-    # librdkafka takes a broker that has no version 0 for one that knows no SASL; it is refused when it is used.
+    # Without version 0, librdkafka assumes that the broker has no SASL; the broker refuses a request of version 0.
     SASL_HANDSHAKE: VersionRange(0, 1),
     API_VERSIONS: VersionRange(0, 4),
     CREATE_TOPICS: VersionRange(2, 7),
@@ -116,14 +116,15 @@ ANNOUNCED: Final[dict[int, VersionRange]] = {
 
 PRODUCE_SERVED_MIN: Final = 3
 
-# What clients may rely upon beyond single APIs, with the levels that are supported; the highest is the one in force.
-# transaction.version 2 is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848.
+# Features that concern several APIs, with their supported levels; the highest level is in force. transaction.version 2
+# is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848.
 FEATURES: Final[dict[str, VersionRange]] = {
     "transaction.version": VersionRange(0, 2),
     "group.version": VersionRange(0, 1),
 }
 
-# From this version on a message has compact lengths and tagged fields. An API that is missing here has none.
+# The version from which on messages have compact lengths and tagged fields. An API that is missing here has no such
+# version.
 _FLEXIBLE_FROM: Final[dict[int, int]] = {
     PRODUCE: 9,
     FETCH: 12,
@@ -180,6 +181,6 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def is_announced(api_key: int, version: int) -> bool:
-    """Whether a client that keeps to what ApiVersions told it may use this version."""
+    """Whether the answer to ApiVersions includes this version."""
     announced = ANNOUNCED.get(api_key)
     return announced is not None and announced.min <= version <= announced.max

@@ -1,11 +1,10 @@
-"""Writes a response from plain values by kio's dataclasses, without making any of them.
+"""Writes a response from plain values, with kio's dataclasses as the schema but without making any of them.
 
-kio's own writer wants every value wrapped in a type of its own and every struct made first, and writes a number at a
-time: two thirds of what a small answer took, and milliseconds for a large one. So the dataclasses are taken as the
-schema, as they are in `reading`, and what a version looks like is worked out once. Fields of fixed size that follow
-each other are packed at once. As in `reading`, whatever has an array in it is written in steps. This file must never
-guess: a value that is wanted and not given is a TypeError, and so is a name that no version knows. kio's writer is its
-oracle in the tests.
+kio's own writer needs every value in a type of its own and every struct as an object, and writes one number at a time:
+two thirds of the time of a small answer, and milliseconds for a large one. Here the layout of each version is computed
+once, and neighbouring fields of fixed size are packed together. As in `reader`, messages with arrays are written in
+steps. This file must never guess: a missing value is a TypeError, and so is a name that no version has. kio's writer is
+its oracle in the tests.
 """
 
 import struct
@@ -22,7 +21,7 @@ from semel.wire.primitives import INT16, UUID_BYTES, length, nullable_string, un
 Kind = Literal["request", "response"]
 Values = Mapping[str, Any]
 
-# What a handler may leave out: nothing was throttled and nothing went wrong.
+# The fields that a handler may leave out if nothing was throttled and nothing failed.
 LEFT_OUT: Final[Mapping[str, object]] = MappingProxyType({"throttle_time": 0, "error_code": 0, "error_message": None})
 
 _NUMBERS: Final = {
@@ -42,12 +41,12 @@ _NO_TAGGED: Final = b"\x00"
 _NULL: Final = b"\xff"
 _NOT_NULL: Final = b"\x01"
 
-# Writes one value, or what it needs of all values of a struct, to the end of the buffer.
+# Appends one value to the buffer, or its part of a struct's values.
 _Write = Callable[[bytearray, Any], Any]
 
 
 class _Writer(NamedTuple):
-    """How a value is written: at once, or, where an array is somewhere in it, by the steps that `write` returns."""
+    """How a value is written: at once, or, if it contains an array, by the steps that `write` returns."""
 
     write: _Write
     has_steps: bool
@@ -87,7 +86,7 @@ def _struct(entity_type: Any) -> _Writer:
         otherwise = _plain(LEFT_OUT.get(field.name, MISSING) if field.default is MISSING else field.default, kafka_type)
         if tag is not None:
             writer = _value(field.type, kafka_type, flexible, True)
-            # A tagged field is left out at its default; for one that is no number, the default is the empty value.
+            # A tagged field with its default value is left out; if it is no number, its default is the empty value.
             unsaid = () if kafka_type not in _NUMBERS else 0 if otherwise is MISSING else otherwise
             tagged.append((tag, field.name, unsaid, writer))
             continue
@@ -129,7 +128,8 @@ def _struct(entity_type: Any) -> _Writer:
         if flexible:
             out += _NO_TAGGED
 
-    # What has tagged fields is written in steps for their sake, though most have no array in them: they are few.
+    # A struct with tagged fields is always written in steps, though few of them have arrays, because such structs are
+    # few.
     has_steps = bool(tagged) or any(part.has_steps for part in parts)
     return _Writer(write_in_steps if has_steps else write_struct, has_steps)
 
@@ -153,7 +153,7 @@ def _packed(numbers: list[tuple[str, str, Any]]) -> list[_Writer]:
 
 
 def _write_tagged(out: bytearray, tagged: list[tuple[int, str, Any, _Writer]], values: Values) -> Steps[None]:
-    """The tagged fields that are other than what their absence says."""
+    """Write the tagged fields whose values are not their defaults."""
     written = []
     for tag, name, unsaid, (write, has_steps) in tagged:
         value = values.get(name, unsaid)
@@ -170,7 +170,7 @@ def _write_tagged(out: bytearray, tagged: list[tuple[int, str, Any, _Writer]], v
 
 
 def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Writer:
-    """The writer of what a field's declared type says: an array, a struct or a primitive."""
+    """The writer of a field's declared type: an array, a struct or a primitive."""
     nullable = type(None) in get_args(declared)
     if nullable:
         declared = next(argument for argument in get_args(declared) if argument is not type(None))
@@ -285,7 +285,7 @@ def _plain(value: Any, kafka_type: str) -> Any:
 
 
 def check_names(entity_type: type[Any], kind: Kind, names: Iterable[str]) -> None:
-    """A field that this version does not have is dropped; TypeError if no version has it, for that is a slip."""
+    """Raise TypeError for a field that no version has, which is a mistake; a field of other versions may be dropped."""
     for name in names:
         if name not in LEFT_OUT and not _is_known(entity_type.__api_key__, kind, name):
             raise TypeError(f"no version of {entity_type.__name__} has a field {name}")
@@ -293,14 +293,14 @@ def check_names(entity_type: type[Any], kind: Kind, names: Iterable[str]) -> Non
 
 @cache
 def _is_known(api_key: int, kind: Kind, name: str) -> bool:
-    """Whether any version of this API's message has a field of this name; a name that none has is a slip."""
+    """Whether any version of this API's message has a field of this name."""
     from kio.index import load_payload_module
     from kio.schema.index import api_key_map, schema_name_map
     from kio.static.constants import EntityType
 
     entity_kind: Literal[EntityType.request, EntityType.response]
     entity_kind = EntityType.request if kind == "request" else EntityType.response
-    # From the newest down: a field that is dropped is nearly always one that came later.
+    # Newest version first, because a dropped field nearly always belongs to a later version.
     for version in sorted(schema_name_map[api_key_map[api_key]], reverse=True):
         if name in _field_names(load_payload_module(api_key, version, entity_kind)):
             return True
