@@ -1,8 +1,8 @@
-"""How the clients of a publisher are set, how long they are waited for, and what they met meanwhile.
+"""The settings of a publisher's clients, how long a call waits for them, and the errors that they met meanwhile.
 
 All settings have librdkafka's names. A setting that would break the promise is refused by name, and none is changed
-silently. A client that meets a wrong password goes on trying, and its callers only hear that no broker answered in
-time; what it met is for messages, and must never decide anything.
+silently. A client with a wrong password keeps trying, and its caller learns only that no broker answered in time; so
+this file keeps the client's error for messages. The error must never decide whether a record was published.
 """
 
 import logging
@@ -39,28 +39,27 @@ _GUARDED: Final = {
 
 
 def lacking(code: int, right: str, name: str | None) -> str:
-    """The right that a cluster with ACLs asks for if it refuses with this code, to add to the reason; empty for
-    other codes."""
+    """The right that is missing if a cluster with ACLs refuses with this code, to add to the reason; empty for other
+    codes."""
     kind = _GUARDED.get(code)
     return "" if kind is None else f"; this user needs the right {right} on {kind} {name!r}"
 
 
 def remedy_of(error: KafkaError) -> str:
-    """What a user can look at."""
     return _REMEDIES.get(error.code(), NO_WAY_THERE)
 
 
 class ClientEvents:
-    """What the clients of one publisher have met last, and would mend by themselves."""
+    """The last error that the clients of one publisher have met and retry by themselves."""
 
     def __init__(self) -> None:
         self._error: KafkaError | None = None
 
     def listener(self, own: Callable[[KafkaError], Any] | None) -> Callable[[KafkaError], None]:
-        """For `error_cb`; the user's own is called as well."""
+        """A function for `error_cb`, which also calls the user's own."""
 
         def listen(error: KafkaError) -> None:
-            # That all of them are away says less than why one is.
+            # "All brokers are down" says less than the reason why one is.
             if self._error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
                 self._error = error
             if own is not None:
@@ -69,20 +68,20 @@ class ClientEvents:
         return listen
 
     def forget(self) -> None:
-        """Somebody answered, or others ask now: what was met is over."""
+        """Forget the error: a broker has answered, or new clients are used."""
         self._error = None
 
     @property
     def is_login_refused(self) -> bool:
-        """Whether a broker has refused the user or the password, and none has answered these clients since."""
+        """Whether a broker has refused the user or the password, and none has answered since."""
         return self._error is not None and self._error.code() == KafkaError._AUTHENTICATION
 
     def failure(self, message: str) -> PublishFailed:
-        """The error for a call whose time is over, or that need not wait for that: a login that was refused."""
+        """The error for a call whose time is over, or whose login was refused, which need not wait for that."""
         return LoginRefused(message) if self.is_login_refused else PublishFailed(message)
 
     def why(self, reason: str, otherwise: str | None = None) -> str:
-        """The reason with what to do, in place of what the client says of its waiting."""
+        """The client's last error and what to do about it; without one, the given reason."""
         if self._error is not None:
             return f"{self._error.str()}: {remedy_of(self._error)}"
         return reason if otherwise is None else f"{reason}: {otherwise}"
@@ -92,14 +91,14 @@ class ClientEvents:
 
 
 class Deadline:
-    """A moment from which on nothing is waited for any more."""
+    """The time at which a call stops waiting."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     @property
     def left_seconds(self) -> float:
-        """What a client may be given as its timeout; 0 when the time is over."""
+        """The timeout to give to a client; 0 when the time is over."""
         return max(self._at - time.monotonic(), 0.0)
 
     @property
@@ -111,25 +110,25 @@ class Deadline:
 
 
 TOPIC_PREFIX: Final = "semel-publish-"
-# A topic's name has 249 characters at most, and the prefix takes some.
+# A topic's name has at most 249 characters, including the prefix.
 NAME_LENGTH_MAX: Final = 249 - len(TOPIC_PREFIX)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-# What the broker gives a transaction beyond the time that a call may take, so that it never ends one under our hands.
+# How much longer than a call a transaction may take, so that the broker never aborts one while a call uses it.
 _TRANSACTION_SLACK_MS: Final = 10_000
 
-# A library does not print: what librdkafka says goes to the log of the program, if it has one.
+# A library does not print: librdkafka's messages go to the log of the program, if it has one.
 logger = logging.getLogger("semel.publish.librdkafka")
 logger.addHandler(logging.NullHandler())
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
-    # Java's clients place keys like this, so that a key is where they look for it.
+    # Java's clients choose the partition of a key in this way, too.
     "partitioner": "murmur2_random",
     "linger.ms": 5,
 }
 _CONNECTING: Final[Mapping[str, Any]] = {
     "logger": logger,
-    # Otherwise librdkafka starts again from its bootstrap servers whenever all brokers are away, and logs that twenty
-    # times a second.
+    # Otherwise librdkafka goes back to its bootstrap servers whenever all brokers are away, and logs that twenty times
+    # a second.
     "metadata.recovery.strategy": "none",
 }
 _OURS: Final[Mapping[str, str]] = {
@@ -144,13 +143,13 @@ _OURS: Final[Mapping[str, str]] = {
     "group.id": "it is a consumer's",
     "enable.auto.commit": "it is a consumer's",
 }
-# Each of these has one value with which the promise holds, or some.
+# The values of each setting with which the promise holds.
 _ONLY: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "enable.idempotence": (frozenset({"true"}), "without it a retry is a second record"),
     "acks": (frozenset({"all", "-1"}), "a record that not all replicas have can be lost after its commit"),
     "request.required.acks": (frozenset({"all", "-1"}), "a record that not all replicas have can be lost"),
 }
-# Which settings are about the connection, so that those who look after the cursor connect like the producer.
+# The settings of a connection: the clients that read the cursor connect like the producer.
 _OF_CONNECTIONS: Final = re.compile(
     r"(security|ssl|sasl|enable\.ssl|enable\.sasl|socket|client|broker\.(address|version)|api\.version|reconnect"
     r"|connections\.max|retry\.backoff|metadata|log_level|logger|debug|oauth_cb|resolve_cb|error_cb)\b.*"
@@ -159,7 +158,7 @@ _OF_CONNECTIONS: Final = re.compile(
 
 @dataclass(frozen=True)
 class PublishSettings:
-    """What the clients are made with."""
+    """The checked settings of a publisher and its clients."""
 
     name: str
     timeout_seconds: float

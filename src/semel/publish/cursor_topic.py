@@ -1,9 +1,10 @@
-"""The topic of a name's cursor: made if it is missing, refused if it would forget, read to its end.
+"""The topic of a name's cursor: makes it if it is missing, refuses it if it would lose the cursor, and reads it to its
+end.
 
 Each name has a topic of its own, with one partition that only the name's producer writes to. If names shared a topic,
 the open transaction of one name would hide the cursors of all others from readers of committed records, and a reader
-would have to wait for somebody else's transaction. The cursor must never be taken for final before the fence is up;
-`peek` is for a reader that has fenced nobody.
+would have to wait for another name's transaction. The cursor must never count as final before the fence is up; `peek`
+is for a reader that has put up no fence.
 """
 
 import contextlib
@@ -27,23 +28,23 @@ from semel.publish.rules import Cursor, CursorRefused, NoCursor, PublishFailed, 
 T = TypeVar("T")
 
 PARTITION: Final = 0
-# Small segments, compacted early: all that is wanted of them is the last record.
+# Small segments, compacted early, because only the last record is needed.
 TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.1",
 }
-# How far from the end the cursor is looked for at first: only the ends of aborted transactions may come after it.
+# How many offsets before the end are searched for the cursor first: only aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
 _TAIL_GROWTH: Final = 16
 _ASK_SECONDS_MAX: Final = 5.0
-# How long what is undecided is waited for before it is asked whose it is; a live publisher commits sooner.
+# How long to wait for an open transaction before checking whose it is; a live publisher commits sooner.
 _UNDECIDED_SECONDS_MAX: Final = 1.0
 _PAUSE_SECONDS: Final = 0.05
 # A reader learns from an empty answer that it is at the end, so the broker should not wait long before it sends one.
 _FETCH_WAIT_MS: Final = 10
-# What a broker says while it, or a new topic, is not ready.
+# The errors of a broker that is not ready, or whose new topic is not ready.
 _PASSING: Final = frozenset(
     (
         *(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE),
@@ -60,12 +61,12 @@ _FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError
 
 
 class Undecided(PublishFailed):
-    """The cursor topic cannot be read to its end: somebody's transaction is open, or the broker that was asked does not
-    lead the topic any more."""
+    """The cursor topic cannot be read to its end: a transaction is open, or the broker that was asked does not lead the
+    topic any more."""
 
 
 class CursorTopic:
-    """Where one name's cursor is."""
+    """The topic of one name's cursor."""
 
     def __init__(self, settings: PublishSettings) -> None:
         self._topic = settings.topic
@@ -77,11 +78,11 @@ class CursorTopic:
 
     @property
     def key(self) -> bytes:
-        """Under which the log keeps the last cursor."""
+        """The key of the cursor's records, of which compaction keeps the last one."""
         return self._name.encode()
 
     def prepare(self, deadline: Deadline) -> None:
-        """Make the topic if it is missing, and refuse one that would forget the cursor."""
+        """Make the topic if it is missing, and refuse one that would lose the cursor."""
         policy = self._cleanup_policy(deadline)
         if policy is None:
             self._make(deadline)
@@ -93,30 +94,30 @@ class CursorTopic:
             )
 
     def read(self, deadline: Deadline) -> Cursor | None:
-        """The cursor. The name's transactional id was claimed before, so it has no undecided transaction.
+        """The cursor. The caller has claimed the name's transactional id, so that id has no open transaction.
 
-        `Undecided` if there is one: the id was claimed again since, or another program writes to the topic.
+        `Undecided` if there is one: the id was claimed again meanwhile, or another program writes to the topic.
         """
         return self._last(self._end(deadline), deadline, until_decided=True)
 
     def read_below(self, offset: int, deadline: Deadline) -> Cursor | None:
         """The last cursor below a record that was just written and is not committed.
 
-        A broker that has not heard yet that it no longer leads the topic has nothing at this offset. So a reader that
-        is shown all committed records up to the offset has seen all of them. Otherwise `Undecided`.
+        A broker that no longer leads the topic, and does not know it yet, has nothing at this offset. So a reader that
+        can read up to the offset sees all committed records before it. Otherwise `Undecided`.
         """
         return self._last(offset, deadline, until_decided=True)
 
     def peek(self, deadline: Deadline) -> Cursor | None:
-        """The last committed cursor, for a reader that has fenced nobody and only wants to know who wrote it."""
+        """The last committed cursor, for a reader that has put up no fence and only wants to know who wrote it."""
         return self._last(self._end(deadline), deadline, until_decided=False)
 
     def disconnect(self) -> None:
-        """End the connections; the next question makes new ones."""
+        """End the connections; the next request makes new ones."""
         self._admin = None
 
     def _administrator(self) -> AdminClient:
-        """One for all questions of a start: a new one has to find the cluster first."""
+        """One client for all requests of a start, because a new one has to find the cluster first."""
         if self._admin is None:
             self._admin = AdminClient(self._connection)
         return self._admin
@@ -132,7 +133,7 @@ class CursorTopic:
                 tail *= _TAIL_GROWTH
 
     def _end(self, deadline: Deadline) -> int:
-        """After the last record, of whatever fate."""
+        """The offset after the last record, open and aborted transactions included."""
 
         def ask(seconds: float) -> int:
             [answer] = (
@@ -146,7 +147,7 @@ class CursorTopic:
             )
             return int(self._result(answer).offset)
 
-        # The topic is there, though a broker that has just begun may not know of it yet.
+        # The topic exists, but a broker that has just started may not know it yet.
         return self._ask(ask, deadline, _PASSING | _NOT_THERE, right="Describe")
 
     def _reader(self) -> Consumer:
@@ -163,7 +164,7 @@ class CursorTopic:
         )
 
     def _scan(self, reader: Consumer, begin: int, end: int, deadline: Deadline) -> Cursor | None:
-        """The last cursor between two offsets; waits until all before `end` is decided."""
+        """The last cursor from `begin` on; waits until all transactions before `end` have ended."""
         reader.assign([TopicPartition(self._topic, PARTITION, begin)])
         cursor: Cursor | None = None
         patience = deadline
@@ -179,7 +180,7 @@ class CursorTopic:
                     return cursor
                 patience = Deadline(min(deadline.left_seconds, _UNDECIDED_SECONDS_MAX))
             elif error.code() not in _PASSING | _NOT_THERE:
-                # It joins no group, but asks who would coordinate the one that it names.
+                # The reader joins no group, but asks for the coordinator of the group in its settings.
                 is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
                 right = lacking(error.code(), "Describe" if is_of_group else "Read", self._topic)
                 raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}{right}")
@@ -202,7 +203,7 @@ class CursorTopic:
             raise CursorRefused(f"topic {self._topic!r} of publisher {self._name!r}: {reason}") from None
 
     def _cleanup_policy(self, deadline: Deadline, *, is_made: bool = False) -> str | None:
-        """What the broker does with old records; None where there is no such topic."""
+        """The topic's cleanup policy; None if the topic does not exist."""
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
 
         def ask(seconds: float) -> str | None:
@@ -223,14 +224,15 @@ class CursorTopic:
             try:
                 self._result(made)
             except KafkaException as error:
-                # Another publisher was faster, or an answer was lost.
+                # Another publisher has made it, or the answer to an earlier attempt was lost.
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
         self._ask(ask, deadline, _PASSING, right="Create")
 
     def _ask(self, ask: Callable[[float], T], deadline: Deadline, passing: frozenset[int], *, right: str) -> T:
-        """What a broker answers, asked again while it says that it is not ready. `right` is what it takes."""
+        """The answer of a broker. While the broker is not ready, the request is repeated. `right` is the right that it
+        needs."""
         for seconds in _turns(deadline):
             try:
                 answer = ask(seconds)
@@ -244,12 +246,12 @@ class CursorTopic:
                         f"topic {self._topic!r} of publisher {self._name!r}: {reason.str()} ({reason.name()}){named}"
                     ) from None
                 last = reason.str()
-        # It tells what it met only when it is asked.
+        # The client calls `error_cb` only when it is polled.
         self._administrator().poll(0)
         raise self._no_answer(last)
 
     def _result(self, answer: Future[T]) -> T:
-        """What a broker answers. A login that is refused is told meanwhile, and not waited for."""
+        """The answer of a broker. If the login is refused, this raises at once and does not wait for the timeout."""
         while True:
             try:
                 return answer.result(_PAUSE_SECONDS)
@@ -265,7 +267,7 @@ class CursorTopic:
 
 
 def _turns(deadline: Deadline) -> Iterator[float]:
-    """How long each attempt may take, until the time is over; there is always one."""
+    """How long each attempt may take, until the time is over; there is always at least one."""
     yield min(deadline.left_seconds + _PAUSE_SECONDS, _ASK_SECONDS_MAX)
     while not deadline.is_over:
         time.sleep(min(_PAUSE_SECONDS, deadline.left_seconds))

@@ -1,13 +1,13 @@
-"""The publisher: claims a name, publishes numbers under it, and finds out by itself whether a commit took place.
+"""The publisher: it claims a name, publishes numbers under it, and finds out whether a commit happened.
 
-The order of a start is the guarantee: the fence first, then the cursor, then the note of this instance, below which the
-cursor is looked for once more. When it is not known whether a commit happened, a new producer does the same again, and
-the cursor says whether the number is there. A publisher that was fenced stays so: it must never take a name back by
-itself.
+The guarantee is the order of a start: the publisher puts up the fence, reads the cursor, writes a note of this
+instance, and reads the cursor below that note once more. If it does not know whether a commit happened, a new producer
+does the same again, and the cursor says whether the number is in the log. A fenced publisher stays fenced: it must
+never take a name back by itself.
 
-The client blocks, so for asyncio the same publisher works in one thread: calls keep their order, and the loop goes on.
-A call that is cancelled before its turn has done nothing. One that is cancelled under way goes on in the thread until
-its outcome is known; the next call waits for it, and `last()` says whether the number was published.
+The client blocks, so for asyncio the same publisher works in one thread: calls keep their order, and the event loop is
+not blocked. A call that is cancelled before its turn does nothing. A call that is cancelled while it runs continues in
+the thread until its outcome is known; the next call waits for it, and `last()` says whether the number was published.
 """
 
 import asyncio
@@ -46,9 +46,10 @@ from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 60.0
-# How long to look for the instance that fenced this one, to name it in the error: it notes itself soon after its start.
+# How long to look for the instance that fenced this one, to name it in the error: it writes its note soon after its
+# start.
 _WHO_SECONDS_MAX: Final = 2.0
-# How long one such look may take: a busy cluster is slow to answer, and what it says is worth having.
+# How long one such read may take: a busy cluster is slow to answer, and the name in the error is worth the wait.
 _LOOK_SECONDS_MAX: Final = 10.0
 _PAUSE_SECONDS: Final = 0.05
 
@@ -60,7 +61,7 @@ def _now_ms() -> int:
 
 
 class Options(TypedDict, total=False):
-    """What a publisher may be told besides its address and its name."""
+    """The options of a publisher, besides its address and its name."""
 
     gaps: Literal["refuse", "allow"]
     timeout_seconds: float
@@ -72,9 +73,9 @@ class Options(TypedDict, total=False):
 class Publisher:
     """Publishes records under the numbers of a name, each at most once and in order.
 
-    `bootstrap` and `client` are librdkafka's; `client` may set whatever does not break the promise. A call takes
-    `timeout_seconds` at most, and as long again if it has to find out whether a commit took place. Threads may share a
-    publisher; they take turns.
+    `bootstrap` and `client` are librdkafka's; `client` may have any setting that does not break the promise. A call
+    takes at most `timeout_seconds`, and as long again if it has to find out whether a commit happened. Threads may
+    share a publisher; they take turns.
     """
 
     def __init__(
@@ -93,12 +94,12 @@ class Publisher:
         self._instance = this_instance(now_ms())
         self._cursor_topic = CursorTopic(self._settings)
         self._mutex = threading.Lock()
-        # None where there is none to rely on: at first, and after an interruption.
+        # None if there is no producer to rely on: at first, and after an interruption.
         self._producer: Producer | None = None
         self._cursor = NOTHING
-        # Whether the cursor's record names this instance: then anybody else in it is one that fenced this one.
+        # Whether the cursor's record has named this instance: then any other instance in it has fenced this one.
         self._is_noted = False
-        # Why this instance could not note itself, the last time that it tried.
+        # Why this instance could not write its note the last time.
         self._note_interrupted: str | None = None
         # The number whose commit was requested, until its result is known.
         self._uncertain: int | None = None
@@ -122,19 +123,20 @@ class Publisher:
         """Close the connections. The name stays claimed until another publisher claims it."""
         with self._mutex:
             if self._producer is not None:
-                # An error that the caller keeps holds on to the frames it came through, and they to the client.
+                # The producer is closed explicitly: an error that the caller keeps references its frames, and those the
+                # client.
                 self._producer.close()
             self._ended = self._ended or PublishRefused(f"publisher {self._settings.name!r} was closed")
             self._producer = None
 
     def last(self) -> int:
-        """The last number that was published, -1 if there is none: go on with the next one."""
+        """The last number that was published, -1 if there is none: continue with the next one."""
         with self._mutex:
             self._claimed(self._deadline())
             return self._cursor
 
     def publish(self, number: int, *records: Record) -> Receipt:
-        """Publish records under a number: all of them, once. They may be none; the number is then taken."""
+        """Publish records under a number: all of them, once. Without records, only the number is used up."""
         [receipt] = self.publish_many([(number, records)])
         return receipt
 
@@ -159,7 +161,7 @@ class Publisher:
             for record in of_number
         ]
         while not self._commit(producer, records, outcome.cursor, deadline):
-            # A new producer makes the cursor final, and the cursor says whether the commit took place.
+            # A new producer makes the cursor final, and the cursor says whether the commit happened.
             producer = self._claimed(self._deadline())
             if self._cursor == outcome.cursor:
                 break
@@ -171,11 +173,11 @@ class Publisher:
         return outcome
 
     def _commit(self, producer: Producer, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
-        """One attempt; False if only the cursor can say whether it took place."""
+        """One attempt; False if only the cursor can say whether it was committed."""
         transaction = Transaction(producer, deadline)
         try:
             transaction.write((*records, self._cursor_record(number)))
-            # From here on the cursor alone knows, whatever interrupts this.
+            # If anything interrupts the commit, only the cursor knows its outcome.
             self._producer = None
             self._uncertain = number
             transaction.commit()
@@ -189,19 +191,19 @@ class Publisher:
         return True
 
     def _stands(self, producer: Producer, cursor: int) -> None:
-        """All is known, and the cursor's record names this instance."""
+        """Notes that the outcome is known, and that the cursor's record names this instance."""
         self._producer = producer
         self._cursor = cursor
         self._uncertain = None
         self._is_noted = True
 
     def _claimed(self, deadline: Deadline) -> Producer:
-        """The producer, behind whose fence the cursor was read."""
+        """The producer; the cursor was read after its fence."""
         if self._ended is not None:
             raise self._ended
         if self._producer is not None:
             return self._producer
-        # Its clients are new ones, so a refused login of the former ones does not count for them.
+        # The clients are new, so a refused login of the former ones does not count for them.
         self._settings.events.forget()
         try:
             return self._claim(deadline)
@@ -219,7 +221,7 @@ class Publisher:
             if not self._is_noted:
                 self._cursor_topic.prepare(deadline)
             else:
-                # See an instance that has started meanwhile before fencing it.
+                # If another instance has started meanwhile, find it before this one would fence it.
                 self._check_owner(self._cursor_topic.peek(deadline))
             self._fence(producer, deadline)
             cursor = self._read(producer, deadline)
@@ -234,9 +236,10 @@ class Publisher:
                 )
 
     def _note(self, producer: Producer, cursor: Cursor | None, deadline: Deadline) -> bool:
-        """Write this instance into the cursor, and before that counts, look whether the cursor that was read is the
-        last one below: a broker that is cut off from its cluster may have shown an older one. False where it has, and
-        if it is unknown whether the note was committed: its number is that of the cursor, so it may be there or not."""
+        """Write a note of this instance into the cursor, and before the commit, check that the cursor that was read is
+        the last one below the note: a broker that is cut off from its cluster may have shown an older one. False if it
+        has, and if it is unknown whether the note was committed; that does no harm, because the note has the cursor's
+        number."""
         number = NOTHING if cursor is None else cursor.number
         transaction = Transaction(producer, deadline)
         try:
@@ -288,8 +291,8 @@ class Publisher:
             ) from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
-        """The cursor, once it is final. The transaction it waits for may belong to a publisher that fenced this one and
-        died."""
+        """The cursor, when it is final. An open transaction before that may belong to a publisher that fenced this one
+        and died."""
         while True:
             try:
                 return self._cursor_topic.read(deadline)
@@ -319,7 +322,7 @@ class Publisher:
             self._end(Fenced(self._settings.name, cursor))
 
     def _end_fenced(self) -> NoReturn:
-        """Fenced for good; who did it notes itself within a moment."""
+        """Ends this publisher as fenced. The instance that fenced it soon writes its note, which the error names."""
         deadline = Deadline(_WHO_SECONDS_MAX)
         while (by := self._somebody_else()) is None and not deadline.is_over:
             time.sleep(_PAUSE_SECONDS)
@@ -372,7 +375,7 @@ class AsyncPublisher:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections, after the call that is under way."""
+        """Close the connections, after the call that is running."""
         if not self._is_closed:
             self._is_closed = True
             closing = asyncio.wrap_future(self._worker.submit(self._publisher.close))

@@ -1,11 +1,11 @@
-"""What publishing is about, without IO: a record, the cursor, what a number is to the cursor, and what can go wrong.
+"""The rules of publishing, without IO: records, the cursor, the verdict on a number, and the errors.
 
-The cursor is the last number that was published, or `NOTHING`. It names the instance that wrote it as well, so that an
-instance that was fenced can say by whom. A number at or below the cursor is a duplicate, the next one is accepted, and
-one further on is a gap, or accepted too where numbers come from outside and only rise. A call with several numbers is
-judged as if each was published by itself, with one difference: if one of them is a gap, the whole call is refused. A
-cursor that cannot be read is refused as well: a name whose cursor is unknown must never be taken for a name that has
-not begun. An error says what is known, and never guesses.
+The cursor is the last number that was published, or `NOTHING`. It also names the instance that wrote it, so that a
+fenced instance can say which one fenced it. A number at or below the cursor is a duplicate, the next one is accepted,
+and a higher one is a gap; with gaps="allow", for numbers from outside that only rise, it is accepted, too. A call with
+several numbers is judged as if each was published by itself, with one difference: if one of them is a gap, the whole
+call is refused. A cursor that cannot be read is refused as well: a name whose cursor is unknown must never be taken for
+a name that has not begun. An error says what is known, and never guesses.
 """
 
 import json
@@ -44,12 +44,13 @@ _RANDOM_BYTES: Final = 8
 
 
 class NoCursor(ValueError):
-    """A record that is no cursor, or one of a later version of semel."""
+    """A record that is no cursor, or a cursor of a later version of semel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One life of a publisher: where it runs, and since when. The random part tells two lives of one process apart."""
+    """One life of a publisher: where it runs, and since when. The random part makes two publishers of one process
+    differ."""
 
     host: str
     pid: int
@@ -62,7 +63,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last number of a name, and who wrote it when."""
+    """The last number of a name, and which instance wrote it, and when."""
 
     number: int
     instance: Instance
@@ -70,7 +71,7 @@ class Cursor:
 
 
 def this_instance(now_ms: int) -> Instance:
-    """A new life, in this process."""
+    """A new instance, in this process."""
     return Instance(socket.gethostname(), os.getpid(), secrets.token_hex(_RANDOM_BYTES), now_ms)
 
 
@@ -80,7 +81,7 @@ def encode(cursor: Cursor) -> bytes:
 
 
 def decode(value: bytes | None) -> Cursor:
-    """A cursor from its record; else `NoCursor` says why."""
+    """A cursor from its record; raises `NoCursor` if it is none."""
     try:
         fields = json.loads(value or b"")
         if fields["format"] != _FORMAT:
@@ -109,7 +110,7 @@ class PublishRefused(PublishError, ValueError):
 
 
 class CursorRefused(PublishError):
-    """The cursor topic, or what stands in it, cannot be relied on; nothing was written."""
+    """The cursor topic, or a record in it, cannot be relied on; nothing was written."""
 
 
 class Gap(PublishError):
@@ -125,9 +126,9 @@ class Gap(PublishError):
 
 
 class RecordRefused(PublishError):
-    """A record cannot be stored as it is; no record of its call was written, and the publisher goes on.
+    """A record cannot be stored as it is; no record of its call was written, and the publisher can be used further.
 
-    A broker refuses a batch as a whole. So if the broker refused, another record of the call may be to blame.
+    A broker refuses a batch as a whole. So if the broker refused it, another record of the call may be the cause.
     """
 
     def __init__(self, record: Record, reason: str) -> None:
@@ -142,7 +143,7 @@ class RecordRefused(PublishError):
 class Fenced(PublishError):
     """Another instance has the name now; this one writes no more.
 
-    If the fence came during a commit, its number may be in the log: the instance that has the name now knows.
+    If it was fenced during a commit, the number may be in the log: only the instance that has the name now knows.
     """
 
     def __init__(self, name: str, by: Cursor | None) -> None:
@@ -185,7 +186,7 @@ def _time(at_ms: int) -> str:
 
 
 NOTHING: Final = -1
-# What the largest number may be: it has to fit into the integers of databases and other languages.
+# The largest number: it has to fit into the integers of databases and other languages.
 NUMBER_MAX: Final = 2**63 - 1
 
 
@@ -216,7 +217,7 @@ def decide(name: str, cursor: int, number: int, *, gaps_allowed: bool) -> Receip
 
 
 def plan(name: str, cursor: int, numbers: Iterable[int], *, gaps_allowed: bool) -> Plan:
-    """What each number of a call is, one after the other."""
+    """The verdicts on the numbers of a call, one after the other."""
     receipts = []
     for number in numbers:
         receipts.append(decide(name, cursor, number, gaps_allowed=gaps_allowed))

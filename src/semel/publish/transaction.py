@@ -1,8 +1,8 @@
-"""Records in one Kafka transaction, as librdkafka does it, and what its errors mean.
+"""Writes records in one Kafka transaction with librdkafka, and says what its errors mean.
 
-An error means one of three things: a record that cannot be stored (the transaction is aborted, and the producer goes
-on), a fence, or an interruption, after which the producer is given up and the cursor says what happened. This must
-never guess whether a commit took place.
+An error means one of three things: a record that cannot be stored (the transaction is aborted, and the producer can be
+used further), a fence, or an interruption, after which the caller needs a new producer and the cursor says what
+happened. This file must never guess whether a commit happened.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from semel.publish.clients import Deadline, lacking
 from semel.publish.rules import Record, RecordRefused
 
-# Readers of committed records wait for a transaction that is left open, so some time is spent on ending it.
+# Readers of committed records have to wait for a transaction that is left open, so it is worth some time to abort it.
 _ABORT_SECONDS_MAX: Final = 5.0
 _POLL_SECONDS: Final = 0.01
 _FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED))
-# What is wrong with the record itself, or with where it is to go.
+# Errors of the record itself, or of its topic and partition.
 _OF_THE_RECORD: Final = frozenset(
     (
         *(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD),
@@ -36,7 +36,7 @@ class FencedOff(Exception):
 
 
 class Interrupted(Exception):
-    """The producer is of no use any more. Whether anything was committed, the cursor says."""
+    """The producer cannot be used any more. The cursor says whether anything was committed."""
 
     def __init__(self, reason: KafkaError | str) -> None:
         super().__init__(reason if isinstance(reason, str) else _words_for(reason))
@@ -44,13 +44,14 @@ class Interrupted(Exception):
 
 
 def _words_for(reason: KafkaError) -> str:
-    """A client whose transaction was refused a partition says only that it gave up the records, and not why."""
+    """The text of an error. If a transaction may not write to a partition, librdkafka says only that it purged the
+    records, so this adds the likely cause."""
     purged = ": the transaction was given up, most often for want of the right Write on one of its topics"
     return f"{reason.str()} ({reason.name()}){purged if reason.code() == KafkaError._PURGE_QUEUE else ''}"
 
 
 def claim(producer: Producer, deadline: Deadline) -> None:
-    """Put up the fence: from now on no other producer may write under the transactional id, and its open transaction is
+    """Put up the fence: earlier producers of the transactional id can no longer write, and their open transaction is
     aborted."""
     _insist(producer.init_transactions, deadline)
 
@@ -67,13 +68,14 @@ class Transaction:
 
     @property
     def last_offset(self) -> int:
-        """Where the record that arrived last stands: who leads its partition has all that was committed below it."""
+        """The offset of the record that was acknowledged last: the leader of its partition has everything that was
+        committed below it."""
         if self._last_offset < 0:
             raise Interrupted("the broker has the record, and does not say where")
         return self._last_offset
 
     def write(self, records: Iterable[Record]) -> None:
-        """Begin, and have everything stored; if not all of it is, nothing stays."""
+        """Begin, and wait until every record is stored; if one is not, abort."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -92,20 +94,20 @@ class Transaction:
             raise
 
     def commit(self) -> None:
-        """Commit; anything but a return means that the cursor has to be asked.
+        """Commit. If this raises, only the cursor says whether it was committed.
 
-        That takes half of the time that is left: in the rest a new producer can find out, and go on.
+        This takes at most half of the time that is left: in the rest, a new producer can find out and continue.
         """
         _insist(self._producer.commit_transaction, Deadline(self._deadline.left_seconds / 2))
 
     def abort(self) -> None:
-        """Abort the transaction. A producer that was fenced says so here, whatever it said before."""
+        """Abort the transaction. For a fenced producer this raises `FencedOff`, whatever error came before."""
         _insist(self._producer.abort_transaction, Deadline(self._abort_seconds))
 
     def _hand_over(self, record: Record) -> None:
         settled: dict[str, Any] = {}
         if record.headers:
-            # The client takes no other mapping than dict, and no other sequence than list.
+            # The client accepts no mapping except dict, and no sequence except list.
             headers = list(record.headers.items() if isinstance(record.headers, Mapping) else record.headers)
             if cut := next((name for name, _ in headers if "\0" in name), None):
                 raise RecordRefused(record, f"{cut!r} is no name of a header: the client would end it at the NUL")
@@ -141,7 +143,7 @@ class Transaction:
         if error is None:
             self._last_offset = message.offset() or 0
         elif self._failed is None:
-            # Only the first failure says why; those after it are purged because of it.
+            # Only the first failure has the cause; the records after it are purged because of it.
             self._failed = record, error
 
     def _check(self) -> None:
@@ -157,11 +159,11 @@ class Transaction:
 
 
 def _insist(step: Callable[[float], object], deadline: Deadline) -> None:
-    """Take a step again for as long as its errors allow that, and there is time.
+    """Repeat a step as long as its errors allow that and there is time.
 
-    A step that timed out had all the time there was, to the millisecond. It must not be taken again in the fraction
-    that may be left: librdkafka forgets a commit that it has no time to begin, and if the broker then answers the one
-    that is still under way, librdkafka takes the answer for that of an abort and ends the process.
+    A step that timed out has used all the time, to the millisecond. It must not be repeated in the fraction that may be
+    left: librdkafka forgets a commit that it has no time to begin, and if the broker then answers the commit that is
+    still running, librdkafka takes the answer for that of an abort and ends the process.
     """
     while True:
         try:
