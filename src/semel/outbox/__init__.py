@@ -1,4 +1,5 @@
-"""The transactional outbox: what a transaction adds is in the log once if it commits, and never if it does not.
+"""The transactional outbox: a message that a transaction adds is in the log once if it commits, and never if it does
+not.
 
     with engine.begin() as connection:
         book(connection, order)
@@ -6,8 +7,9 @@
 
     Relay(engine, "127.0.0.1:9092").run()
 
-The claim is (shard, batch number): fixed in the database before anything is sent, and published under that number by a
-Publisher, whose epoch is the fence. This room must never commit, roll back or begin a transaction that it was handed.
+The claim is (shard, batch number): the relay fixes it in the database before it sends anything, and publishes under
+that number with a Publisher, whose epoch is the fence. This room must never begin, commit or roll back the caller's
+transaction.
 """
 
 import importlib.util

@@ -1,13 +1,13 @@
 """How a relay that has nothing to do learns of a commit.
 
-On PostgreSQL by NOTIFY, in the transaction that adds, but only while a relay is asleep: a transaction that notifies
-takes a lock of the whole server when it commits, and holds it until its commit is on the disk, so that commits would go
-one by one. A relay that is asleep holds an advisory lock, and a transaction that adds tries to share it until its end.
-If that fails, a relay is asleep: notify. If not, no relay can fall asleep before this transaction is over, and one that
-falls asleep then looks once more. So none is missed.
+On PostgreSQL, the transaction that adds a message uses NOTIFY, but only while a relay is asleep: a transaction that
+notifies takes a server-wide lock when it commits, and holds it until its commit is on the disk, so commits would go one
+by one. A sleeping relay holds an advisory lock, and a transaction that adds tries to share that lock until its end. If
+it gets no share, a relay is asleep, and the transaction notifies it. If it gets one, no relay can fall asleep before
+this transaction ends, and a relay that falls asleep then checks once more. So no message is missed.
 
-On SQLite by PRAGMA data_version, which is a look into shared memory. With any other driver by looking again and again.
-Whatever goes wrong here delays messages by `FALLBACK_SECONDS`; it must never lose one.
+On SQLite the relay reads PRAGMA data_version, which is in shared memory. With any other driver it polls. A fault here
+delays messages by `FALLBACK_SECONDS`; it must never lose one.
 """
 
 import selectors
@@ -20,20 +20,20 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import PoolProxiedConnection
 
 CHANNEL: Final = "semel_outbox"
-# The advisory lock of a relay that is asleep: two numbers, of which the first is semel's ("seme").
+# The advisory lock of a sleeping relay: two numbers, the first of which is semel's ("seme").
 _LOCK: Final = "1936026981, 1"
-# After how long without news a relay looks by itself.
+# A relay that is not woken checks for messages after this time.
 FALLBACK_SECONDS: Final = 1.0
-# How often a relay looks that is awake and has nothing to do; and how often one does that cannot be woken.
+# How often a relay checks while it is awake and idle, or if it cannot be woken.
 _TICK_SECONDS: Final = 0.01
-# How long a relay that is asleep takes to hear that it is to stop.
+# How long a sleeping relay takes to notice that it is to stop.
 _SLEEP_SECONDS: Final = 0.1
-# A look at data_version takes microseconds.
+# How often a relay reads data_version, which takes microseconds.
 _VERSION_SECONDS: Final = 0.004
 _DATA_VERSION: Final = "PRAGMA data_version"
 
 
-# What an adding transaction evaluates on PostgreSQL.
+# A transaction that adds a message evaluates this on PostgreSQL.
 WAKES_RELAY: Final[ColumnElement[Any]] = case(
     (literal_column(f"pg_try_advisory_xact_lock_shared({_LOCK})"), ""),
     else_=cast(func.pg_notify(literal_column(f"'{CHANNEL}'"), ""), Text),
@@ -42,18 +42,18 @@ _WAKE: Final = select(WAKES_RELAY)
 
 
 def wake(connection: Connection) -> None:
-    """Have the relay look once this transaction has committed."""
+    """Wake the relay when this transaction has committed."""
     if connection.dialect.name == "postgresql":
         connection.execute(_WAKE)
 
 
 class Bell:
-    """Rung when there may be something to do. A shard that hears it looks, and then waits for the next ring."""
+    """It rings when there may be messages. The shards then check, and wait for the next ring."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._rings = 0
-        # Goes up with each batch: the relay does not fall asleep while it does.
+        # Rises with each batch: while it rises, the relay does not fall asleep.
         self.done = 0
 
     @property
@@ -70,7 +70,7 @@ class Bell:
             self.done += 1
 
     def wait_after(self, rings: int, seconds: float) -> None:
-        """Until it rings once more than `rings` times."""
+        """Wait until it has rung more than `rings` times, or the time is over."""
         with self._condition:
             self._condition.wait_for(lambda: self._rings > rings, seconds)
 
@@ -84,7 +84,7 @@ class Sleeper(Protocol):
 
 
 def sleeper_for(engine: Engine, bell: Bell, stopping: threading.Event, fallback_seconds: float) -> Sleeper:
-    """The best that this engine's driver allows."""
+    """The best way to wait that this engine's driver allows."""
     if engine.dialect.name == "sqlite":
         return _SqliteSleeper(engine, stopping, fallback_seconds)
     if engine.dialect.driver == "psycopg":
@@ -107,7 +107,7 @@ class _SqliteSleeper:
     def __init__(self, engine: Engine, stopping: threading.Event, fallback_seconds: float) -> None:
         self._stopping = stopping
         self._fallback_seconds = fallback_seconds
-        # Not by SQLAlchemy, which would begin a transaction for it.
+        # A raw connection, because SQLAlchemy would begin a transaction.
         self._raw: PoolProxiedConnection = engine.raw_connection()
         self._version = -1
 
@@ -142,7 +142,7 @@ class _PostgresSleeper:
         self._fallback_seconds = fallback_seconds
         connection: Connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         raw: Any = connection.connection.driver_connection
-        # Listens and locks for as long as it lives, so it must not go back into the pool.
+        # This connection listens and holds locks as long as it is open, so it must not go back into the pool.
         connection.detach()
         self._connection = connection
         self._news = selectors.DefaultSelector()
@@ -168,7 +168,7 @@ class _PostgresSleeper:
         waited_seconds = 0.0
         while waited_seconds < self._fallback_seconds and not self._stopping.is_set():
             if self._news.select(_SLEEP_SECONDS):
-                # The answer brings what was notified with it.
+                # The answer to this statement also fetches the notifications.
                 self._value(f"SELECT pg_advisory_unlock({_LOCK})")
                 self._is_asleep = False
                 return

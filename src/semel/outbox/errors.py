@@ -1,4 +1,4 @@
-"""Why the outbox refuses something or stops, each in one line that says what to do."""
+"""The errors of the outbox, each with a message of one line that says what to do."""
 
 
 class OutboxError(Exception):
@@ -26,12 +26,13 @@ class RelayFenced(OutboxError):
 
 
 class OutOfStep(OutboxError):
-    """The log knows of other batches than the database; going on would lose messages, or send them twice."""
+    """The log and the database do not have the same batches; to continue would lose messages, or send them twice."""
 
 
 class RelayFailed(OutboxError):
-    """The broker refuses something, and to wait does not help."""
+    """The broker refuses something that waiting does not mend, or the relay has waited long enough."""
 
 
 class Unsettled(OutboxError, ValueError):
-    """This cannot be done to the quarantined message in its present state."""
+    """What was asked for is not possible in the present state: the message is not in the quarantine, or a batch may be
+    in the log or not."""

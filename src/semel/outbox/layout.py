@@ -1,9 +1,10 @@
-"""The layout of an outbox: its name and number of shards, as its first relay has set them, and how far each shard is.
+"""The layout of an outbox: its name and its number of shards, which its first relay sets, and the progress of each
+shard.
 
-A message has its shard by its hash, so another number of shards moves aggregates between shards. That is safe when no
-batch is at hand: the messages of every batch are in the log then, and the waiting ones have no shard yet. So the relay
-that changes the number takes all shards over first and settles their batches; see `relay.py`. The rows of shards that
-are not used any more stay: their publishers have come to some number, and would go on from there.
+The hash of a message gives its shard, so another number of shards moves aggregates between shards. That is safe when no
+batch is at hand: then the messages of every batch are in the log, and the waiting ones are in no batch yet. So a relay
+that changes the number first takes all shards over and settles their batches; see `relay.py`. The rows of unused shards
+stay: the cursors of their publishers stay, too, and a shard that is used again has to continue there.
 """
 
 import secrets
@@ -18,15 +19,15 @@ from semel.outbox.ledger import NOTHING, delete_messages, is_held_up, numbers_of
 from semel.outbox.tables import messages, quarantine, relays, shards
 
 NAME_DEFAULT: Final = "outbox"
-# Each is a thread of the relay, a connection to the database and some to the brokers.
+# Each shard takes a thread of the relay, a connection to the database and some to the brokers.
 SHARDS_MAX: Final = 64
 _RANDOM_BYTES: Final = 4
-# The advisory lock of a relay that looks for the name: the first of the two numbers is semel's.
+# The advisory lock under which a relay reads or sets the layout: the first of the two numbers is semel's.
 _LOCK: Final = (1936026981, 2)
 
 
 class Layout(NamedTuple):
-    """Under which name an outbox is relayed, and in how many shards."""
+    """The name under which relays publish an outbox, and the number of shards."""
 
     name: str
     random: str
@@ -37,9 +38,11 @@ class Layout(NamedTuple):
 
 
 def settled(connection: Connection, name: str | None, count: int | None) -> Layout:
-    """What the database has; the first time, what was asked for. Another number of shards than that is for `change`."""
+    """The layout in the database; the first relay stores what it was asked for. Only `change` sets another number of
+    shards."""
     if connection.dialect.name == "postgresql":
-        # If two relays begin as the first, the second has to find what the other did. On SQLite there is one writer.
+        # If two relays start at once on a new outbox, the second has to wait and find the layout of the first. SQLite
+        # has only one writer.
         connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
     row = connection.execute(select(relays)).first()
     if row is None:
@@ -56,7 +59,8 @@ def settled(connection: Connection, name: str | None, count: int | None) -> Layo
 
 
 def change(connection: Connection, count: int, owners: Mapping[int, str]) -> None:
-    """Have `count` shards from now on. `owners` are the relays that have taken over and settled the old ones."""
+    """Set the number of shards to `count`. `owners` has the relay that has taken over and settled each of the old
+    ones."""
     for row in connection.execute(select(shards).order_by(shards.c.shard).with_for_update()):
         if row.shard in owners and row.owner != owners[row.shard]:
             raise RelayFenced(row.shard, row.owner_name)
@@ -67,14 +71,14 @@ def change(connection: Connection, count: int, owners: Mapping[int, str]) -> Non
 
 
 class AtHand(StrEnum):
-    """What to do with a batch that may be in the log or not."""
+    """What to do with the messages of a batch that may be in the log or not."""
 
     SEND = "send"
     DROP = "drop"
 
 
 def renew(connection: Connection, at_hand: AtHand | None = None) -> None:
-    """Forget the log: the next relay begins with a new publisher, at 0. What waits goes on waiting."""
+    """Forget the log: the next relay begins with a new publisher, at batch 0. Waiting messages stay."""
     for row in connection.execute(select(shards).order_by(shards.c.shard).with_for_update()):
         if row.at_hand is None:
             continue
@@ -100,13 +104,13 @@ def _make_shards(connection: Connection, count: int) -> None:
 
 
 class ShardStatus(NamedTuple):
-    """How far one shard has come, and which relay has it."""
+    """The progress of one shard, and which relay has it."""
 
     shard: int
-    # How many batches are known to be in the log, and whether one is on its way.
+    # How many batches are known to be in the log, and whether there is one that may not be there yet.
     batches: int
     is_at_hand: bool
-    # The relay that has it, or had it last; None if there was none yet.
+    # The relay that has the shard, or had it last; None if there was none yet.
     owner: str | None
     owned_since_ms: int | None
 
@@ -114,7 +118,7 @@ class ShardStatus(NamedTuple):
 class Status(NamedTuple):
     """How far an outbox has come."""
 
-    # Not known to be in the log, and when the oldest of them was added.
+    # The number of messages that are not known to be in the log, and when the oldest of them was added.
     waiting: int
     oldest_added_at_ms: int | None
     # Among those: messages that the broker refused, and messages that wait for a refused one.
@@ -126,7 +130,7 @@ class Status(NamedTuple):
 
 
 def status(connection: Connection) -> Status:
-    """How far an outbox has come. This counts rows, so it takes longer the more of them there are."""
+    """The state of an outbox. This counts rows, so it takes longer the more of them there are."""
     waiting, oldest = connection.execute(select(func.count(), func.min(messages.c.added_at_ms))).one()
     quarantined = connection.scalar(select(func.count()).select_from(quarantine)) or 0
     held_up = 0
@@ -143,6 +147,6 @@ def status(connection: Connection) -> Status:
 
 def _shard_status(row: Row[Any]) -> ShardStatus:
     is_at_hand = row.at_hand is not None
-    # They begin at 0.
+    # Batch numbers begin at 0.
     in_log = row.last_batch if is_at_hand else row.last_batch + 1
     return ShardStatus(row.shard, in_log, is_at_hand, row.owner_name, row.owned_since_ms)

@@ -1,11 +1,11 @@
-"""The database's side of a shard: whose it is, which batch is next, and what is in it.
+"""The state of a shard in the database: which relay has it, which batch is next, and which messages are in it.
 
-A batch is a number and a list of rows, fixed in the shard's row before anything is sent, so that the relay after a
-crash finds the same batch. Numbers are dense: one more than the last, under the lock of that row. A shard has one batch
-at a time that is not known to be in the log. Once it is, its rows are deleted in the transaction that makes the next
-one of what is left then, in the order of the rows' numbers; never of what comes after the last number that was taken: a
-transaction that commits late has rows before that one. Whatever changes a batch asks first whether the shard is still
-its own.
+A batch is a number and a list of rows. The relay stores both in the shard's row before it sends anything, so that after
+a crash the next relay finds the same batch. Numbers have no gaps: each is one more than the last, under the lock of
+that row. A shard has at most one batch that is not known to be in the log. When it is known to be there, its rows are
+deleted in the transaction that makes the next batch from the rows that are left, in the order of their numbers. The
+next batch is never limited to numbers above the last one: a transaction that commits late has rows with lower numbers.
+Every change of a batch first checks that the shard still belongs to this relay.
 """
 
 import json
@@ -40,7 +40,7 @@ from semel.publish import Record
 
 REASON_CHARACTERS_MAX: Final = 500
 NOTHING: Final = -1
-# What to do where log and database do not agree.
+# What to do if the log and the database do not agree.
 BEGIN_AGAIN: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins again"
 
 
@@ -65,16 +65,16 @@ class Standing(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What leaves together, in this order."""
+    """The messages that are published together, in this order."""
 
     number: int
-    # The numbers of its messages, and what they become.
+    # The numbers of its messages, and their records.
     numbers: Sequence[int]
     records: Sequence[Record]
 
 
 class Size(NamedTuple):
-    """How much a batch may hold; one message is always taken."""
+    """How much a batch may hold; one message always fits."""
 
     rows_max: int
     bytes_max: int
@@ -87,8 +87,8 @@ def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int
         .where(shards.c.shard == owner.shard)
         .values(owner=owner.life, owner_name=owner_name, owned_since_ms=now_ms)
     )
-    # Read under the lock of the shard, which every change of the number takes. Under another number the shard has other
-    # aggregates, and two relays would publish for one.
+    # The number of shards is read under the lock of the shard, which every change of that number takes. If it has
+    # changed, the shard has other aggregates, and two relays would publish the messages of one aggregate.
     known = connection.scalar(select(relays.c.shards))
     if known != owner.shards:
         raise RelayRefused(
@@ -97,21 +97,21 @@ def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int
 
 
 def standing(connection: Connection, owner: Owner) -> Standing:
-    """How far the shard is. It is locked, and does not change until the transaction ends."""
+    """The state of the shard. Its row is locked, and does not change until the transaction ends."""
     row = _of_this_life(owner, connection.execute(_LOCKED, {"of_shard": owner.shard}).first())
     return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
 
 
 def is_waiting(connection: Connection, owner: Owner) -> bool:
-    """Whether there is a message that could go into a batch. It locks nothing."""
+    """Whether there is a message for a new batch. This locks nothing."""
     return bool(_of_this_life(owner, connection.execute(_LOOK, _of(owner)).first()).is_waiting)
 
 
 def advance(connection: Connection, owner: Owner, published: int | None, in_log: int, size: Size) -> Batch | None:
-    """Note that a batch is in the log, and give the next one: the one at hand, or one made of what waits.
+    """Note that a batch is in the log, and return the next one: the one at hand, or a new one of waiting messages.
 
-    `in_log` is the last batch that is known to be there. A database that another server has taken over may have lost
-    it, and a batch that got its number again would pass for published.
+    `in_log` is the last batch that is known to be in the log. After a failover to another server, the database may have
+    lost it; then a new batch would get its number again and count as published.
     """
     known = standing(connection, owner)
     check_not_older(owner, known, in_log)
@@ -129,13 +129,14 @@ def advance(connection: Connection, owner: Owner, published: int | None, in_log:
 
 
 def put_back(connection: Connection, owner: Owner, batch: int, first_number: int) -> None:
-    """Let the rows of the batch from this one on wait again. It was refused, so it is not in the log."""
+    """Take the messages from this one on out of the batch, to wait again. The batch was refused, so none is in the
+    log."""
     at_hand = _at_hand(connection, owner, batch)
     _note(connection, owner, batch, [number for number in at_hand if number < first_number])
 
 
 def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, reason: str, now_ms: int) -> None:
-    """Move the message from the batch into the quarantine. The batch goes on without it."""
+    """Move the message from the batch into the quarantine. The batch stays, without it."""
     at_hand = _at_hand(connection, owner, batch)
     if refused not in at_hand:
         # Done before, by a transaction whose commit was not acknowledged.
@@ -152,17 +153,17 @@ def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, re
 
 
 def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
-    """They are known to be in the log, or are not to get there."""
+    """Delete messages that are known to be in the log, or that a person has dropped."""
     connection.execute(delete(messages).where(_is_among(connection, numbers)))
 
 
 def numbers_of(text: str) -> Sequence[int]:
-    """What is noted of the batch at hand."""
+    """The numbers of the messages of the batch at hand, from the text in the shard's row."""
     return [number for first, last in json.loads(text) for number in range(first, last + 1)]
 
 
 def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
-    """Refuse a database that has forgotten what is in the log."""
+    """Refuse a database that does not know a batch that is in the log."""
     if in_log > known.last_batch:
         raise OutOfStep(
             f"batch {in_log} of shard {owner.shard} is in the log, and the database knows of none after "
@@ -195,7 +196,7 @@ def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch
         rows += 1
     if not rows:
         return None
-    # No more than were counted: others may have committed since then, with numbers before these.
+    # Not more rows than were counted: since then, others may have committed rows with lower numbers.
     return _batch(batch, connection.execute(_FIRST, {**_of(owner), "rows_max": rows}))
 
 
@@ -213,7 +214,7 @@ def _batch(number: int, result: Result[Any]) -> Batch:
 
 
 def _runs_of(numbers: Sequence[int]) -> str:
-    """In order; mostly they are a few runs of many."""
+    """The numbers as runs, in order, because mostly a few long runs contain them all."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -224,8 +225,8 @@ def _runs_of(numbers: Sequence[int]) -> str:
 
 
 def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[bool]:
-    """As a range if they are one, because that is found faster; otherwise as one value, because a statement can have
-    only so many."""
+    """As a range if the numbers are one, because that is faster; otherwise as one parameter, because a statement can
+    have only a limited number of them."""
     if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
         return messages.c.number.between(numbers[0], numbers[-1])
     if connection.dialect.name == "postgresql":
@@ -248,9 +249,9 @@ def _of_this_life(owner: Owner, row: Row[Any] | None) -> Row[Any]:
 
 
 def is_held_up() -> ColumnElement[bool]:
-    """Whether a row is in the quarantine, or one of its aggregate is."""
+    """Whether a message is in the quarantine, or another one of its aggregate is."""
     there = or_(quarantine.c.number == messages.c.number, quarantine.c.aggregate == messages.c.aggregate)
-    # The first half is asked once for a statement, and is nearly always all that is asked.
+    # The database evaluates the first half once for a statement, and nearly always nothing more.
     return and_(exists(select(quarantine.c.number)), exists(select(quarantine.c.number).where(there)))
 
 
@@ -269,11 +270,12 @@ _WAITS: Final = and_(
 )
 _BYTES_OF_FIRST: Final = select(_BYTES).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
 _FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
-# The table fills and empties faster than PostgreSQL gathers its statistics. By those it would read and sort all that
-# waits for every batch, or compile the statement for longer than it runs; it is to go along the index.
+# The table fills and empties faster than PostgreSQL updates its statistics. With old ones, PostgreSQL would read and
+# sort all waiting rows for every batch, or spend more time on compiling the statement than on running it. This makes it
+# use the index.
 _IN_ORDER: Final = select(func.set_config("enable_sort", "off", True), func.set_config("jit", "off", True))
 _OF_SHARD: Final = shards.c.shard == bindparam("of_shard")
-# Along the index, too: what was deleted and is not cleaned up yet is passed there faster than in the table.
+# This uses the index, too, which skips deleted rows that are not cleaned up yet faster than the table does.
 _ONE: Final = select(messages.c.number).where(_WAITS).order_by(messages.c.number).limit(1).scalar_subquery()
 _LOOK: Final = select(shards.c.owner, shards.c.owner_name, _ONE.is_not(None).label("is_waiting")).where(_OF_SHARD)
 _LOCKED: Final = select(shards).where(_OF_SHARD).with_for_update()

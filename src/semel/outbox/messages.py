@@ -1,9 +1,9 @@
 """A message: added in the caller's transaction, kept as a row of the table, and published as a record.
 
 A message is published if its transaction commits, and never if it does not. Data that cannot be a record, or that the
-database would not keep as it is, is refused when it is added: there the application can still correct it. A session's
-own changes are written first, because they lock what the order rests on. This module must never begin, commit or roll
-back the transaction. On PostgreSQL the commit wakes a relay that is asleep; see `bell.py`.
+database would not keep as it is, is refused when it is added, while the application can still correct it. A session's
+own changes are written first: their row locks make the order of the messages the order of the changes. This module must
+never begin, commit or roll back the transaction. On PostgreSQL the commit wakes a relay that is asleep; see `bell.py`.
 """
 
 import hashlib
@@ -31,7 +31,8 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that becomes a record. Messages of one aggregate keep their order; by default that is the key."""
+    """A message that becomes a record. Messages of one aggregate keep their order; by default the aggregate is the
+    key."""
 
     topic: str
     key: bytes | str | None = None
@@ -58,7 +59,7 @@ def columns_of(message: Message, added_at_ms: int) -> dict[str, Any]:
 
 
 def record_of(topic: str, key: bytes | None, value: bytes | None, headers: str | None, added_at_ms: int) -> Record:
-    """What a row becomes. Its time in the log is when it was added."""
+    """The record of a row. Its timestamp is the time when the message was added."""
     return Record(topic, key, value, _headers_of(headers) if headers else (), timestamp_ms=added_at_ms)
 
 
@@ -67,7 +68,8 @@ def _headers_of(text: str) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def _bucket(aggregate: bytes | None) -> int:
-    """The same in every process and version. What has no aggregate is together, and so keeps its order, too."""
+    """The same in every process and version. Messages without an aggregate share a bucket, and so keep their order,
+    too."""
     return int.from_bytes(hashlib.blake2b(aggregate or b"", digest_size=_BUCKET_BYTES).digest())
 
 
@@ -103,7 +105,7 @@ def _bytes(what: str, data: bytes | str | None) -> bytes | None:
 
 
 _ADD: Final = insert(messages)
-# One statement, and one way to the database and back.
+# One statement, and so one round trip to the database.
 _ADD_AND_WAKE: Final = insert(messages).inline().returning(WAKES_RELAY)
 
 
@@ -119,16 +121,16 @@ def add(
 ) -> None:
     """Publish this record once, when the transaction has committed, and after the earlier messages of its aggregate.
 
-    Messages of one `aggregate` keep their order; by default it is the key.
+    Messages of one `aggregate` keep their order; by default the aggregate is the key.
     """
     add_many(handle, [Message(topic, key, value, headers, aggregate)], clock=clock)
 
 
 def add_many(handle: Handle, added: Iterable[Message], *, clock: Clock = now_ms) -> None:
-    """`add` for many, in their order, at once."""
+    """`add` for several messages at once, in their order."""
     rows = _rows(added, clock)
     if isinstance(handle, Session | scoped_session):
-        # What the session still has to write locks the aggregate, and has to before the message takes its number.
+        # The session's unwritten changes lock the aggregate's rows, and must do so before the message gets its number.
         handle.flush()
     with within(handle) as connection:
         _insert(connection, rows)
@@ -162,7 +164,7 @@ def _rows(added: Iterable[Message], clock: Clock) -> list[dict[str, object]]:
 
 
 def _in_trace(message: Message, trace: Mapping[str, str]) -> Message:
-    """With the trace that the program is in, unless the message names one itself."""
+    """The message with the program's current trace, unless it has one itself."""
     if not trace:
         return message
     headers = list(message.headers.items() if isinstance(message.headers, Mapping) else message.headers)

@@ -1,6 +1,6 @@
-"""What a person does with messages that the broker refused: look at them, have them tried again, or drop them.
+"""Lets a person handle messages that the broker refused: list them, retry them, or drop them.
 
-After either, the messages that waited for them can go on. Each call is in the caller's transaction.
+After a retry or a drop, the messages that waited for them can be published. Each call runs in the caller's transaction.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class RefusedMessage(NamedTuple):
     reason: str
     added_at_ms: int
     refused_at_ms: int
-    # How many of its aggregate wait because of it.
+    # How many messages of its aggregate wait because of it.
     behind: int
 
 
 def refused_messages(connection: Connection, count_max: int | None = None) -> list[RefusedMessage]:
-    """In the order in which they were added; the first of them, or all."""
+    """The refused messages in the order in which they were added: all, or the first `count_max`."""
     other = messages.alias()
     behind = (
         select(func.count())
@@ -49,14 +49,14 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
-    """Let them wait again, before the messages that wait for them."""
+    """Let the relay try them again, before the messages that wait for them."""
     for number in numbers:
         _take_out(connection, number)
     wake(connection)
 
 
 def drop(connection: Connection, numbers: Sequence[int]) -> None:
-    """Delete them. They never get into the log, and the messages that waited for them go on."""
+    """Delete them: they are never published, and the messages that waited for them can be."""
     for number in numbers:
         _take_out(connection, number)
         connection.execute(delete(messages).where(messages.c.number == number))

@@ -1,8 +1,8 @@
-"""The relay: what was added and committed goes into the log, once and in order, until it is told to stop.
+"""The relay: brings committed messages into the log, once and in order, until it is told to stop.
 
-Each shard has a thread, with a publisher and transactions of its own; the thread that runs the relay listens for news
+Each shard has a thread, with its own publisher and transactions; the thread that runs the relay waits for new messages
 and wakes them. A second relay for the same database takes the shards over, and the first one ends with an error that
-says so. This must never end because something is away that may come back.
+says so. A relay must never end because the database or the brokers are away for a time.
 """
 
 import contextlib
@@ -29,34 +29,36 @@ from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 
-# A batch is one transaction of the database and one of the log, which cost some milliseconds however small it is: four
-# times as many rows made a relay that lags 1.3 times as fast. It has to stay short for those who wait for its end.
+# A batch is one transaction of the database and one of the log, which cost some milliseconds even for one row: four
+# times as many rows made a lagging relay 1.3 times as fast. But a transaction has to stay short, because readers wait
+# for its end.
 BATCH_ROWS: Final = 2000
-# What a batch holds in memory, unless one message is larger.
+# The most bytes that a batch holds in memory, unless one message is larger.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # How long a call to the brokers may take before the relay says that it waits.
 TIMEOUT_SECONDS: Final = 10.0
-# How long a drain waits for a database or brokers that are away: as long as most of them take to start again.
+# How long a drain waits for a database or brokers that are away: most of them restart within this time.
 DRAIN_WAIT_SECONDS: Final = 60.0
-# A call to the brokers takes no longer than a drain may wait, but it has to be able to succeed.
+# A call to the brokers takes no longer than a drain may wait, but at least this long, so that it can succeed.
 CALL_SECONDS_MIN: Final = 1.0
-# The pause after a batch that was not full, for more to come together: under one small transaction after another each
-# would be a batch of its own, and their commits would keep the application's waiting.
+# The pause after a batch that was not full, so that the next one gets more messages: otherwise each of many small
+# transactions would become a batch of its own, and the application's commits would wait for theirs.
 _BETWEEN_SECONDS: Final = 0.02
-# What is under way when the relay is stopped gets this long; if it is broken off, the next start finds out.
+# When the relay is stopped, a running batch gets this long to end; if it is interrupted, the next start finds out what
+# happened.
 _STOP_SECONDS: Final = 5.0
-# A topic that is not there is waited for as long as it takes a new one to be known everywhere, and the others wait
-# after it.
+# How long to wait for a topic that does not exist: as long as a new topic takes to be known everywhere. The messages
+# after it wait, too.
 _CLIENT: Final[Mapping[str, Any]] = {"topic.metadata.propagation.max.ms": 5_000}
 _BOOTSTRAP: Final = "bootstrap.servers"
 
 
 class Progress(NamedTuple):
-    """What this relay has done since it began."""
+    """What this relay has done since its start."""
 
     messages: int = 0
     batches: int = 0
-    # How long the last message that it published had waited since it was added.
+    # The time between adding and publishing the last message.
     lag_ms: int = 0
     # What is away, and why; None if nothing is.
     waits_for: str | None = None
@@ -66,7 +68,8 @@ class Relay:
     """Publishes the messages that committed transactions have added to one database.
 
     `engine` is best made by `semel.database.engine_of`. `kafka` is an address, or a configuration of librdkafka's with
-    "bootstrap.servers" in it. The first relay of a database decides `name` and `shards`; None keeps what it decided.
+    "bootstrap.servers" in it. The first relay of a database sets `name` and `shards`, and None keeps them; another
+    number of `shards` changes it.
     """
 
     def __init__(
@@ -107,13 +110,13 @@ class Relay:
         self._mutex = threading.Lock()
         self._progress = Progress()
         self._patiences: list[Patience] = []
-        # How long to wait for what is away; None is for ever.
+        # How long to wait for a database or brokers that are away; None means no limit.
         self._patience_seconds: float | None = None
         self._failure: BaseException | None = None
         self._check_settings()
 
     def run(self) -> None:
-        """Publish the messages that wait and those that come, until `stop`."""
+        """Publish the waiting messages and those that are added later, until `stop`."""
         try:
             known = self._prepared()
         except Stopped:
@@ -136,7 +139,7 @@ class Relay:
             raise self._failure
 
     def drain(self, wait_seconds: float = DRAIN_WAIT_SECONDS) -> int:
-        """Publish the messages that wait now, in this thread, and return how many they were; do not wait for more.
+        """Publish the waiting messages in this thread, do not wait for more, and return how many were published.
 
         RelayFailed if the database or the brokers are away for longer than `wait_seconds`.
         """
@@ -163,7 +166,7 @@ class Relay:
                     pass
 
     def stop(self) -> None:
-        """Let `run` return; from any thread or a signal handler. A relay that was stopped stays so."""
+        """Let `run` return; for any thread or a signal handler. A stopped relay stays stopped."""
         self._stopping.set()
         self._bell.ring()
 
@@ -182,7 +185,7 @@ class Relay:
             raise RelayRefused(str(error)) from error
 
     def _prepared(self) -> Layout:
-        """The shards as they are to be."""
+        """Settle the name and the number of shards, and change that number if another one was asked for."""
         patience = self._new_patience()
         known = patience.with_database(self._settled)
         if self._count is None or self._count == known.shards:
@@ -232,7 +235,7 @@ class Relay:
     # -- the threads -------------------------------------------------------------------------------------------------
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Whatever ends one thread ends them all; `run` raises what was first."""
+        """An error in one thread ends all of them; `run` raises the first one."""
         try:
             work()
         except Stopped:
@@ -282,13 +285,13 @@ class Relay:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[Connection]:
-        """The relay's own transaction, in which a batch number can be trusted."""
+        """A transaction of the relay's own, checked to be one in which a batch number cannot be lost."""
         with self._engine.begin() as connection, within(connection):
             yield connection
 
 
 def _read_committed(engine: Engine) -> Engine:
-    """A statement that has waited for a lock must see what was committed meanwhile, so the level is fixed."""
+    """A statement that has waited for a lock must see what was committed meanwhile, so the isolation level is set."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="READ COMMITTED")
     return engine

@@ -1,14 +1,14 @@
-"""One shard of a relay: takes it over, and then batch after batch from the database into the log.
+"""One shard of a relay: takes the shard over, and then brings batch after batch from the database into the log.
 
-The order of each batch is the guarantee: its number and its rows are committed; then it is published under that number;
-then its rows are deleted, in the transaction that makes the next batch. The order of a start is the other half: the
-relay takes the shard over in the database, so that no other relay changes its batches; then the publisher claims its
-name, which fences the relay before; and only then is it known whether the batch at hand is in the log. The log knows
-that, and never the database.
+The guarantee is the order of steps. For a batch: the relay commits its number and its rows, publishes it under that
+number, and then deletes its rows in the transaction that makes the next batch. For a start: the relay takes the shard
+over in the database, so that no other relay changes its batches; then the publisher claims its name, which fences the
+earlier relay; only then is it certain whether the batch at hand is in the log. Only the log says that, never the
+database.
 
-While the database or the brokers are away, a shard waits, says so once a minute, and goes on. A login that is refused
-is waited for, too, because a password may be changed on either side first; but a drain ends with it at once. A shard
-must never wait for a fault that waiting does not mend.
+While the database or the brokers are away, a shard waits, logs that once a minute, and continues when they are back. It
+also waits after a refused login, because a password may be changed on either side first; but a drain fails at once. A
+shard must never wait for a fault that waiting does not mend.
 """
 
 import logging
@@ -51,20 +51,20 @@ DATABASE: Final = "the database"
 BROKERS: Final = "the brokers"
 PUBLISHER: Final = "the publisher's name"
 _PAUSE_SECONDS: Final = 0.5
-# How often it is said what is waited for.
+# How often the log repeats what the relay waits for.
 SAY_AGAIN_SECONDS: Final = 60.0
 
 
 class Stopped(Exception):
-    """The relay is to stop, and was waiting."""
+    """The relay was told to stop while it waited."""
 
 
 class PatienceOver(Exception):
-    """Something has been away for longer than the relay may wait."""
+    """The database or the brokers have been away for longer than the relay may wait."""
 
 
 class Patience:
-    """One for each thread of a relay; any thread may ask what is waited for."""
+    """Waits for the database and the brokers. Each thread of a relay has its own; any thread may read `waits_for`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Patience:
         budget: RetryBudget = PROCESS_BUDGET,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seconds_max` is how long to wait for one thing at most; None means for as long as it is away."""
+        """`seconds_max` is the longest wait for one thing; None means no limit."""
         self._stopping = stopping
         self._budget = budget
         self._seconds_max = seconds_max
@@ -88,7 +88,7 @@ class Patience:
         return next((f"{what}: {why}" for what, why in self._missing.copy().items()), None)
 
     def with_database(self, work: Callable[[], T]) -> T:
-        """Do it until the database lets it be done. It is done again as a whole, and has to be made for that."""
+        """Does the work, and repeats it as a whole while the database is away; so the work has to be repeatable."""
         while True:
             try:
                 done = work()
@@ -101,7 +101,8 @@ class Patience:
                 return done
 
     def wait_for(self, what: str, why: str) -> None:
-        """A moment; `Stopped` if the relay is to stop, and `PatienceOver` if it has waited long enough."""
+        """Waits for a moment. Raises `Stopped` if the relay is to stop, and `PatienceOver` if it has waited long
+        enough."""
         now = self._clock()
         self._missing[what] = why
         since = self._missing_since.setdefault(what, now)
@@ -114,7 +115,7 @@ class Patience:
             raise Stopped
 
     def wait_for_login(self, refused: LoginRefused) -> None:
-        """The same for a login that was refused, which a relay with a limit does not wait for."""
+        """The same for a refused login; with a limit, this raises at once."""
         if self._seconds_max is not None:
             raise PatienceOver(str(refused)) from refused
         self.wait_for(BROKERS, str(refused))
@@ -130,11 +131,11 @@ class Patience:
 
 
 Begin = Callable[[], AbstractContextManager[Connection]]
-"""Begins the relay's own transaction, and commits it."""
+"""Begins and commits a transaction of the relay's own."""
 
 
 class Shard:
-    """Used by one thread. `counted` is told of each batch that is in the log."""
+    """One thread uses it. `counted` is called with each batch that is in the log."""
 
     def __init__(
         self,
@@ -153,16 +154,16 @@ class Shard:
         self._make_publisher = make_publisher
         self._patience = patience
         self._size = size
-        # Smaller while a message is looked for that was refused.
+        # Smaller after a refusal, until the refused message is found.
         self._rows_max = size.rows_max
         self._clock = clock
         self._counted = counted
         self._publisher: Publisher | None = None
-        # The batch that is in the log and not yet noted as such.
+        # The batch that is in the log, and that the database does not know to be there yet.
         self._published: Batch | None = None
-        # The last batch that was found there.
+        # The number of the last batch that is known to be in the log.
         self._in_log = ledger.NOTHING
-        # Whether there may be a batch at hand, beside what waits.
+        # Whether there may be a batch at hand, besides the waiting messages.
         self._is_unsettled = True
 
     def open(self) -> None:
@@ -178,7 +179,7 @@ class Shard:
             self._publisher.close()
 
     def step(self) -> bool:
-        """Publish one batch, if there is something to publish; False if there is not."""
+        """Publish one batch; False if there is nothing to publish."""
         if not self._is_unsettled and not self._with_database(self._is_waiting):
             return False
         batch = self._with_database(self._advance)
@@ -195,7 +196,7 @@ class Shard:
         return self._published is None or len(self._published.records) >= self._rows_max
 
     def settle(self) -> None:
-        """Bring the batch at hand into the log and note it, and make no other."""
+        """Bring the batch at hand into the log and note that in the database, and make no other batch."""
         self._size = self._size._replace(rows_max=0)
         while self.step():
             pass
@@ -220,7 +221,7 @@ class Shard:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     def _claimed_publisher(self) -> Publisher:
-        """Fence the former publisher of the name, and check that log and database know the same batches."""
+        """Fence the former publisher of the name, and check that the log and the database have the same batches."""
         while True:
             publisher = self._make_publisher()
             try:
@@ -241,8 +242,8 @@ class Shard:
         self._in_log = in_log
 
     def _check_still_ours(self, fenced: Fenced) -> None:
-        """Raise if another relay has taken the shard over, which the database knows. Otherwise the brokers gave up on
-        this one, because they had not heard it for too long, or two began at once: the name is its own."""
+        """Raise if the database says that another relay has taken the shard over. Otherwise the brokers fenced this one
+        because it sent nothing for too long, or two relays began at once: then the name is still this relay's."""
         self._with_database(lambda connection: ledger.standing(connection, self._owner))
         self._patience.wait_for(PUBLISHER, str(fenced))
 
@@ -259,7 +260,7 @@ class Shard:
         self._counted(batch)
 
     def _put(self, batch: Batch) -> None:
-        """Returns when the batch is in the log, published now or before."""
+        """Returns when the batch is in the log, whether it was published now or before."""
         while True:
             assert self._publisher is not None
             publisher = self._publisher
@@ -290,11 +291,11 @@ class Shard:
                 return done
 
     def _narrow(self, batch: Batch, refusal: RecordRefused) -> None:
-        """No message of the batch was written. Publish the messages before the refused one, then that one alone: if it
-        is refused again, it goes into the quarantine."""
+        """No message of the batch was written. Has the next steps publish the messages before the refused one, then
+        that one alone: if it is refused again, it goes into the quarantine."""
         place = next((place for place, record in enumerate(batch.records) if record is refusal.record), None)
         if place is None:
-            # The publisher's own record.
+            # It is the publisher's own record.
             raise RelayFailed(str(refusal)) from refusal
         refused = batch.numbers[place]
         if len(batch.records) > 1:
