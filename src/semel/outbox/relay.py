@@ -285,7 +285,7 @@ class Relay:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[Connection]:
-        """A transaction of the relay's own, checked to be one in which a batch number cannot be lost."""
+        """A new transaction, checked to be one in which a batch number cannot be lost."""
         with self._engine.begin() as connection, within(connection):
             yield connection
 

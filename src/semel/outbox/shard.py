@@ -131,7 +131,7 @@ class Patience:
 
 
 Begin = Callable[[], AbstractContextManager[Connection]]
-"""Begins and commits a transaction of the relay's own."""
+"""Begins a transaction for the relay, and commits it."""
 
 
 class Shard:
