@@ -1,1 +1,1 @@
-"""What tests of durable programs need: shipped, because users of the log want it too."""
+"""Tools to test durable programs, shipped because users of the log need them, too."""

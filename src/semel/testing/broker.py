@@ -1,13 +1,13 @@
-"""A broker for tests, with the faults that real life has: lost answers, pauses, death and return.
+"""A broker for tests, with the faults of real life: lost answers, pauses, a crash and a restart.
 
     with FaultyBroker() as broker:
         broker.drop_acks(1)                      # the next answer to a Produce request is lost on its way
         my_code_that_books_a_payment(broker.bootstrap)
         assert len(broker.log("payments")) == 1  # the retry was recognised
 
-`create_topic` and `seed` prepare what a test begins with; `fail` refuses the requests of any API. Faults act where a
-client sees them: a lost answer means that the batch was appended, is durable, and the connection breaks before the
-client is told.
+`create_topic` and `seed` prepare the data for a test; `fail` refuses the requests of any API. Faults have the effects
+that a client sees: after a lost answer the batch is appended and durable, but the connection breaks before the client
+gets the answer.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _LOOK_SECONDS: Final = 0.001
 
 
 class StoredRecord(NamedTuple):
-    """A record as the log holds it, with the numbers that its deduplication went by (-1 where there are none)."""
+    """A record as the log holds it, with the numbers for deduplication (-1 if it has none)."""
 
     partition: int
     offset: int
@@ -58,22 +58,24 @@ class StoredRecord(NamedTuple):
 
 
 class FaultyBroker(EmbeddedBroker):
-    """An embedded broker that can be told to misbehave. The faults are those of the network and of the process."""
+    """An embedded broker with faults of the network and of the process, on demand."""
 
     _broker: "_Misbehaving"
 
     def drop_acks(self, count: int = 1, *, api: str = "Produce") -> None:
-        """Lose the next `count` answers to requests of this API: what they ask for is done, the connection breaks."""
+        """Lose the next `count` answers to requests of this API: the broker does what they ask, then breaks the
+        connection.
+        """
         self._add_faults(api, [_LostAnswer] * count)
 
     def hang(self, seconds: float, *, api: str = "Produce") -> None:
-        """Keep back the next answer to a request of this API for this long."""
+        """Delay the next answer to a request of this API by this time."""
         self._add_faults(api, [partial(_LateAnswer, seconds=seconds)])
 
     def fail(self, api: str, error: ErrorCode | str, count: int = 1) -> None:
         """Refuse the next `count` requests of this API with this error, without carrying them out.
 
-        Both have the protocol's names: `fail("OffsetCommit", "REBALANCE_IN_PROGRESS")`.
+        API and error have the protocol's names: `fail("OffsetCommit", "REBALANCE_IN_PROGRESS")`.
         """
         self._add_faults(api, [ErrorCode[error] if isinstance(error, str) else error] * count)
 
@@ -93,8 +95,9 @@ class FaultyBroker(EmbeddedBroker):
         self._call(make())
 
     def seed(self, topic: str, *records: bytes | str | Record, partition: int = 0) -> None:
-        """Put records into a topic, as one batch of a producer that is not idempotent. A text or bytes is the value of
-        a record; `semel.wire.records.Record` has a key, headers and a time as well. A missing topic is made."""
+        """Put records into a topic, as one batch of a producer that is not idempotent. Text or bytes are the value of a
+        record; `semel.wire.records.Record` can also have a key, headers and a time. A missing topic is created.
+        """
         whole = [
             record if isinstance(record, Record) else Record(record.encode() if isinstance(record, str) else record)
             for record in records
@@ -106,7 +109,7 @@ class FaultyBroker(EmbeddedBroker):
         self._call(append())
 
     def add_user(self, user: str, password: str, *mechanisms: Mechanism) -> None:
-        """Let one more user log in, by these mechanisms of SCRAM or by all. Access rules say what the user may do."""
+        """Add a user who can log in with these SCRAM mechanisms, or with all. Access rules say what the user may do."""
 
         async def add() -> None:
             add_user(self._broker, user, password, *mechanisms)
@@ -115,7 +118,7 @@ class FaultyBroker(EmbeddedBroker):
         self._call(add())
 
     def users(self) -> list[str]:
-        """The names of all users who can log in, in their order."""
+        """The names of all users who can log in, sorted."""
 
         async def names() -> list[str]:
             return sorted(self._broker.log.state.users)
@@ -123,8 +126,9 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def skip(self, seconds: float) -> None:
-        """Let the broker believe that this much time has passed: members that were silent lose their place, and
-        transactions that are open for too long are aborted. Returns when that has happened."""
+        """Move the broker's clock by this time: silent members leave their groups, and transactions that are open for
+        too long are aborted. Returns when that has happened.
+        """
 
         async def jump() -> None:
             self._broker.skip(seconds)
@@ -132,15 +136,15 @@ class FaultyBroker(EmbeddedBroker):
         self._call(jump())
 
     def compact(self) -> None:
-        """Compact all compacted topics where it is worth it, and return when that is done; no need to wait 15 s."""
+        """Compact every compacted topic that is due now instead of within 15 s; returns when that is done."""
         self._call(self._broker.compactor.compact())
 
     def kill(self) -> None:
-        """Die as by `kill -9`: connections break, answers under way are lost, no checkpoint is written."""
+        """End like after `kill -9`: connections break, answers under way are lost, and no checkpoint is written."""
         self._end(lambda: self._broker.kill())
 
     def restart(self) -> None:
-        """Start again, at the same address, with everything that was written. Stops the broker first if it runs."""
+        """Start again at the same address, with all data. Stops the broker first if it runs."""
         self.stop()
         self.start()
 
@@ -149,8 +153,8 @@ class FaultyBroker(EmbeddedBroker):
         return self._thread is not None
 
     def log(self, topic: str, *, committed_only: bool = False) -> list[StoredRecord]:
-        """Every record of a topic that consumers may read, partition by partition; at isolation level read_committed
-        with `committed_only`.
+        """Every record of a topic that consumers may read, partition by partition; with `committed_only`, those that
+        consumers with read_committed may read.
         """
 
         async def read() -> list[StoredRecord]:
@@ -171,8 +175,9 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics and groups, access rules, quotas and users except that of `login`, who has the first
-        password again, and forget all transactions and faults, as between two tests."""
+        """Delete all topics, groups, access rules, quotas and users, except the user of `login`, who gets the original
+        password; forget all transactions and faults. For use between two tests.
+        """
 
         async def delete() -> None:
             self._broker.clear()
@@ -187,7 +192,7 @@ class FaultyBroker(EmbeddedBroker):
 
 
 class _Altered(Exchange):
-    """What a handler is given in place of an exchange whose answer is to go astray."""
+    """Replaces the exchange of a handler, to lose or delay the answer."""
 
     __slots__ = ("_original",)
 
@@ -198,7 +203,7 @@ class _Altered(Exchange):
 
 
 class _LostAnswer(_Altered):
-    """At the moment when the answer would have gone, the connection breaks."""
+    """The connection breaks when the answer would have been sent."""
 
     __slots__ = ()
 
@@ -207,7 +212,7 @@ class _LostAnswer(_Altered):
 
 
 class _LateAnswer(_Altered):
-    """The answer is kept back for a while."""
+    """The answer is sent later."""
 
     __slots__ = ("_seconds",)
 
@@ -221,7 +226,7 @@ class _LateAnswer(_Altered):
 
 
 class _Misbehaving(Broker):
-    # By API: what is to happen to its next requests, one after the other. An error is answered and nothing is done.
+    # By API: the faults for its next requests, one after the other. For an error code, the request is refused with it.
     faults: dict[int, deque[Callable[[Exchange], Exchange] | ErrorCode]]
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
@@ -236,10 +241,10 @@ class _Misbehaving(Broker):
         super().serve(exchange, body, done)
 
     async def wait_until_durable(self) -> None:
-        """Or until the broker has failed, which its clients will see."""
+        """Wait until everything is durable, or the broker has failed, which its clients will see."""
         self.pump.follow()
         end = self.log.end
-        # Only connections are told when it is so.
+        # Polled, because only connections are notified.
         while self.pump.settled < end and not self.failed.done():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -262,7 +267,7 @@ class _Misbehaving(Broker):
         self.runtime.alarm.catch_up()
 
     async def fetched(self, absent: NotHere) -> None:
-        """Return when what is only in the store is here. Raises why it cannot come."""
+        """Fetch a part of a file that is only in the store; raises an error if that fails."""
         assert self.role.cache is not None
         stretch = Stretch(absent.path, absent.position, absent.size)
         for failure in (await self.role.cache.bring([stretch])).values():

@@ -1,10 +1,10 @@
-"""Certificates for tests: an authority that signs them, made in a moment and trusted by nobody else.
+"""Certificates for tests, signed by an authority that nobody else trusts.
 
     authority = Authority(tmp_path)
     broker_files = authority.issue("broker", "localhost", "127.0.0.1")
 
-It needs the package `cryptography`, which is imported here and nowhere else in semel. The keys lie unencrypted in the
-directory that the test names, so this file must never be used for anything but tests.
+It needs the package `cryptography`, which is imported here and nowhere else in semel. The keys are unencrypted in the
+directory that the test names, so this file must only be used for tests.
 """
 
 import importlib.util
@@ -25,14 +25,14 @@ _VALID: timedelta = timedelta(days=2)
 
 
 class Files(NamedTuple):
-    """Where a certificate and its key lie, as PEM."""
+    """The paths of a certificate and its key, as PEM."""
 
     certificate: str
     key: str
 
 
 class Authority:
-    """Signs certificates; `file` is what a client trusts."""
+    """Signs certificates; `file` is the certificate that clients trust."""
 
     def __init__(self, directory: Path, name: str = "semel tests") -> None:
         self._directory = directory
@@ -55,7 +55,7 @@ class Authority:
         key_password: str | None = None,
         expired: bool = False,
     ) -> Files:
-        """A certificate for this common name, or for a whole `subject`, that stands for these hosts."""
+        """A certificate for these hosts, with this common name or with the whole `subject`."""
         key = ec.generate_private_key(ec.SECP256R1())
         whole = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         since = -10 * _VALID if expired else timedelta()

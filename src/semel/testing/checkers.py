@@ -1,10 +1,10 @@
-"""What must be true of a history, whatever went wrong in it; named as Jepsen names it, where it has a name.
+"""Checks what must be true of a history, whatever faults it had. Anomalies have Jepsen's names, if there are any.
 
-A checker compares what clients were told with what stands in the log in the end, when all has healed; each anomaly is
-one line. It must never look into the broker: what no client can see is no anomaly.
+A checker compares the answers that clients got with the log in the end, after all faults; each anomaly is one line. It
+must never look into the broker: if no client can see something, it is no anomaly.
 
 The value of a record is "SENDER/NUMBER": each sender counts its records, and a sender with a "#" in its name is a
-transaction. The events that are looked at, and their particulars:
+transaction. The events that checkers use, and their particulars:
 
     acked           topic, partition, offset, values; for zombies also owner, sent_us
     read            topic, partition, isolation, from_offset, next_offset, records: [(offset, value), ...]
@@ -29,7 +29,7 @@ READ_COMMITTED: Final = 1
 
 
 class Event(NamedTuple):
-    """Something that was seen to happen: when, to whom, what, and the particulars."""
+    """Something that a client saw: when, which client, what, and the particulars."""
 
     at_us: int
     who: str
@@ -42,7 +42,7 @@ class Event(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record at its place."""
+    """A record and its offset."""
 
     offset: int
     value: str
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 
 class Gone(Protocol):
-    """Which records may be missing in the end, as those that compaction has removed."""
+    """Which records may be missing in the end, for example because compaction has removed them."""
 
     def has(self, value: str) -> bool:
         """Whether this committed record may be gone."""
@@ -75,13 +75,13 @@ NOTHING: Final = Nothing()
 
 @dataclass
 class Truth:
-    """What a reader finds in the end: by partition, all records and the committed ones."""
+    """The records that a reader finds in the end, by partition: all of them, and the committed ones."""
 
     all_records: dict[Place, list[Seen]] = field(default_factory=dict)
     committed: dict[Place, list[Seen]] = field(default_factory=dict)
-    # How far each group has come in each partition.
+    # The committed offset of each group in each partition.
     offsets: dict[tuple[str, Place], int] = field(default_factory=dict)
-    # How far each reader came: the stable end and the end.
+    # The last stable offset and the end of each partition.
     ends: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
     def of(self, isolation: int) -> dict[Place, list[Seen]]:
@@ -93,7 +93,7 @@ def events(history: list[Event], what: str) -> Iterator[tuple[str, dict[str, Any
 
 
 def lost_writes(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
-    """Records that were acknowledged, and are not at the place that was named."""
+    """Records that were acknowledged, and are not at the offset of the acknowledgement."""
     at = {place: {record.offset: record.value for record in records} for place, records in truth.all_records.items()}
     for who, acked in events(history, "acked"):
         place = acked["topic"], acked["partition"]
@@ -107,7 +107,7 @@ def lost_writes(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Ite
 
 
 def duplicates(truth: Truth) -> Iterator[str]:
-    """Records that stand in the log twice though they were sent once."""
+    """Records that the log holds twice, though they were sent once."""
     for place, records in truth.all_records.items():
         for value, count in Counter(record.value for record in records).items():
             if count > 1:
@@ -115,9 +115,9 @@ def duplicates(truth: Truth) -> Iterator[str]:
 
 
 def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
-    """Records of one sender that stand in another order than they were sent in.
+    """Records of one sender that are stored in another order than they were sent.
 
-    In the topics that are `dense` a sender counts each partition's records by themselves, so that none may be missing.
+    In `dense` topics a sender counts the records of each partition separately, so that no number may be missing.
     """
     for place, records in truth.all_records.items():
         last: dict[str, int] = defaultdict(lambda: -1)
@@ -130,7 +130,9 @@ def disorder(truth: Truth, *, dense: Collection[str]) -> Iterator[str]:
 
 
 def unfaithful_reads(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
-    """What a consumer saw on its way, against what it would see now: no more, no less, in the same order."""
+    """Reads on the way that differ from what the consumer would see now: each has to have the same records, in the same
+    order.
+    """
     final: dict[tuple[int, Place], dict[int, str]] = {
         (isolation, place): {record.offset: record.value for record in records}
         for isolation in (0, 1)
@@ -160,21 +162,23 @@ def _stands(truth: Truth, place: Place, offset: int, value: str) -> bool:
 
 
 def stuck(truth: Truth) -> Iterator[str]:
-    """Partitions whose last stable offset stays below their end when nobody is at work any more."""
+    """Partitions whose last stable offset stays below their end after all clients have ended."""
     for place, (stable, end) in truth.ends.items():
         if stable != end:
             yield f"stuck last stable offset: {stable} of {end} in {place}"
 
 
 def broken_transactions(history: list[Event], truth: Truth, gone: Gone = NOTHING) -> Iterator[str]:
-    """Transactions that are not seen whole, or not at all, or otherwise than their producer was told."""
+    """Transactions that are only partly visible, or whose visibility contradicts the outcome that their producer
+    knows.
+    """
     visible = {record.value for records in truth.committed.values() for record in records}
     ended = outcomes(history)
     parts: dict[str, list[str]] = {}
     for _, part in events(history, "part of"):
         parts[part["transaction"]] = part["values"]
     for transaction, values in parts.items():
-        # One whose commit was never sent is as good as aborted.
+        # A transaction whose commit was never sent counts as aborted.
         outcome = ended.get(transaction, "left")
         visible_values = [value for value in values if value in visible]
         missing = [value for value in values if value not in visible and not gone.has(value)]
@@ -187,7 +191,9 @@ def broken_transactions(history: list[Event], truth: Truth, gone: Gone = NOTHING
 
 
 def zombies(history: list[Event]) -> Iterator[str]:
-    """What was taken from an owner of a transactional id after its successor knew that it was the owner."""
+    """Requests of an owner of a transactional id that succeeded, though they were sent after its successor's claim was
+    answered.
+    """
     claims: dict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
     for event in history:
         if event.what == "claimed":
@@ -208,12 +214,12 @@ def is_transaction(sender: str) -> bool:
 
 
 def outcomes(history: list[Event]) -> dict[str, str]:
-    """How each transaction ended, as far as its producer knows. One whose commit was never sent is not among them."""
+    """How each transaction ended, as far as its producer knows; without transactions whose commit was never sent."""
     return {known["transaction"]: known["outcome"] for _, known in events(history, "outcome")}
 
 
 def unfaithful_copies(truth: Truth, group: str, source: str, target: str) -> Iterator[str]:
-    """Copies that do not hold each committed record once and in order, as far as the group has come."""
+    """Partitions of the copy that do not hold each committed record below the group's offset once and in order."""
     for place, records in truth.committed.items():
         if place[0] != source:
             continue
@@ -226,7 +232,7 @@ def unfaithful_copies(truth: Truth, group: str, source: str, target: str) -> Ite
 
 
 def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
-    """Offsets of a group that were shown though their transaction was not committed, or that went back."""
+    """Offsets of a group that a client saw though their transaction was not committed, or that went back."""
     ended = outcomes(history)
     possible: dict[tuple[str, str, int], set[int]] = defaultdict(lambda: {-1})
     for _, moved in events(history, "offsets of"):
@@ -242,7 +248,8 @@ def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
             place = particulars["group"], particulars["topic"], partition
             if offset not in possible[place]:
                 yield f"dirty offsets: {event.who} was shown {offset} of {place}"
-            # An answer may take its time; what counts is what was known when it was asked for.
+            # Compared only with offsets that were known when the request was sent, because an answer may take some
+            # time.
             before = max((known for at_us, known in shown[place] if at_us < particulars["asked_us"]), default=-1)
             if offset < before:
                 yield f"non-monotonic offsets: {event.who} was shown {offset} of {place} after {before}"
@@ -250,7 +257,7 @@ def dirty_offsets(history: list[Event], group: str) -> Iterator[str]:
 
 
 def lost_commits(history: list[Event], group: str) -> Iterator[str]:
-    """Offsets that one client commits by itself: an offset that was acknowledged, or shown, is shown from then on.
+    """Acknowledged or shown offsets that are not shown later, for a group in which one client commits.
 
     There is one exception: a commit whose answer was lost may arrive late, and then counts.
     """
@@ -277,9 +284,9 @@ def lost_commits(history: list[Event], group: str) -> Iterator[str]:
 
 
 def shared_ownership(history: list[Event]) -> Iterator[str]:
-    """Partitions that two members of a group were given in one generation.
+    """Partitions that were assigned to two members of a group in one generation.
 
-    A group that was empty and goes on by the other protocol counts its generations from the start.
+    A group that was empty and goes on with the other protocol counts its generations from the start.
     """
     owners: dict[tuple[str, int, int], str] = {}
     for event in history:

@@ -1,5 +1,5 @@
-"""A clock that stands still until a test moves it, for whatever takes a clock: keys that expire, offsets that are
-forgotten, patience that ends.
+"""A clock that stands still until a test moves it, for code that takes a clock: to expire keys, to forget offsets, to
+end retries.
 
     clock = Clock()
     idempotency = Idempotency(engine, scope=caller, clock=clock)
@@ -14,20 +14,20 @@ BEGINNING_MS: Final = 1_770_000_000_000
 
 
 class Clock:
-    """Set `ms` to move it, forth or back. A program that sleeps by it moves it, and goes on at once."""
+    """Set `ms` to move it forward or back. `sleep` moves it and returns at once."""
 
     def __init__(self, ms: int = BEGINNING_MS) -> None:
-        """`ms` is the time at which it stands: milliseconds since 1970."""
+        """`ms` is the time in milliseconds since 1970."""
         self.ms = ms
         # How long each sleep was.
         self.sleeps: list[float] = []
 
     def __call__(self) -> int:
-        """Milliseconds since 1970, as the pieces of the application kit want them."""
+        """Milliseconds since 1970, as the application kit needs them."""
         return self.ms
 
     def time(self) -> float:
-        """Seconds since 1970, as `time.time` gives them."""
+        """Seconds since 1970, like `time.time`."""
         return self.ms / 1000
 
     def monotonic(self) -> float:

@@ -1,8 +1,8 @@
 """A disk under a page cache that crashes, tears, loses and refuses on demand: a double of `semel.storage.files`.
 
-It is for proving that a program which keeps its files through `Files` loses nothing it has promised. It lives in
-memory, is deterministic except for the order in which threads call it, and must never be kinder than POSIX: what was
-not synced may be lost, wholly, in part, or not at all, whatever was written after it.
+It proves that a program which keeps its files through `Files` never loses data that it has acknowledged. It is in
+memory, is deterministic except for the order in which threads call it, and must never be kinder than POSIX: data that
+was not synced may be lost as a whole, in part, or not at all, whatever was written after it.
 
     rehearsal = FaultyFiles()                       # 1. run without faults, to learn the calls
     run(rehearsal, [])
@@ -14,22 +14,22 @@ not synced may be lost, wholly, in part, or not at all, whatever was written aft
         check(files.survivors(seed), promised)      # 3. recover after a loss of power
         check(files.after_kill(), promised)         #    and after the death of the process alone
 
-`Fault` says what happens, and to which call: the first one numbered `at` or later, of the kind `call`, on a path
-that matches `path`, that it can happen to at all. `arm` adds one while the program runs, `disarm` takes all away.
-After a crash every call raises `Crashed`, in every thread. `survivors` and `after_kill` take faults of their own, for
-crashes during recovery. `survivors` takes a seed, or a function that is given a number of options and picks one of
-them (`lose_all`, `keep_all`, or your own); `every_survivor` goes through all there are.
+`Fault` says what happens, and to which call: the first one numbered `at` or later, of the kind `call`, on a path that
+matches `path`, if the fault is possible for it. `arm` adds a fault while the program runs, `disarm` removes all. After
+a crash every call raises `Crashed`, in every thread. `survivors` and `after_kill` take further faults, for crashes
+during recovery. `survivors` takes a seed, or a function that gets the number of options and picks one (`lose_all`,
+`keep_all`, or your own); `every_survivor` goes through all possible trees.
 
 What the disk promises:
-- `File.sync` makes the content and size of that file survive. Not its name.
-- A name made, renamed or removed survives once its directory was synced (for a rename from one directory to another:
-  once both were), and the directory's own name is a name like any other. Until then each such change may survive or
-  not, independently of the others. A rename is atomic: never both names, never neither.
-- A write that was not synced survives sector by sector, in any combination. A sector that is lost holds its earlier
-  bytes, or zeros if the file grew. A truncation or an allocation survives or does not.
-- After a failed sync, what was to be synced counts as clean though it is not on the disk: the next sync succeeds and
-  saves none of it. Reads still see it.
-- Every call is atomic towards other threads.
+- `File.sync` makes the content and size of that file survive, but not its name.
+- A created, renamed or removed name survives once its directory was synced (after a rename to another directory, both
+directories), and the name of a directory is a name like any other. Until then each such change may survive or not,
+independently of the others. A rename is atomic: never both names, and never none.
+- Of a write that was not synced, any combination of sectors may survive. A lost sector holds its earlier bytes, or
+zeros if the file grew. A truncation or an allocation survives or does not.
+- After a failed sync, the data counts as clean though it is not on the disk: the next sync succeeds, but does not save
+it. Reads still see it.
+- Every call is atomic for other threads.
 """
 
 import contextlib
@@ -66,11 +66,11 @@ _NEVER_FAILS: Final = frozenset({"size", "close", "lock"})
 
 
 class Crashed(BaseException):
-    """The process is dead. No `except Exception` outlives it, as no handler outlives a loss of power."""
+    """The process is dead. `except Exception` does not catch this, just as no handler runs after a loss of power."""
 
 
 class Call(NamedTuple):
-    """One call as it was made: its number, what it was, on which path, and how many bytes it was to write."""
+    """One call: its number, its kind, its path, and how many bytes it was to write."""
 
     number: int
     kind: str
@@ -80,13 +80,13 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, once, or from then on if it is `lasting`.
+    """A fault that strikes once, or every time from then on if it is `lasting`.
 
     - `crash before`, `crash after`: the call has no effect or its whole effect, and never returns;
     - `torn`: the first `keep` bytes of a write arrive, then the process dies;
-    - `EIO`: the call is refused and changes nothing;
-    - `ENOSPC`: refused for lack of space, a write after its first `keep` bytes;
-    - `failed sync`: EIO from a sync, after which what it was to save counts as clean without being saved.
+    - `EIO`: the call fails and changes nothing;
+    - `ENOSPC`: the call fails for lack of space, a write after its first `keep` bytes;
+    - `failed sync`: a sync fails with EIO, and its data counts as clean afterwards without being saved.
     """
 
     kind: FaultKind
@@ -97,7 +97,7 @@ class Fault:
     lasting: bool = False
 
     def strikes(self, call: Call) -> bool:
-        """Whether this call is the one."""
+        """Whether the fault strikes this call."""
         return (
             call.number >= self.at
             and self.call in (None, call.kind)
@@ -107,7 +107,7 @@ class Fault:
 
 
 def can_strike(kind: FaultKind, call: Call) -> bool:
-    """Whether this fault can happen to this call at all."""
+    """Whether this fault is possible for this call."""
     match kind:
         case "torn":
             return call.kind == "write" and call.size > 1
@@ -122,7 +122,7 @@ def can_strike(kind: FaultKind, call: Call) -> bool:
 
 
 def every_fault(calls: Iterable[Call]) -> Iterator[Fault]:
-    """Every fault that can happen to each of these calls; writes are torn and cut short at several places."""
+    """Every fault that is possible for each of these calls; writes are torn and cut short at several places."""
     for call in calls:
         for kind in ("crash before", "crash after"):
             yield Fault(kind, call.number, call.kind, call.path)
@@ -140,12 +140,12 @@ def every_fault(calls: Iterable[Call]) -> Iterator[Fault]:
 
 
 def lose_all(options: int) -> int:
-    """The disk that kept nothing it had not promised."""
+    """A disk that kept only the data that it had promised."""
     return 0
 
 
 def keep_all(options: int) -> int:
-    """The disk that kept everything, promised or not."""
+    """A disk that kept everything, promised or not."""
     return 1
 
 
@@ -215,10 +215,10 @@ class FaultyFile:
 
 
 class FaultyFiles:
-    """A directory tree with a plan of what goes wrong; a `Files`.
+    """A directory tree with planned faults; a `Files`.
 
-    `calls` are the calls made so far, `counts` how many of each kind; `fired` counts the faults that happened and,
-    after `survivors`, what was lost by it.
+    `calls` are the calls so far, and `counts` their number by kind; `fired` counts the faults that struck and, after
+    `survivors`, the losses.
     """
 
     def __init__(self, *faults: Fault) -> None:
@@ -234,17 +234,17 @@ class FaultyFiles:
     # The plan
 
     def arm(self, *faults: Fault) -> None:
-        """Let these happen too."""
+        """Add these faults."""
         with self._mutex:
             self._armed.extend(faults)
 
     def disarm(self) -> None:
-        """Let nothing happen any more: the disk has space again, the cable is back in its socket."""
+        """Remove all faults: the disk has space again, or its cable is back."""
         with self._mutex:
             self._armed.clear()
 
     def crash(self) -> None:
-        """Kill the process now: every call from here on raises `Crashed`."""
+        """Kill the process now: from here on, every call raises `Crashed`."""
         with self._mutex:
             self._crashed = True
 
@@ -254,7 +254,7 @@ class FaultyFiles:
 
     @contextlib.contextmanager
     def _calling(self, kind: str, path: str, size: int = 0) -> Iterator[Fault | None]:
-        """Count a call and let happen what is to happen around it; the block is the effect of the call."""
+        """Count a call and let its fault strike before or after the block, which is the effect of the call."""
         with self._mutex:
             if self._crashed:
                 raise Crashed("the process is dead")
@@ -346,7 +346,8 @@ class FaultyFiles:
             if self._locked:
                 raise BlockingIOError(errno.EWOULDBLOCK, "already locked", self.describe("lock"))
             if "lock" not in self._tree.names:
-                # Nothing hangs on whether this empty file survives, so no survivor is made with and without it.
+                # It makes no difference whether this empty file survives, so this does not double the number of
+                # survivors.
                 self._tree.make_certain("lock")
             self._locked = True
 
@@ -381,14 +382,16 @@ class FaultyFiles:
     # What is left
 
     def after_kill(self, *faults: Fault) -> "FaultyFiles":
-        """The tree after the process died and the machine went on: nothing is lost yet, and nothing more is synced."""
+        """The tree after the process died and the machine goes on: nothing is lost yet, and nothing more is synced."""
         after = FaultyFiles(*faults)
         with self._mutex:
             after._tree = self._tree.clone()
         return after
 
     def survivors(self, choose: int | Choose, *faults: Fault) -> "FaultyFiles":
-        """The tree after a loss of power: what was promised, and of the rest what the seed or `choose` picks."""
+        """The tree after a loss of power: the promised data, and the part of the rest that the seed or `choose`
+        picks.
+        """
         if isinstance(choose, int):
             choose = random.Random(choose).randrange
         after = FaultyFiles(*faults)
@@ -397,9 +400,10 @@ class FaultyFiles:
         return after
 
     def every_survivor(self) -> Iterator["FaultyFiles"]:
-        """Every tree that a loss of power could leave. They are many: two to the number of sectors not synced.
+        """Every tree that a loss of power could leave: two to the power of the number of sectors not synced.
 
-        The choices made on the way to one tree are kept, and the last of them that has another option takes it.
+        The choices that led to one tree are kept; for the next tree, the last choice with another option takes that
+        one.
         """
         choices: list[int] = []
         options_at: list[int] = []

@@ -1,8 +1,9 @@
-"""What a page cache holds, what the disk below it holds for certain, and what a loss of power may leave of the rest.
+"""A model of a page cache and the disk below it, and of what a loss of power may leave.
 
-The model under `semel.testing.faulty`, without calls, faults or threads. Files and names are kept twice: as a program
-sees them, and as the disk holds them for certain, with the list of changes that lead from the one to the other. It
-must never be kinder than POSIX: any subset of changes that were not synced may survive, whatever came after them.
+`semel.testing.faulty` uses this model, which has no calls, faults or threads. It keeps files and names twice: as a
+program sees them, and as they are on the disk for certain, with the list of changes from the disk's state to the
+program's. It must never be kinder than POSIX: any subset of changes that were not synced may survive, whatever came
+after them.
 """
 
 import copy
@@ -12,16 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-# What a disk writes whole or not at all.
+# A disk writes a sector completely or not at all.
 SECTOR_BYTES: Final = 512
 
-# Given a number of options, the one that comes true; 0 is always the loss and 1 the survival.
+# Chooses one of a number of options; 0 always means loss, and 1 survival.
 Choose = Callable[[int], int]
 
 
 @dataclass(slots=True)
 class Change:
-    """A change that may be lost. `saved`: it will not be. `doubtful`: a failed sync gave it up, no sync saves it."""
+    """A change that may be lost. A `saved` one is never lost; a `doubtful` one was in a failed sync, and no later sync
+    saves it.
+    """
 
     saved: bool = field(default=False, kw_only=True)
     doubtful: bool = field(default=False, kw_only=True)
@@ -87,14 +90,16 @@ class Inode:
         return Inode(cached=content, certain=bytearray(content))
 
 
-# A directory has no content of its own: it is a name for nothing, below which there are names.
+# A directory has no content: it is only a name, below which there are other names.
 DIRECTORY: Final = None
 Names = dict[str, Inode | None]
 
 
 @dataclass(slots=True)
 class NameChange(Change):
-    """A name that appears or vanishes once all `directories` are synced; a rename is a name that appears elsewhere."""
+    """A name that appears or vanishes; saved once all `directories` are synced. A rename is a name that appears
+    elsewhere.
+    """
 
     directories: set[str]
     path: str
@@ -103,7 +108,7 @@ class NameChange(Change):
 
     def apply(self, names: Names) -> None:
         if self.node is not DIRECTORY:
-            # The file moves from wherever it is: where it was before may depend on a change that was lost.
+            # The file moves from any earlier name, which may depend on a change that was lost.
             for path in [path for path, node in names.items() if node is self.node]:
                 del names[path]
         elif not self.appears:
@@ -113,7 +118,7 @@ class NameChange(Change):
 
 
 class Tree:
-    """All names of a disk and what they stand for."""
+    """All names of a disk, and their files and directories."""
 
     def __init__(self) -> None:
         self.names: Names = {"": DIRECTORY}
@@ -131,7 +136,7 @@ class Tree:
         self._changes.append(change)
 
     def make_certain(self, path: str) -> None:
-        """Make an empty file that is there whatever happens."""
+        """Make an empty file that always survives."""
         self.names[path] = self._certain[path] = Inode()
 
     def sync(self, path: str) -> None:
@@ -144,7 +149,7 @@ class Tree:
             change.apply(self._certain)
 
     def give_up(self, path: str) -> None:
-        """What a failed sync of one directory does."""
+        """The effect of a failed sync of one directory."""
         mark_doubtful([change for change in self._changes if path in change.directories])
 
     def clone(self) -> "Tree":
@@ -159,7 +164,7 @@ class Tree:
             else:
                 lost["lost name"] += 1
         after = Tree()
-        # Parents come before their children in this order, so that one pass cuts off whole branches.
+        # Parents come before their children in this order, so that one pass removes whole branches.
         for path in sorted(names):
             if path and after.is_directory(above(path)):
                 node = names[path]
@@ -169,13 +174,13 @@ class Tree:
 
 
 def mark_saved(changes: Sequence[Change]) -> None:
-    """What a sync does, to all changes except those that an earlier one gave up."""
+    """The effect of a sync: it saves all changes except the doubtful ones."""
     for change in changes:
         change.saved = not change.doubtful
 
 
 def mark_doubtful(changes: Sequence[Change]) -> None:
-    """What a failed sync does."""
+    """The effect of a failed sync."""
     for change in changes:
         change.doubtful = not change.saved
 
@@ -186,7 +191,7 @@ def above(path: str) -> str:
 
 
 def _settled(changes: list[SomeChange]) -> list[SomeChange]:
-    """Take the changes off the front of the list before which nothing is open any more."""
+    """Remove the saved changes at the front of the list, up to the first one that is not saved, and return them."""
     settled = list(itertools.takewhile(lambda change: change.saved, changes))
     del changes[: len(settled)]
     return settled
@@ -210,12 +215,12 @@ def _surviving_write(content: bytearray, write: Write, choose: Choose, lost: Cou
     lost["partly lost write" if kept else "lost write"] += 1
     end = write.position + len(write.data)
     if end > len(content) and choose(2):
-        # The size is kept apart from the bytes, and may survive without them.
+        # A disk stores the size apart from the bytes, so it may survive without them.
         content.extend(bytes(end - len(content)))
 
 
 def _sectors(write: Write) -> list[tuple[int, bytes]]:
-    """A write in pieces that do not cross the border of a sector, each with its position."""
+    """A write divided at the borders of sectors, each piece with its position."""
     end = write.position + len(write.data)
     borders = range((write.position // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES)
     return [

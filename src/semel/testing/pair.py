@@ -1,4 +1,4 @@
-"""Two brokers on one store, for tests of code that has to go on when the second one takes over.
+"""Two brokers on one store, to test code that has to go on when the second broker takes over.
 
     with BrokerPair() as pair:
         my_code_that_books_a_payment(pair.bootstrap)
@@ -6,8 +6,8 @@
         my_code_that_books_a_payment(pair.bootstrap)
         assert len(pair.active.log("payments")) == 2
 
-Both live in this process, and the store in its memory. This must never let two brokers be active: what it hastens is
-the end of a lease whose holder is gone.
+Both brokers run in this process, and the store is in its memory. Two brokers must never be active at the same time:
+only the lease of a broker that was killed is ended early.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from semel.store import Missing
 from semel.testing.broker import FaultyBroker
 from semel.testing.stores import MemoryStore
 
-# A takeover takes a fraction of a second; on a busy machine it may take many.
+# A takeover takes a fraction of a second; on a busy machine it may take many seconds.
 _TAKEOVER_SECONDS_MAX: Final = 120.0
 
 
 class BrokerPair:
-    """An active broker and one that stands by, from `start` to `stop` or as long as the `with` block lasts.
+    """An active broker and a standby, from `start` to `stop` or for the `with` block.
 
     Use it from one thread; the code under test may run in others meanwhile.
     """
@@ -40,7 +40,7 @@ class BrokerPair:
 
     @property
     def bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`: the addresses of both, the same over all takeovers."""
+        """The addresses of both brokers, for clients' `bootstrap.servers`; takeovers do not change them."""
         return self._bootstrap
 
     @property
@@ -50,16 +50,17 @@ class BrokerPair:
 
     @property
     def standby(self) -> FaultyBroker:
-        """The broker that stands by now."""
+        """The broker that is the standby now."""
         return self._standby
 
     def take_over(self, how: Literal["kill", "stop"] = "kill") -> None:
-        """Kill the active broker, with its disk, or stop it as SIGTERM does. Return when the other one is active and
-        this one stands by, at its address and on an empty disk."""
+        """Kill the active broker and its disk, or stop it as SIGTERM does. Returns when the other one is active, and
+        this one is the standby at its old address, with an empty disk.
+        """
         gone = self._active
         if how == "kill":
             gone.kill()
-            # It cannot come back, so nobody has to wait for the end of its lease.
+            # The killed broker cannot come back, so nobody has to wait for the end of its lease.
             with contextlib.suppress(Missing):
                 self._store.objects.delete(LEASE_KEY)
         else:
@@ -69,7 +70,7 @@ class BrokerPair:
         gone.start()
 
     def start(self) -> Self:
-        """Return when one broker is active and the other one stands by."""
+        """Start both; returns when one is active and the other one is the standby."""
         self._active.start()
         try:
             self._standby.start()
@@ -92,10 +93,10 @@ class BrokerPair:
 
 
 class _Member(FaultyBroker):
-    """One of the two. Each life of it begins with an empty disk."""
+    """One of the two. Each start begins with an empty disk."""
 
     def wait_until_active(self) -> None:
-        """Raises what ended the broker instead."""
+        """Wait for the takeover; raises the error if the broker fails instead."""
 
         async def wait() -> None:
             broker = self._broker

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures `semel_broker` and `semel_pair`, there as soon as semel is installed.
+"""The pytest plugin: fixtures `semel_broker` and `semel_pair`, which exist as soon as semel is installed.
 
     def test_a_lost_ack_does_not_book_twice(semel_broker):
         semel_broker.drop_acks(1)
@@ -11,14 +11,14 @@
         assert len(semel_pair.active.log("payments")) == 1
 
 One broker serves the whole session, in memory; every test begins without topics and without faults. A test whose
-clients log in says so, and gets another one:
+clients log in has a marker, and gets another broker:
 
     @pytest.mark.semel_broker(security="SASL_SSL")
     def test_the_worker_logs_in(semel_broker):
         work(**semel_broker.client_settings)
 
-A pair is made for each test that asks for it: one broker is active, the other one stands by. Brokers are only imported
-when a test asks.
+Each test with `semel_pair` gets a new pair: one broker is active, the other one is the standby. The plugin imports
+brokers only when a test needs one.
 """
 
 import contextlib
@@ -56,7 +56,9 @@ def _semel_brokers() -> "Iterator[Callable[..., FaultyBroker]]":
 def semel_broker(
     request: pytest.FixtureRequest, _semel_brokers: "Callable[..., FaultyBroker]"
 ) -> "Iterator[FaultyBroker]":
-    """A running broker without topics; `bootstrap` is its address, and `client_settings` what a client needs."""
+    """A running broker without topics; `bootstrap` is its address, and `client_settings` has the settings of a
+    client.
+    """
     marker = request.node.get_closest_marker("semel_broker")
     broker = _semel_brokers() if marker is None else _semel_brokers(*marker.args, **marker.kwargs)
     yield broker
@@ -67,7 +69,7 @@ def semel_broker(
 
 @pytest.fixture
 def semel_pair() -> "Iterator[BrokerPair]":
-    """An active broker and one that stands by, on one store; `bootstrap` has the addresses of both."""
+    """An active broker and a standby on one store; `bootstrap` has the addresses of both."""
     from semel.testing.pair import BrokerPair
 
     with BrokerPair() as pair:

@@ -4,7 +4,7 @@ import socket
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses; somebody may take it before you do."""
+    """A port of this machine that nobody uses; another program may take it before the caller does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

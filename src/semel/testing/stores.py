@@ -1,20 +1,19 @@
-"""Stores of objects that live in memory, for tests of whatever stands on a store.
+"""Stores in memory, to test code that uses a store.
 
     store = MemoryStore()
     await store.create("journal/0", b"the first object")
 
-It keeps the contract of `semel.store` to the letter, on any event loop, the one of virtual time included, and on
-several of them in threads of their own. `FaultyStore` is for one loop, and as bad as the contract allows, when it is
-told to:
+It fulfils the contract of `semel.store` exactly, on any event loop, including the one of virtual time, and on several
+loops in several threads. `FaultyStore` is for one loop, and on demand as bad as the contract allows:
 
     store = FaultyStore(seed=7)
     store.arm(StoreFault("late", call="create", key="journal/*", chance=0.1))
     run(store)                                  # who hears Unsure, sends again or looks, or loses what it promised
     assert store.fired["late"]                  # a fault that never fired proves nothing
 
-Each call of it is a message on a wire: it lands once its time has come, and whether the caller still waits for the
-answer, or was cancelled, makes no difference. This must never break the contract: no object is half there, no refusal
-is wrong, and nobody reads what an earlier call has replaced.
+Each of its calls is like a message in a network: it takes effect at its time, even if the caller was cancelled and no
+longer waits for the answer. This must never break the contract: no object is incomplete, no refusal is wrong, and
+nobody reads an object that an earlier call has replaced.
 """
 
 import asyncio
@@ -50,7 +49,7 @@ Result = TypeVar("Result")
 
 _WRITES: Final = frozenset({"create", "replace", "delete"})
 _SINGLE: Final = _WRITES | {"get", "get_range"}
-# The calls that each kind of fault can strike at all.
+# The calls that each kind of fault can strike.
 STRIKES: Final[dict[StoreFaultKind, frozenset[str]]] = {
     "late": _WRITES,
     "lost request": _SINGLE,
@@ -61,19 +60,19 @@ STRIKES: Final[dict[StoreFaultKind, frozenset[str]]] = {
     "landed again": _WRITES,
     "stale list": frozenset({"list"}),
 }
-# A stale listing lacks up to so many of the last changes.
+# A stale listing lacks at most this many of the last changes.
 STALE_CHANGES_MAX: Final = 8
 
 
 class Objects:
-    """The objects of a store, and what each call does to them at the moment at which it lands."""
+    """The objects of a store, and the effect of each call on them."""
 
     def __init__(self) -> None:
-        # Each call is one step for everybody, whatever thread it comes from.
+        # Each call is atomic for all threads.
         self._lock = threading.RLock()
         self._objects: dict[str, Found] = {}
         self._versions = count(1)
-        # What came and went, in order: the key, and what it was before.
+        # The last changes, in order: the key, and the object before the change.
         self._changes: list[tuple[str, Found | None]] = []
 
     def create(self, key: str, body: bytes) -> str:
@@ -95,7 +94,7 @@ class Objects:
         return stored
 
     def list(self, folder: str, changes_ago: int = 0) -> list[Listed]:
-        """As of so many changes ago."""
+        """The objects as they were `changes_ago` changes ago."""
         with self._lock:
             undone = self._changes[-changes_ago:] if changes_ago else []
             visible: dict[str, Found | None] = {**self._objects, **dict(reversed(undone))}
@@ -121,7 +120,7 @@ class Objects:
 
 
 class MemoryStore:
-    """A `Store` that lives and dies with the process. Every call lets the event loop turn once before it happens."""
+    """A `Store` in the memory of the process. Every call lets the event loop turn once before it takes effect."""
 
     def __init__(self) -> None:
         self.objects: Final = Objects()
@@ -161,7 +160,7 @@ class MemoryStore:
         await self._send("delete", key, lambda: self.objects.delete(key))
 
     async def close(self) -> None:
-        """What it holds stays: another broker may go on with it."""
+        """Keep the objects, because another broker may go on with them."""
 
     def describe(self) -> str:
         """It has no address."""
@@ -174,15 +173,15 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """Something that goes wrong with calls of this name on keys that match, each time with this chance, so many times.
+    """A fault for calls of this name on matching keys, with this chance for each, and at most `times` times.
 
-    - `late`: the caller is left unsure, and the call lands later, when nobody thinks of it any more;
-    - `lost request`: the caller is left unsure, and nothing ever happens;
-    - `lost answer`: the call happens, and the caller is left unsure;
-    - `conflict`, `throttled`: nothing happens, and the answer says to try again;
-    - `slow`: the call takes as long as one in ten thousand does;
-    - `landed again`: all is well, and the same call lands a second time, later;
-    - `stale list`: the listing is one of a moment ago.
+    - `late`: the caller gets `Unsure`, and the call takes effect much later;
+    - `lost request`: the caller gets `Unsure`, and nothing ever happens;
+    - `lost answer`: the call takes effect, and the caller gets `Unsure`;
+    - `conflict`, `throttled`: nothing happens, and the caller gets `Unsure`;
+    - `slow`: the call takes as long as one in ten thousand;
+    - `landed again`: the call succeeds, and takes effect a second time, later;
+    - `stale list`: the listing lacks the last changes.
     """
 
     kind: StoreFaultKind
@@ -192,7 +191,7 @@ class StoreFault:
     times: int | None = None
 
     def may_strike(self, call: CallName, key: str) -> bool:
-        """Whether this call is one that it is for."""
+        """Whether the fault is for this call."""
         return (
             call in STRIKES[self.kind]
             and self.call in (None, call)
@@ -204,7 +203,7 @@ class FaultyStore(MemoryStore):
     """A `MemoryStore` behind a bad network. The same calls at the same times have the same faults."""
 
     def __init__(self, seed: int = 0, *, latency_seconds: float = 0.002, late_seconds: float = 0.5) -> None:
-        """A message takes up to `latency_seconds` each way; one that is slow or late up to `late_seconds`."""
+        """A message takes up to `latency_seconds` each way; a slow or late one up to `late_seconds`."""
         super().__init__()
         # How often each kind of fault has struck.
         self.fired: Counter[StoreFaultKind] = Counter()
@@ -214,11 +213,11 @@ class FaultyStore(MemoryStore):
         self._armed: list[tuple[StoreFault, int]] = []
 
     def arm(self, fault: StoreFault) -> None:
-        """From now on this goes wrong; of several faults, the first to be armed that strikes a call is the one."""
+        """Add a fault. If several strike a call, the one that was armed first has its effect."""
         self._armed.append((fault, 0))
 
     def calm(self) -> None:
-        """From now on nothing goes wrong. What is late is still on its way."""
+        """Remove all faults. Late calls still take effect."""
         self._armed.clear()
 
     async def list(self, folder: str) -> AsyncIterator[Listed]:
@@ -245,11 +244,11 @@ class FaultyStore(MemoryStore):
             loop.call_later(self._later() if kind == "slow" else self._soon(), _arrive, land, outcome)
         if kind in ("late", "landed again"):
             loop.call_later(self._later(), _arrive, land, None)
-        # The answer has a way to go, whatever it says.
+        # Every answer takes its time, even an error.
         await asyncio.wait([outcome])
         await asyncio.sleep(self._soon())
         if kind == "lost answer":
-            # Or the loop would complain that nobody looked at a refusal.
+            # Otherwise the loop would warn that nobody retrieved the exception.
             outcome.exception()
             leave_unsure()
         return outcome.result()
@@ -274,7 +273,7 @@ class FaultyStore(MemoryStore):
 
 
 def _arrive(land: Callable[[], Result], outcome: "asyncio.Future[Result] | None") -> None:
-    """A message arrives; `outcome` is where its sender waits, if it still does."""
+    """Let a call take effect; `outcome` is the future of its sender, who may no longer wait."""
     try:
         result = land()
     except StoreError as refusal:

@@ -1,7 +1,7 @@
-"""An event loop whose time is counted, not waited for: when nothing is ready it is at once the time of the next timer.
+"""An event loop with virtual time: when nothing is ready, its clock jumps to the next timer.
 
-Everything that runs on it runs in one thread and in an order that follows from what was scheduled, so the same program
-with the same chance does the same thing each time. It must never open a socket, start a thread, or ask what time it is.
+Everything runs in one thread, in an order that only depends on what was scheduled, so the same program with the same
+seed does the same each time. It must never open a socket, start a thread, or read the real clock.
 
     VirtualLoop().run(my_worker_that_sleeps_for_an_hour())     # returns at once
 """
@@ -10,23 +10,23 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-# A history takes some ten thousand; far beyond that somebody goes round in circles.
+# A history takes some ten thousand turns; far more mean an endless loop.
 TURNS_MAX: Final = 400_000
 
 
 class Deadlock(AssertionError):
-    """Everybody waits, and no timer is set: nothing would ever happen again."""
+    """All tasks wait, and no timer is set: nothing would ever happen again."""
 
 
 class NoEnd(AssertionError):
-    """The loop went through all the turns that it may, and the program has not ended."""
+    """The loop has made the maximum of turns, and the program has not ended."""
 
 
 class Network(Protocol):
-    """Where servers of the loop listen: a double of the network, for those who have one."""
+    """A simulated network, on which servers of the loop listen."""
 
     def listen(self, protocol_factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> Any:
-        """A server, which takes connections once its `start_serving` was awaited."""
+        """A server, which accepts connections after `start_serving`."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -69,7 +69,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- what the base class asks of a loop ---------------------------------------------------------------------
 
     def select(self, timeout: float | None) -> list[Any]:
-        """In the place of a selector: nothing ever comes from outside, so skip to what is due next."""
+        """Replaces a selector: nothing ever arrives from outside, so jump to the next timer."""
         self._turns += 1
         if self._turns > self._turns_max:
             raise NoEnd(f"{self._turns} turns, and it is {self._now:.6f}")
