@@ -1,12 +1,12 @@
-"""The idempotent consumer: an event that is delivered many times has its effect once.
+"""The idempotent consumer: an event that is delivered several times has its effect once.
 
     with engine.begin() as connection:
         with inbox.once(connection, consumer="billing", message_id=event.id) as first:
             if first:
                 book(connection, event)
 
-The claim is a row of (consumer, event id) in the transaction of the effect. This room must never commit, roll back or
-begin a transaction that it was handed, and knows of the rest of semel only how to find the connection.
+The claim is a row of (consumer, event id) in the transaction of the effect. This room must never begin, commit or roll
+back the caller's transaction.
 """
 
 import importlib.util

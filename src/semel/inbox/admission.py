@@ -1,8 +1,9 @@
-"""The rules of a loop, between a message and its handler: take it, know it, or put it aside. They end no transaction.
+"""The rules of a loop for a message: it goes to the handler, is a duplicate, or is put aside. They end no transaction.
 
-What cannot be decoded and what keeps failing is put aside in the transaction that claims it, so that it neither wedges
-its partition nor is skipped. An event that was put aside by its id is claimed by that: the same event, sent again, is a
-duplicate. A version that was put aside is not: the versions after it are gaps, and wait in the quarantine for it.
+A message that cannot be decoded or keeps failing is put aside in the transaction that claims it, so that it neither
+blocks its partition nor is skipped. An event with an id that was put aside is claimed: the same event, sent again, is a
+duplicate. A version that was put aside is not claimed: the versions after it are gaps, and wait in the quarantine for
+it.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from semel.inbox.retries import Passing
 from semel.inbox.versions import claim_version
 
 Identity = Callable[[Message], str | UUID | Version]
-"""Finds what an event is known by. An error says that the message cannot be decoded."""
+"""Finds the identity of an event. An error means that the message cannot be decoded."""
 
 
 class Due(NamedTuple):
@@ -48,9 +49,9 @@ class Admission:
     clock: Clock
 
     def identity_of(self, message: Message) -> str | Version | Exception:
-        """The identity, or why there is none. If the program makes the identity from the message's place, that is its
-        own mistake, and ends the loop. If the identity only looks like a place, that is the sender's mistake, which
-        must not stop the loop.
+        """The identity, or the error why there is none. If the program makes the identity from the message's place,
+        that is a bug in the program, and ends the loop. If the identity only looks like a place, that is the sender's
+        mistake, which must not stop the loop.
         """
         if not message.are_headers_readable:
             return HeadersUnreadable()
@@ -69,7 +70,7 @@ class Admission:
             return error
 
     def _follows_place(self, message: Message, identity: object) -> bool:
-        """Whether the same record would have another identity at another place."""
+        """Whether the same record would get another identity at another place."""
         if not isinstance(identity, str):
             return True
         elsewhere = replace(
@@ -81,7 +82,7 @@ class Admission:
             return False
 
     def take(self, connection: Connection, message: Message, identity: str | Version) -> Outcome:
-        """Claim it; where that is not possible, and never will be by itself, put it aside."""
+        """Claim the event. A gap, which does not close by itself, is put aside."""
         outcome = self._claim(connection, message, identity)
         if outcome is Outcome.GAP:
             return self._put(connection, message, identity, Cause.GAP, gap_reason(identity), 0)
@@ -90,7 +91,7 @@ class Admission:
     def put_aside(
         self, connection: Connection, message: Message, identity: str | Version, error: Exception, attempts: int
     ) -> Outcome:
-        """It keeps failing. The claim goes with it, if it is by id."""
+        """Put a message aside that keeps failing. If its identity is an id, claim it, too."""
         if isinstance(identity, str):
             outcome = self._claim(connection, message, identity)
             if not outcome:
@@ -101,7 +102,8 @@ class Admission:
         return self._put(connection, message, None, Cause.UNDECODABLE, reason_of(error), 0)
 
     def retake(self, connection: Connection, number: int) -> Due | None:
-        """None if another loop was first, or if the message has to be held again."""
+        """Claim a due message from the quarantine. None if another loop was first, or if the message has to be held
+        again."""
         if not quarantine.move(connection, number, State.DUE, State.DONE):
             return None
         event = quarantine.event_of(connection, number)

@@ -1,7 +1,7 @@
 """The loop over aiokafka and an AsyncEngine.
 
-Here a rebalance comes while a handler is at work. It waits for the message at hand, whose offset is committed before
-the partition goes; a message that was fetched and not begun is dropped.
+Here a rebalance can happen while a handler runs. It waits for that message, whose offset is committed before the
+partition is revoked; a message that was fetched and not begun is dropped.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class AsyncInbox(Loop[AsyncEngine]):
         return await drive_async(self._take(handler, message))
 
     async def retry_due(self, handler: AsyncHandler) -> None:
-        """Try each message once that a person wants to be tried again, in the order in which they were put aside."""
+        """Retry once each message that a person has marked, in the order in which they were put aside."""
         await drive_async(self._retry_due(handler))
 
     async def _handle(self, work: Callable[[Connection], Due | None], handler: AsyncHandler) -> Due | None:
@@ -59,25 +59,25 @@ class _Client:
         self._loop = loop
         self._brokers = brokers
         self._topics = topics
-        # Held while a message is worked on: a rebalance waits for it.
+        # Held while a message is handled: a rebalance waits for it.
         self._working = asyncio.Lock()
         self._consumer = _aiokafka().AIOKafkaConsumer(**for_aiokafka(kafka))
 
     async def start(self) -> None:
         with _refusals():
             await self._consumer.start()
-            # A client that is started with its topics waits for those that are missing, and then gives up.
+            # If a client is started with its topics, it waits for missing ones, and then gives up.
             self._consumer.subscribe(list(self._topics), listener=self._listener())
 
     async def poll(self) -> Message | None:
         with _refusals():
             records_by_place = await _fetched(self._consumer)
         if not records_by_place:
-            # This client does not say what it meets.
+            # This client does not report the errors that it retries.
             self._brokers.doubt()
         for place, records in records_by_place.items():
             await self._working.acquire()
-            # A rebalance may have come before the lock did.
+            # A rebalance may have happened before the lock was acquired.
             if place in self._consumer.assignment():
                 return message_of(records[0])
             self._working.release()
@@ -95,7 +95,7 @@ class _Client:
         try:
             await self._consumer.commit({_partition(place): offset for place, offset in offsets.items()})
         except (errors.CommitFailedError, errors.IllegalStateError):
-            # The partitions have gone to another consumer, which finds what was done to be duplicates.
+            # Another consumer has the partitions; the done messages are duplicates for it.
             return True
         except errors.KafkaError as error:
             if error.retriable:
@@ -120,7 +120,7 @@ class _Client:
             await drive_async(self._loop.give_up(self, places))
 
     def _listener(self) -> Any:
-        """aiokafka wants an object of a class of its own."""
+        """aiokafka needs a subclass of its own class."""
         client = self
         listener_class: Any = _aiokafka().ConsumerRebalanceListener
 
@@ -129,7 +129,7 @@ class _Client:
                 await client.give_up([(one.topic, one.partition) for one in revoked])
 
             async def on_partitions_assigned(self, assigned: object) -> None:
-                """Each begins where its last commit says."""
+                """Each partition begins at its last commit."""
                 client._brokers.give_partitions()
 
         return Listener()
@@ -154,7 +154,7 @@ def for_aiokafka(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _fetched(client: Any) -> Any:
-    """One record at most. This client cannot read on after one that it cannot decode, whatever it is told."""
+    """At most one record. After a record that it cannot decode, this client cannot continue, whatever its settings."""
     try:
         return await client.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=1)
     except UnicodeDecodeError as error:
@@ -167,7 +167,7 @@ async def _fetched(client: Any) -> Any:
 def _lacking(error: Any) -> str:
     """The right that is missing; empty if the error is not about rights. The client names one thing, or a set."""
     if not isinstance(error, _aiokafka().errors.BrokerResponseError):
-        # The client's own: no broker has said so.
+        # The error comes from the client, not from a broker.
         return ""
     refused = error.args[0] if error.args else None
     return lacking(error.errno, "Read", min(refused) if isinstance(refused, set) else refused)
@@ -186,7 +186,7 @@ def _partition(place: Place) -> Any:
 
 
 def message_of(received: Any) -> Message:
-    # The time at which the broker stored it (type 1 here) is not the event's.
+    # The time at which the broker stored a record (type 1 here) is not the event's time.
     timestamp_ms = received.timestamp if received.timestamp_type == 0 and received.timestamp >= 0 else None
     return Message(
         received.topic,

@@ -1,7 +1,8 @@
 """Watches whether the brokers serve a loop. If they do not, it logs once, after some seconds, what is wrong and what to
 do, and once that it is over.
 
-It must never raise, and never end a loop: brokers that are away come back, and a missing topic may be made.
+It must never raise because of that, and never end a loop: brokers that are away come back, and a missing topic may be
+made.
 """
 
 import logging
@@ -13,9 +14,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from semel.database.clock import Clock
 from semel.publish.clients import lacking, remedy_of
 
-# Shorter than anybody looks at a log, longer than a broker that is started again is away.
+# Long enough for a broker to restart, and short enough for a person who reads the log.
 SAY_AFTER_MS: Final = 5_000
-# How long the loop stands still for a question. It is asked only while there is nothing else to do.
+# How long the loop waits for the answer to a check. It checks only while it has nothing else to do.
 ASK_SECONDS: Final = 1.0
 _PATTERN: Final = "^"
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("semel.inbox")
 
 NO_BROKER: Final = "no broker answers: {}: {}"
 NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or mend its name"
-# Some brokers tell a user without the right to see a topic that there is no such topic.
+# If a user has no right to see a topic, some brokers answer that the topic does not exist.
 NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
 NO_PARTITIONS: Final = (
     "the group has given this loop no partitions{}: it has no coordinator, or a member keeps the others waiting. On a "
@@ -32,11 +33,11 @@ NO_PARTITIONS: Final = (
 
 
 class LoopFailed(RuntimeError):
-    """A loop cannot begin or go on: its client is set wrongly, or the broker refuses it."""
+    """A loop cannot begin or continue: the settings of its client are wrong, or the broker refuses it."""
 
 
 class Brokers:
-    """What a loop knows of them. Until they have given it its partitions there is doubt."""
+    """What a loop knows about the brokers. Until they have assigned its partitions, it doubts whether they serve it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,27 +48,27 @@ class Brokers:
         self._last_error: KafkaError | None = None
 
     def doubt(self, error: KafkaError | None = None) -> None:
-        """The client met an error that it tries to mend by itself, or gives neither records nor errors."""
+        """The client has met an error that it retries by itself, or returns neither records nor errors."""
         self._last_error = error or self._last_error
         if self._doubted_since_ms is None:
             self._doubted_since_ms = self._clock()
             self._ask_at_ms = self._doubted_since_ms + SAY_AFTER_MS
 
     def give_partitions(self) -> None:
-        """The group has shared them out; this loop may have got none of them."""
+        """The group has assigned its partitions; this loop may have got none."""
         self._has_partitions = True
 
     def take_partitions(self) -> None:
         self._has_partitions = False
 
     def are_well(self) -> None:
-        """A record came, or they say so themselves."""
+        """A record came, or a check found nothing wrong."""
         if self._complaint is not None:
             logger.warning("going on: the brokers give what they were waited for")
         self._doubted_since_ms = self._complaint = self._last_error = None
 
     def is_time_to_ask(self) -> bool:
-        """Whether there has been doubt for some seconds; the caller then finds out what is wrong."""
+        """Whether there has been doubt for some seconds; the caller then checks what is wrong."""
         at_ms = self._clock()
         if self._doubted_since_ms is None or at_ms < self._ask_at_ms:
             return False
@@ -75,7 +76,7 @@ class Brokers:
         return True
 
     def tell(self, wrong: str | None) -> None:
-        """What was found out; None is nothing."""
+        """Takes the result of the check, None if nothing is wrong, and logs it."""
         if wrong is None and not self._has_partitions:
             wrong = NO_PARTITIONS.format(f" ({self._last_error.str()})" if self._last_error is not None else "")
         if wrong is None:
@@ -85,7 +86,7 @@ class Brokers:
             logger.warning("waiting: %s", wrong)
 
     def wrong_with(self, client: Consumer, topics: Sequence[str]) -> str | None:
-        """What a broker says of the topics, or that there is none to say anything."""
+        """What is wrong with the topics, or that no broker answers; None if nothing is wrong."""
         for topic in topics:
             if topic.startswith(_PATTERN):
                 continue

@@ -1,13 +1,12 @@
-"""The claim of an event: what an application calls that has a connection and an event, and the SQL statements for it.
+"""The claim of an event: the functions that an application calls with its connection and an event, and their SQL.
 
-There is no look before the insert: the database's own primary key decides, and a second transaction with the same id
-waits there for the first one; then it is a duplicate if the first one commits, and accepted if not. An id that is old
-by its own time is compared with the floor after it was inserted, and not before: a transaction that can insert an id
-which was claimed once can do so because the reaper has committed, and so it sees the floor that the reaper committed
-first.
+There is no SELECT before the insert: the database's primary key decides. A second transaction with the same id waits at
+the insert for the first one; it gets a duplicate if the first one commits, and is accepted if not. An old id is
+compared with the floor after its insert, not before: if a transaction can insert an id that was claimed once, the
+reaper has committed the deletion of that claim, and so the transaction sees the floor that the reaper committed before.
 
-Nothing here commits, rolls back or begins. An error that leaves a block of `once` has to end the transaction, as it
-does in `engine.begin()`: otherwise the claim would commit without its effect.
+Nothing here begins, commits or rolls back a transaction. An error that leaves a block of `once` has to roll the
+transaction back, as it does in `engine.begin()`: otherwise the claim would commit without its effect.
 """
 
 import json
@@ -36,12 +35,13 @@ class EventClaim(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether no floor can be above it. One that lies ahead says that a clock is wrong, and it may be this one."""
+        """Whether no floor can be above it. If the time is far in the future, a clock is wrong, maybe this one, so it
+        is compared, too."""
         return abs(self.event_time_ms - self.claimed_at_ms) < FRESH_MS
 
 
 def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: int) -> EventClaim:
-    """An id's own time goes before any other: it is the same wherever the event comes from."""
+    """The time in an id is preferred to any other: it is the same in every delivery."""
     own_ms = time_of(message_id)
     known_ms = event_time_ms if own_ms is None else own_ms
     return EventClaim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms)
@@ -53,7 +53,7 @@ _CLAIM: Final = insert_new(claims)
 
 
 def claim(connection: Connection, new: EventClaim, message: Message | None = None) -> Outcome:
-    """`message` is what is put aside, if the id is below the floor."""
+    """`message` is put aside if the time of the id is below the floor."""
     if not is_new(connection, _CLAIM, new._asdict()):
         return Outcome.DUPLICATE
     if new.is_fresh:
@@ -80,7 +80,7 @@ def _from_arrays() -> Insert:
 def _from_json() -> Insert:
     rows = func.json_each(bindparam("batch", type_=Text)).table_valued("value", name="asked")
     of_row = [func.json_extract(rows.c.value, path) for path in ("$[0]", "$[1]")]
-    # SQLite takes the words ON CONFLICT for a condition of a join, unless a WHERE stands before them.
+    # Without a WHERE, SQLite's parser takes ON CONFLICT for the condition of a join.
     selection = select(_CONSUMER, *of_row, _CLAIMED_AT).where(text("true"))
     return sqlite.insert(claims).from_select(_COLUMNS, selection).on_conflict_do_nothing()
 
@@ -90,8 +90,8 @@ _CLAIM_FROM_JSON: Final = _from_json().returning(claims.c.message_id)
 
 
 def claim_each(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
-    """Claims all of them in one statement, and says which were new."""
-    # Sorted, so that two transactions with the same ids wait for each other in one order, and never in a circle.
+    """Claims all ids in one statement, and returns the new ones."""
+    # Sorted, so that two transactions with the same ids insert them in the same order and cannot deadlock.
     claims_by_id = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
     if not claims_by_id:
         return set()
@@ -120,19 +120,19 @@ _NO_FLOOR: Final = insert_new(floors)
 
 
 def _floor_ms(connection: Connection, consumer: str) -> int:
-    """The floor, which stays where it is until this transaction ends. Under an isolation level whose reads are those of
-    the transaction's beginning, PostgreSQL refuses to lock a floor that was raised since, and does not show the old."""
+    """The floor, locked until this transaction ends. With a snapshot from the beginning of the transaction (REPEATABLE
+    READ and above), PostgreSQL refuses to lock a floor that was raised since, and does not return the old one."""
     statement = select(floors.c.floor_ms).where(floors.c.consumer == consumer).with_for_update(read=True)
     floor_ms = connection.scalar(statement)
     if floor_ms is None:
-        # Made, so that there is something to lock.
+        # The row is made, so that there is one to lock.
         is_new(connection, _NO_FLOOR, {"consumer": consumer, "floor_ms": 0})
         floor_ms = connection.scalar(statement)
     return int(floor_ms or 0)
 
 
 def _put_below(connection: Connection, new: EventClaim, floor_ms: int, message: Message | None) -> Outcome:
-    """Instead of the claim, which the reaper would take away once more, there is the row of the quarantine."""
+    """Replaces the claim, which the reaper would delete again, by a row in the quarantine."""
     connection.execute(delete(claims).where(claims.c.consumer == new.consumer, claims.c.message_id == new.message_id))
     reason = f"its time {new.event_time_ms} is before the floor {floor_ms}: nobody can tell whether it was done before"
     subject = subject_of(new.message_id)
@@ -152,7 +152,7 @@ def once(
     event_time_ms: int | None = None,
     clock: Clock = now_ms,
 ) -> Iterator[Outcome]:
-    """Claim the event for this consumer; the block does the effect if the outcome is true.
+    """Claim the event for this consumer; the block has to do the effect if the outcome is true.
 
     `event_time_ms` is when the event happened: pass it if the id does not contain the time and all deliveries have it.
     """
@@ -199,7 +199,7 @@ async def claim_many_async(
 
 
 def _counted(consumer: str, ids: list[str], first: set[str]) -> set[str]:
-    """What is below the floor counts as a duplicate here; the quarantine shows it."""
+    """An id below the floor counts as a duplicate here; it is in the quarantine."""
     CLAIMS.add(consumer, "accepted", by=len(first))
     CLAIMS.add(consumer, "duplicate", by=len(ids) - len(first))
     return first

@@ -1,7 +1,7 @@
 """The loop over confluent-kafka.
 
-Rebalances come between two messages, so a revoked partition is finished to the last message that was begun; what is
-done is committed, and the rest is left to the next consumer. The client must never commit an offset by itself.
+Rebalances happen between two messages, so when a partition is revoked, no message is half done; the loop commits the
+offsets of the done messages, and the next consumer gets the rest. The client must never commit an offset by itself.
 """
 
 import logging
@@ -24,11 +24,11 @@ from semel.publish.clients import lacking
 
 Handler = Callable[[Connection, Message], object]
 
-# A library does not print: what librdkafka says goes to the log of the program, if it has one.
+# A library does not print: librdkafka's messages go to the log of the program, if it has one.
 logger = logging.getLogger("semel.inbox.librdkafka")
 logger.addHandler(logging.NullHandler())
 
-# What a client reports and mends by itself.
+# Errors that the client reports and retries by itself.
 _PASSING: Final = frozenset(
     {
         KafkaError._PARTITION_EOF,
@@ -39,7 +39,8 @@ _PASSING: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-# Another member has the partitions. It begins at the last commit, and finds the rest to be duplicates.
+# Another member has the partitions. It begins at the last commit, and the messages done since then are duplicates for
+# it.
 _NO_MEMBER: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -50,32 +51,33 @@ _NO_MEMBER: Final = frozenset(
         KafkaError._ASSIGNMENT_LOST,
     }
 )
-# The same commit will do, later.
+# The loop can repeat the commit later.
 _LATER: Final = frozenset(
     {
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
-        # For as long as a session lasts, no broker has told the client where the coordinator is.
+        # The client does not know the coordinator; this can last as long as a session.
         KafkaError._WAIT_COORD,
     }
 )
-# Where a name is not UTF-8 the client gives a result and an error at once. A plain call of a method may go on with the
-# result, and the error comes up anywhere after it; this one raises it.
+# If a name is not UTF-8, the client returns a result and sets an error at once. After a plain method call, Python may
+# continue with the result and raise the error at any later point; called in this way, it raises the error here.
 _HEADERS_OF: Final = methodcaller("headers")
 
 
 class Inbox(Loop[Engine]):
     """The loop over confluent-kafka; `counts` has the outcomes of the records so far.
 
-    `engine` is best made by `semel.database.engine_of`: its transactions have to be such that `once` takes them.
+    Make `engine` with `semel.database.engine_of`, or make sure that `once` accepts its transactions.
     """
 
     def run(self, handler: Handler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Consume `topics` until `stop`; `kafka` is the configuration of a confluent-kafka consumer.
 
-        The handler gets a connection in the transaction of the claim, and the message. Its error rolls both back.
+        The handler gets a connection in the transaction of the claim, and the message. If it raises, the transaction is
+        rolled back, with the claim.
         """
         brokers = Brokers(self._clock)
         drive(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
@@ -83,12 +85,12 @@ class Inbox(Loop[Engine]):
     def take(self, handler: Handler, message: Message) -> Outcome | None:
         """The outcome of this message, committed and counted; None if `stop` came before it was known.
 
-        Call it from a loop of your own, and commit the offset after it. It waits for what is away, as long as that is.
+        For a loop of your own, which then has to commit the offset. During an outage, this waits until it is over.
         """
         return drive(self._take(handler, message))
 
     def retry_due(self, handler: Handler) -> None:
-        """Try each message once that a person wants to be tried again, in the order in which they were put aside."""
+        """Retry once each message that a person has marked, in the order in which they were put aside."""
         drive(self._retry_due(handler))
 
     def _handle(self, work: Callable[[Connection], Due | None], handler: Handler) -> Due | None:
@@ -123,7 +125,7 @@ class _Client:
         return None if received is None or self._is_passing(received) else message_of(received)
 
     def release(self) -> None:
-        """Rebalances come in `poll` alone."""
+        """Does nothing: rebalances happen only in `poll`."""
 
     def read_again(self, message: Message) -> None:
         try:
@@ -177,7 +179,7 @@ class _Client:
 
 
 def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None]) -> dict[str, Any]:
-    """`hear` gets what the client meets and mends by itself; so does the user's own `error_cb`."""
+    """`hear` gets the errors that the client retries by itself; so does the user's own `error_cb`."""
     config = checked_config(settings, "group.id", "enable.auto.commit")
     own_callback = config.get("error_cb")
 
@@ -190,10 +192,10 @@ def for_confluent(settings: Mapping[str, Any], hear: Callable[[KafkaError], None
 
 
 _FOR_CONFLUENT: Final = {
-    # A group without offsets begins where the topic does: it must not miss what was sent before it.
+    # A group without offsets begins at the start of the topic: it must not miss earlier records.
     "auto.offset.reset": "earliest",
-    # Otherwise librdkafka starts again from its bootstrap servers whenever all brokers are away, and logs that twenty
-    # times a second.
+    # Otherwise librdkafka goes back to its bootstrap servers whenever all brokers are away, and logs that twenty times
+    # a second.
     "metadata.recovery.strategy": "none",
 }
 
@@ -208,7 +210,7 @@ def message_of(received: Received) -> Message:
         _bytes(received.key()),
         _bytes(received.value()),
         headers,
-        # The time at which the broker stored it is not the event's.
+        # The time at which the broker stored a record is not the event's time.
         timestamp_ms if kind == 1 and timestamp_ms >= 0 else None,
         are_headers_readable,
     )

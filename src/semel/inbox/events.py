@@ -1,8 +1,8 @@
-"""An event: the message that brings it, the identity it is known by, and its outcome.
+"""An event: the message that brings it, its identity, and its outcome.
 
-An event is known by the id that its producer gave it, or by (aggregate, version), and never by its place in a topic.
-The same text is the same event, byte by byte. An outcome is true if, and only if, the effect is due. This module
-decides by its arguments alone.
+The identity of an event is the id that its producer gave it, or (aggregate, version), and never its place in a topic.
+Two texts are the same id only if all bytes are the same. An outcome is true if, and only if, the effect is due. The
+functions here depend only on their arguments.
 """
 
 import re
@@ -31,10 +31,10 @@ class Message:
     headers: Headers = ()
     timestamp_ms: int | None = None
     are_headers_readable: bool = True
-    """False where the client cannot hand them over; then there are none."""
+    """False if the client cannot decode the headers; then there are none."""
 
     def header(self, name: str) -> bytes | None:
-        """The value of the last header of this name; None where there is none."""
+        """The value of the last header of this name; None if there is none."""
         return next((value for header, value in reversed(self.headers) if header == name), None)
 
     @property
@@ -51,16 +51,16 @@ class Outcome(StrEnum):
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
     GAP = "gap"
-    """The version is not the one after the last: something is missing in between."""
+    """The version is not the one after the last: at least one in between is missing."""
     QUARANTINED = "quarantined"
-    """It may be new or not, because its claim may be gone, or it cannot be handled: a person decides."""
+    """It may be new or not, because its claim may have been deleted, or it cannot be handled: a person decides."""
 
     def __bool__(self) -> bool:
         return self is Outcome.ACCEPTED
 
 
 class UnusableId(ValueError):
-    """The text cannot name an event: it is empty, too long, or no database would keep it as it is."""
+    """The value cannot name an event: it is no text, empty, too long, or a database would not keep it as it is."""
 
 
 class BrokerCoordinates(ValueError):
@@ -75,11 +75,12 @@ class BrokerCoordinates(ValueError):
 
 
 class IdentityIsPlace(BrokerCoordinates):
-    """The program makes its identities of places: a mistake of its own, for which no message is put aside."""
+    """The program makes identities from places: this is a bug in the program, so no message is put aside because of
+    it."""
 
 
 class HeadersUnreadable(ValueError):
-    """Kafka takes any bytes for the name of a header, and its clients have only text."""
+    """Kafka accepts any bytes as the name of a header, but its clients only text."""
 
     def __init__(self) -> None:
         super().__init__("a header has a name that is not UTF-8, so its client can read none of them")
@@ -88,27 +89,28 @@ class HeadersUnreadable(ValueError):
 # -- the identity ------------------------------------------------------------------------------------------------------
 
 
-# PostgreSQL keeps at most 2,704 bytes in an entry of an index; these two have to fit with four bytes to a character.
+# An entry of a PostgreSQL index has at most 2,704 bytes; both texts have to fit into one with four bytes for each
+# character.
 ID_CHARACTERS_MAX: Final = 512
 CONSUMER_CHARACTERS_MAX: Final = 128
 # The largest integer that both databases keep.
 VERSION_MAX: Final = 2**63 - 1
 
-# As programs write a place: orders:0:17, orders/0/17, orders-0@17, orders[0]@17.
+# Forms in which programs write a place: orders:0:17, orders/0/17, orders-0@17, orders[0]@17.
 _COORDINATES: Final = re.compile(r"[\w.\-]+(?::\d+:|/\d+/|-\d+@|\[\d+\]@)\d+", re.ASCII)
-# With its dashes alone: 32 digits in a row may be anything, and would have a time by chance.
+# Only with its dashes: 32 digits in a row may be anything, and would contain a time by chance.
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Version(NamedTuple):
-    """The state number `version` of one aggregate; each is followed by the next, and none is left out."""
+    """Version number `version` of one aggregate. Versions have no gaps."""
 
     aggregate: str
     version: int
 
 
 def checked_id(value: str | UUID) -> str:
-    """The text an event is claimed by; raises where it would not name an event, or not only this one."""
+    """The text under which an event is claimed. Raises if the value cannot name an event, or is a place in a topic."""
     if isinstance(value, UUID):
         return str(value)
     _refuse_messages(value)
@@ -131,15 +133,15 @@ def checked_consumer(value: str) -> str:
 
 
 def time_of(message_id: str) -> int | None:
-    """When the event happened, if its id says so: that of a UUID of version 7 does."""
+    """When the event happened, if its id contains that, as a UUID of version 7 does."""
     return int(message_id[:8] + message_id[9:13], 16) if _UUID7.fullmatch(message_id) else None
 
 
 def derived_key(consumer: str, event_id: str | UUID, step: str) -> str:
-    """The key for one outgoing call of a handler: the same whenever and wherever the event is handled again.
+    """The key for one outgoing call of a handler: the same each time the event is handled, in any process.
 
     It is the SHA-256, in hexadecimal digits, of the three texts in UTF-8, each after its length in four bytes (most
-    significant first), so that no two triples run together.
+    significant first), so that no two triples give the same bytes.
     """
     return keys.derived_key(checked_consumer(consumer), checked_id(event_id), step)
 

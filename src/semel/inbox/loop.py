@@ -1,8 +1,10 @@
-"""The consumer's loop, written once for both clients: the database first, and only then the offsets, of what is done.
+"""The consumer's loop, written once for both clients: it commits to the database first, and only then the offsets of
+the messages that are done.
 
-One message at a time, in the order of its partition: claim, handler, commit of the database. Offsets go to the broker
-after that, and late rather than often: a message that is delivered again because of it is a duplicate. However the loop
-ends, nothing is left half done. This must never commit an offset before the database has committed.
+One message at a time, in the order of its partition: claim, handler, commit of the database. After that, the loop
+commits offsets to the broker, but not after every message: a message that is delivered again because of that is a
+duplicate. However the loop ends, no message is half done. The loop must never commit an offset before the database has
+committed.
 
 The methods that wait are procedures (`semel.database.procedures`): `Inbox` drives them in its thread, and `AsyncInbox`
 as a coroutine.
@@ -34,42 +36,42 @@ EngineT = TypeVar("EngineT", bound=Engine | AsyncEngine)
 
 Place = tuple[str, int]
 
-# How long to wait for a record before the offsets of what is done are committed.
+# How long to wait for a record before the offsets of the done messages are committed.
 POLL_SECONDS: Final = 0.2
 # Records whose offsets may wait for the next commit while records keep coming.
 UNCOMMITTED_MAX: Final = 100
-# How often the quarantine is asked for messages to be tried again, and how many are tried before the next record.
+# How often the loop looks in the quarantine for messages to retry, and how many it retries before the next record.
 RETRY_EVERY_MS: Final = 1_000
 DUE_COUNT_MAX: Final = 100
-# Trying them must not keep the loop from its broker for longer than this, and the handler that runs then.
+# How long retries may keep the loop from polling its broker, apart from the handler that then runs.
 DUE_MS_MAX: Final = 10_000
 REAP_EVERY_MS: Final = 60 * 60 * 1000
 
 
 class Client(Protocol):
-    """What the loop asks of a client of Kafka. What `Any` is the result of is an operation of a procedure."""
+    """What the loop needs of a Kafka client. A method that returns `Any` is an operation of a procedure."""
 
     def start(self) -> Any: ...
 
     def poll(self) -> Any:
-        """The next message, or None. Its partition stays with this loop until `release`."""
+        """The next message, or None. Its partition is not revoked until `release`."""
 
     def release(self) -> None: ...
 
     def read_again(self, message: Message) -> None:
-        """Have the next poll give this message once more."""
+        """Have the next poll return this message again."""
 
     def commit(self, offsets: dict[Place, int]) -> Any:
-        """Wait until the broker knows these offsets. False if it is to be told again later."""
+        """Wait until the broker has stored these offsets. False if the loop should try again later."""
 
     def what_is_wrong(self) -> Any:
-        """What a broker says of the topics, or that none answers; None if all is well."""
+        """What is wrong with the topics or the brokers; None if nothing is."""
 
     def leave(self) -> Any: ...
 
 
 class Loop(ABC, Generic[EngineT]):
-    """What `Inbox` and `AsyncInbox` have in common; `counts` has the outcomes of the records so far."""
+    """The common part of `Inbox` and `AsyncInbox`; `counts` has the outcomes of the records so far."""
 
     def __init__(
         self,
@@ -85,8 +87,9 @@ class Loop(ABC, Generic[EngineT]):
         clock: Clock = now_ms,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`identity` finds an event's id, or its `Version`. Errors that are `passing` are waited for, and never count
-        as attempts. `budget` holds retries back where a process makes many. `chance` is at least 0 and less than 1."""
+        """`identity` finds an event's id, or its `Version`. The loop waits until errors that are `passing` are over,
+        and never counts them as attempts. `budget` slows down retries if the process makes many. `chance` returns a
+        number from 0 to below 1."""
         self.counts = Counts()
         self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
         self._engine = engine
@@ -103,15 +106,15 @@ class Loop(ABC, Generic[EngineT]):
         self._reaping = Every(REAP_EVERY_MS, clock)
 
     def stop(self) -> None:
-        """Let `run` return after the message it is at; from any thread or a signal handler. If that message fails, it
-        is not tried again, and left to the next run."""
+        """Let `run` return after the present message; for any thread or a signal handler. If that message fails, this
+        run does not retry it, and leaves it to the next one."""
         self._is_stopping = True
 
     # -- the operations -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _handle(self, work: Callable[[Connection], Due | None], handler: Any) -> Any:
-        """Do `work` in a transaction in which a claim can be trusted, then call the handler if it is due."""
+        """Do `work` in a transaction that was checked for claims, then call the handler if it is due."""
 
     @abstractmethod
     def _pause(self, seconds: float) -> Any: ...
@@ -135,19 +138,20 @@ class Loop(ABC, Generic[EngineT]):
                 if message is None and brokers.is_time_to_ask():
                     brokers.tell((yield client.what_is_wrong()))
         finally:
-            # The error that ended the loop is more important than what the broker says to this.
+            # The error that ended the loop is more important than an error of this commit.
             with contextlib.suppress(LoopFailed):
                 yield from self._commit(client)
             yield client.leave()
 
     def _commit(self, client: Client) -> Procedure[None]:
-        """Tell the broker how far the database has come."""
+        """Commit the offsets of the messages that the database has committed."""
         offsets = self._committable.offsets()
         if offsets and (yield client.commit(offsets)):
             self._committable.forget(offsets)
 
     def give_up(self, client: Client, places: Sequence[Place]) -> Procedure[None]:
-        """The partitions are about to go: commit what is done in them, or another consumer gets it as duplicates."""
+        """The partitions are about to be revoked: commit the offsets in them, or another consumer gets the done
+        messages as duplicates."""
         offsets = {place: offset for place, offset in self._committable.offsets().items() if place in places}
         if offsets:
             with contextlib.suppress(LoopFailed):
@@ -155,7 +159,7 @@ class Loop(ABC, Generic[EngineT]):
         self._committable.forget(places)
 
     def forget(self, places: Sequence[Place]) -> None:
-        """The partitions have gone to another consumer already."""
+        """Another consumer has the partitions already."""
         self._committable.forget(places)
 
     # -- a message ----------------------------------------------------------------------------------------------------
@@ -173,11 +177,12 @@ class Loop(ABC, Generic[EngineT]):
             self._count(outcome)
             self._committable.note(message)
         elif not self._is_stopping:
-            # Poll for it once more: a member that does not poll loses its partitions, however long the outage is.
+            # Poll for it again: a member that does not poll during an outage loses its partitions.
             client.read_again(message)
 
     def _settle(self, handler: Any, message: Message) -> Procedure[Outcome | None]:
-        """None if `stop` came before the outcome was known, or something is away for longer than a poll may wait."""
+        """None if `stop` came before the outcome was known, or if the message was held up so often that the loop has to
+        poll."""
         attempts = Attempts(self._retries, self._outage, self._passing, self._chance)
         while True:
             try:
@@ -190,7 +195,7 @@ class Loop(ABC, Generic[EngineT]):
                 return outcome
             if self._is_stopping:
                 return None
-            # Without a wait the message is put aside, which is no retry.
+            # Without a wait, the next attempt puts the message aside, which is no retry.
             if wait_seconds:
                 yield self._pause(max(wait_seconds, self._budget.take_on_credit()))
             if attempts.are_held_up:
@@ -220,12 +225,12 @@ class Loop(ABC, Generic[EngineT]):
     # -- what is done from time to time -------------------------------------------------------------------------------
 
     def _look_after(self, handler: Any) -> Procedure[None]:
-        """Messages that a person wants to be tried again come before new ones; and old claims go."""
+        """Retry the messages that a person has marked, before new ones; and delete old claims."""
         yield from self._waiting_out(self._do_what_is_due(handler))
 
     def _do_what_is_due(self, handler: Any) -> Procedure[None]:
         if self._retrying.is_due():
-            # What is left when the time is over waits until the broker has heard of this loop.
+            # When the time is over, the rest waits until the loop has polled its broker.
             until_ms = self._clock() + DUE_MS_MAX
             if not (yield from self._retry_until(handler, until_ms)):
                 self._retrying.make_due()
@@ -236,7 +241,7 @@ class Loop(ABC, Generic[EngineT]):
         yield from self._waiting_out(self._retry_until(handler, None))
 
     def _waiting_out(self, work: Procedure[object]) -> Procedure[None]:
-        """If something is away, wait, and leave the rest for later. An error that does not pass is raised."""
+        """After an error that passes by itself, wait, and leave the rest for later. Any other error is raised."""
         try:
             yield from work
         except Exception as error:
@@ -246,7 +251,7 @@ class Loop(ABC, Generic[EngineT]):
             yield self._pause(max(wait_seconds, self._budget.take_on_credit()))
 
     def _retry_until(self, handler: Any, until_ms: int | None) -> Procedure[bool]:
-        """Whether all of them were tried in time, and nothing is in the way."""
+        """Whether all due messages were tried before the time was over or the loop was stopped."""
         consumer = self._admission.consumer
         numbers: list[int] = yield transaction(
             self._engine, lambda connection: quarantine.due_numbers(connection, consumer, DUE_COUNT_MAX)
@@ -258,7 +263,7 @@ class Loop(ABC, Generic[EngineT]):
         return True
 
     def _retry(self, handler: Any, number: int) -> Procedure[None]:
-        """Raises an error that passes by itself, and leaves the message due."""
+        """Raises an error that passes by itself; then the message stays due."""
         try:
             due: Due | None = yield self._handle(lambda connection: self._admission.retake(connection, number), handler)
         except Exception as error:
@@ -275,13 +280,13 @@ class Loop(ABC, Generic[EngineT]):
 
 
 class Counts(NamedTuple):
-    """The records that a loop is done with; exchanged as a whole, so that a reader sees figures that agree."""
+    """The records that a loop has done; replaced as a whole, so that a reader sees numbers that agree."""
 
     first_time: int = 0
     duplicate: int = 0
     quarantined: int = 0
     retried: int = 0
-    """How many events have left the quarantine again; they are not consumed a second time."""
+    """How many events a retry took out of the quarantine; `consumed` does not count them again."""
 
     @property
     def consumed(self) -> int:
@@ -298,7 +303,7 @@ class Counts(NamedTuple):
 
 
 class CommittableOffsets:
-    """How far the loop has come in each partition: the offsets that may be committed, of committed work alone."""
+    """The offset in each partition that may be committed: the database has committed all messages before it."""
 
     def __init__(self) -> None:
         self._next: dict[Place, int] = {}
@@ -309,16 +314,16 @@ class CommittableOffsets:
         return self._count >= UNCOMMITTED_MAX
 
     def note(self, message: Message) -> None:
-        """The database has committed what this message led to."""
+        """The database has committed the outcome of this message."""
         self._next[message.place] = message.offset + 1
         self._count += 1
 
     def offsets(self) -> dict[Place, int]:
-        """The offset after the last one that is done, for each partition with something to commit."""
+        """The offset after the last done message, for each partition with an offset to commit."""
         return dict(self._next)
 
     def forget(self, places: Iterable[Place]) -> None:
-        """They were committed, or belong to another consumer now."""
+        """These offsets were committed, or another consumer has the partitions."""
         for place in places:
             self._next.pop(place, None)
         if not self._next:
@@ -326,7 +331,7 @@ class CommittableOffsets:
 
 
 class Every:
-    """Something that is due at once, and then again whenever `period_ms` have gone by since it last was."""
+    """A task that is due at once, and again each time `period_ms` have passed since it was last due."""
 
     def __init__(self, period_ms: int, clock: Clock) -> None:
         self._period_ms = period_ms
@@ -334,14 +339,14 @@ class Every:
         self._due_at_ms = 0
 
     def is_due(self) -> bool:
-        """Whether it is; the caller does it then."""
+        """Whether the task is due; if so, the caller does it."""
         at_ms = self._clock()
-        # A clock that was ahead and went back must not keep it from being due until then.
+        # A clock that was ahead and was set back must not delay the task until that time.
         is_due = not self._due_at_ms - self._period_ms <= at_ms < self._due_at_ms
         if is_due:
             self._due_at_ms = at_ms + self._period_ms
         return is_due
 
     def make_due(self) -> None:
-        """It was not finished, and goes on when it is asked for next."""
+        """The task was not finished, and is due again at once."""
         self._due_at_ms = 0

@@ -1,8 +1,8 @@
-"""The quarantine: messages that were put aside, once each, until a person has them tried again or dropped.
+"""The quarantine: messages that were put aside, each once, until a person has them retried or dropped.
 
-A row that is done or dropped loses its message and stays for as long as a claim does, so that the same thing, delivered
-again, is known. Trying again is the loop's work, before anything new. What is dropped is dealt with: its event is a
-duplicate from then on. Nothing here hands a message to a handler, and each call is in the caller's transaction.
+A row that is done or dropped loses its message, and stays as long as a claim does, so that the same message, delivered
+again, is recognised. The loop retries due messages before it reads new ones. The event of a dropped message is a
+duplicate from then on. Nothing here calls a handler, and each call runs in the caller's transaction.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class State(StrEnum):
     HELD = "held"
     """Waits for a person."""
     DUE = "due"
-    """A person said that it is to be tried again; the loop does."""
+    """A person has marked it for a retry, which the loop makes."""
     DONE = "done"
     DROPPED = "dropped"
 
@@ -39,7 +39,7 @@ class Cause(StrEnum):
 
 
 class Aside(NamedTuple):
-    """Something that is to be put aside, and why."""
+    """A message or an event to put aside, and why."""
 
     consumer: str
     subject: str
@@ -51,7 +51,7 @@ class Aside(NamedTuple):
 
 
 class QuarantinedEvent(NamedTuple):
-    """Something that was put aside."""
+    """A message or an event that was put aside."""
 
     number: int
     consumer: str
@@ -83,7 +83,7 @@ def subject_of(identity: str | Version) -> str:
 
 
 def subject_of_record(message: Message) -> str:
-    """For a record without an identity: its place, and what it holds, because a topic can be recreated."""
+    """The subject of a record without an identity: its place and its content, because a topic can be recreated."""
     digest = hashlib.sha256(
         repr((message.topic, message.partition, message.offset, message.key, message.value)).encode()
     )
@@ -91,7 +91,7 @@ def subject_of_record(message: Message) -> str:
 
 
 def put(connection: Connection, aside: Aside) -> bool:
-    """False where it was put aside before."""
+    """False if it was put aside before."""
     values: dict[str, Any] = {
         "consumer": aside.consumer,
         "subject": aside.subject,
@@ -106,7 +106,8 @@ def put(connection: Connection, aside: Aside) -> bool:
 
 
 def one_line(reason: str) -> str:
-    """What PostgreSQL keeps and a terminal shows of any error, which may hold what a stranger has sent."""
+    """The text of an error in a form that PostgreSQL can store and a terminal can show: it may contain data that a
+    stranger has sent."""
     line = " ".join(reason.replace("\0", "").split())[:REASON_CHARACTERS_MAX]
     shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     return "".join(shown)[:REASON_CHARACTERS_MAX]
@@ -115,7 +116,7 @@ def one_line(reason: str) -> str:
 def events(
     connection: Connection, *, consumer: str | None, states: Sequence[State], count_max: int | None = None
 ) -> list[QuarantinedEvent]:
-    """In the order in which they were put aside; the first of them, or all."""
+    """The events in the order in which they were put aside: all, or the first `count_max`."""
     statement = select(quarantine).where(quarantine.c.state.in_([state.value for state in states]))
     if consumer is not None:
         statement = statement.where(quarantine.c.consumer == consumer)
@@ -138,7 +139,7 @@ def event_of(connection: Connection, number: int) -> QuarantinedEvent | None:
 
 
 def move(connection: Connection, number: int, source: State, target: State) -> bool:
-    """False where it is not, or no longer, in the state `source`: another one was first."""
+    """False if it is not, or no longer, in the state `source`: another transaction was first."""
     statement = update(quarantine).where(quarantine.c.number == number, quarantine.c.state == source.value)
     return connection.execute(statement.values(state=target.value)).rowcount == 1
 
@@ -148,7 +149,7 @@ def forget_message(connection: Connection, number: int) -> None:
 
 
 def hold_again(connection: Connection, number: int, source: State, reason: str) -> None:
-    """It failed once more: back to a person, unless it has left the state `source` meanwhile."""
+    """It failed again and waits for a person, unless it has left the state `source` meanwhile."""
     connection.execute(
         update(quarantine)
         .where(quarantine.c.number == number, quarantine.c.state == source.value)
@@ -195,7 +196,7 @@ def _message(row: Row[Any]) -> Message | None:
 
 
 class Unsettled(ValueError):
-    """This cannot be done to the quarantined event in its present state."""
+    """The quarantined event is not in a state in which this is possible."""
 
 
 OPEN = (State.HELD, State.DUE)
@@ -204,12 +205,13 @@ OPEN = (State.HELD, State.DUE)
 def open_events(
     connection: Connection, consumer: str | None = None, count_max: int | None = None
 ) -> list[QuarantinedEvent]:
-    """What waits for a person or for the loop, in the order in which it came; the first of it, or all."""
+    """The events that wait for a person or for the loop, in the order in which they were put aside: all, or the first
+    `count_max`."""
     return events(connection, consumer=consumer, states=OPEN, count_max=count_max)
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
-    """Mark as due; the loop of the consumer takes them in the order in which they were put aside."""
+    """Mark the events as due; the loop of the consumer retries them in the order in which they were put aside."""
     for number in numbers:
         if _open_event(connection, number).message is None:
             raise Unsettled(
@@ -220,7 +222,8 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
 
 
 def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, now_ms: int) -> None:
-    """Never try them again. A version counts as taken then, so that the versions after it can be tried."""
+    """Drop the events, which are then never retried. A dropped version counts as accepted, so that the versions after
+    it can be retried."""
     for number in numbers:
         event = _open_event(connection, number)
         version = event.version

@@ -1,7 +1,8 @@
-"""Takes away the claims that are older than the retention, after raising the floor that stands in for them.
+"""Deletes the claims that are older than the retention, after raising the floor, which refuses the events of that time
+instead.
 
-The floor is committed before the first claim goes, so that no id is ever unknown and above it. Each step is a
-transaction of its own, and short: a claim that is made meanwhile waits for one step at most. This must never lower a
+The floor is committed before the first claim is deleted, so an id above the floor always has its claim. Each step is a
+short transaction of its own: a claim that is made meanwhile waits for at most one step. This file must never lower a
 floor.
 """
 
@@ -19,11 +20,12 @@ from semel.inbox.tables import claims, floors, insert_new, is_new, quarantine
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
-# How long a claim is kept unless somebody says otherwise: longer than any topic's usual retention, so that whatever can
-# be delivered again is still known.
+# How long a claim is kept by default: longer than the usual retention of topics, so that every event that can be
+# delivered again still has its claim.
 RETENTION_MS: Final = 30 * DAY_MS
-# The least. The floor is never higher than this below the reaper's clock, and an id that is younger than FRESH_MS by
-# the clock of the claiming process is not compared with the floor. So two clocks may differ by 23 hours.
+# The shortest retention. The floor is always at least this long before the reaper's time, and an id that is younger
+# than FRESH_MS by the clock of the claiming process is not compared with the floor. So two clocks may differ by 23
+# hours.
 RETENTION_MIN_MS: Final = DAY_MS
 FRESH_MS: Final = 60 * 60 * 1000
 
@@ -32,7 +34,7 @@ class RetentionTooShort(ValueError):
     """The retention is too short: clocks that differ a little could still need a claim that was deleted."""
 
 
-# Claims that go in one transaction: SQLite has one writer, and others wait for as long as that takes.
+# Claims that are deleted in one transaction: SQLite has only one writer at a time, and others wait for its end.
 STEP_ROWS: Final = 1_000
 _NEW_FLOOR: Final = insert_new(floors)
 _SETTLED: Final = (State.DONE.value, State.DROPPED.value)
@@ -72,7 +74,7 @@ def checked_retention(retention_ms: int) -> int:
 
 
 def raise_floor(connection: Connection, consumer: str, floor_ms: int) -> int:
-    """The floor as it is then: a clock that went back lowers nothing."""
+    """The floor afterwards: a clock that was set back does not lower it."""
     is_new(connection, _NEW_FLOOR, {"consumer": consumer, "floor_ms": floor_ms})
     connection.execute(
         update(floors).where(floors.c.consumer == consumer, floors.c.floor_ms < floor_ms).values(floor_ms=floor_ms)
@@ -81,7 +83,8 @@ def raise_floor(connection: Connection, consumer: str, floor_ms: int) -> int:
 
 
 def delete_step(connection: Connection, consumer: str, floor_ms: int) -> int:
-    """How many claims went. What was decided in the quarantine is forgotten with the claims of that time."""
+    """Delete some claims, and return how many. Done and dropped rows of the quarantine are deleted with the claims of
+    their time."""
     old = and_(claims.c.consumer == consumer, claims.c.event_time_ms < floor_ms)
     settled = and_(
         quarantine.c.consumer == consumer,

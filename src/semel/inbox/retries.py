@@ -1,9 +1,9 @@
-"""How often a message that fails is tried, and which errors do not count as its own.
+"""How often a failing message is tried, and which errors do not count as attempts.
 
 An error that passes by itself is not the event's fault: another transaction was in the way, or a system is away. The
-loop waits until it has passed, and does not put a good event aside for it. A message that was held up too often in one
-go is left for the next one, so that a loop can talk to its broker in between. This module must never wait itself, nor
-touch a database; chance comes in as an argument.
+loop waits until it has passed, and does not put a good event aside because of it. After too many such errors in a row,
+the loop leaves the message for a later turn, so that it can poll its broker in between. This module must never wait,
+nor use a database; random numbers come in as an argument.
 """
 
 import logging
@@ -19,7 +19,7 @@ from semel.retries.backoff import Retries, is_no_answer
 
 
 Passing = Callable[[BaseException], bool]
-"""Whether an error passes by itself, and so is not the message's fault."""
+"""Says whether an error passes by itself, and so is not the message's fault."""
 
 logger = logging.getLogger("semel.inbox")
 
@@ -32,16 +32,16 @@ def is_passing(error: BaseException) -> bool:
 
 
 class Outage:
-    """What is waited for at present. It is said once when it begins, and once when it is over."""
+    """The present outage. It is logged once after it has begun, and once when it is over."""
 
     def __init__(self, retries: Retries) -> None:
         self._retries = retries
         self._count = 0
 
     def wait_seconds(self, error: BaseException, chance: float) -> float:
-        """How long to wait after this error: longer each time, until it is over."""
+        """How long to wait after this error: longer each time, until the outage is over."""
         self._count += 1
-        # If two transactions want the same row, one is turned away now and then. That is no news.
+        # A few errors are normal, for example if two transactions want the same row, so the first ones are not logged.
         if self._count == self._retries.attempts:
             logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
         return self._retries.wait_seconds(self._count, chance)
@@ -67,16 +67,16 @@ class Attempts:
 
     @property
     def are_used_up(self) -> bool:
-        """Whether the message is to be put aside."""
+        """Whether to put the message aside now."""
         return self.failed >= self._retries.attempts
 
     @property
     def are_held_up(self) -> bool:
-        """Whether this go is over, and nothing is known of the message."""
+        """Whether errors that pass have held the message up so often that this turn is over."""
         return self._held_up >= self._retries.attempts
 
     def wait_seconds(self, error: Exception) -> float:
-        """How long to wait after this failure. What cannot be put aside is raised."""
+        """How long to wait after this failure. An error for which no message may be put aside is raised."""
         if isinstance(error, IdentityIsPlace):
             raise error
         if self._passing(error):

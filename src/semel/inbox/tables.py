@@ -1,8 +1,8 @@
-"""The tables of the inbox. A time is milliseconds since 1970; rows look the same on SQLite and PostgreSQL.
+"""The tables of the inbox. A time is in milliseconds since 1970; rows are the same on SQLite and PostgreSQL.
 
-They are plain tables on both, from which old rows are deleted by range. A table that PostgreSQL partitions by time
-would need the time in its primary key, so that an event could be claimed once in each partition: only an id that holds
-its own time would still be unique, and most ids do not.
+They are plain tables on both, and old rows are deleted by range. If PostgreSQL partitioned a table by time, its primary
+key would have to contain the time, so an event could be claimed once in each partition: only ids that contain their own
+time would stay unique, and most ids do not.
 """
 
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ claims: Final = Table(
     metadata,
     Column("consumer", Text, nullable=False),
     Column("message_id", Text, nullable=False),
-    # When the event happened, as far as anybody knows: what decides how long the claim is kept.
+    # When the event happened, as far as that is known: it decides how long the claim is kept.
     Column("event_time_ms", BigInteger, nullable=False),
     Column("claimed_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey"),
     Index("semel_inbox_by_time", "consumer", "event_time_ms"),
 )
 
-# One row for each aggregate that a consumer follows: the last version it has had.
+# One row for each aggregate that a consumer follows: the last version that it has accepted.
 versions: Final = Table(
     "semel_inbox_versions",
     metadata,
@@ -60,13 +60,13 @@ floors: Final = Table(
     PrimaryKeyConstraint("consumer", name="semel_inbox_floors_pkey"),
 )
 
-# One row for each message that was put aside, with the message itself, where a loop had it.
+# One row for each message that was put aside, with the message itself if a loop had it.
 quarantine: Final = Table(
     "semel_inbox_quarantine",
     metadata,
     Column("number", BigInteger().with_variant(Integer, "sqlite"), nullable=False, autoincrement=True),
     Column("consumer", Text, nullable=False),
-    # What is put aside at most once: an event id, a version, or a record that has neither.
+    # Unique for each consumer: an event id, a version, or a record that has neither.
     Column("subject", Text, nullable=False),
     # held, due, done or dropped
     Column("state", Text, nullable=False),
@@ -93,7 +93,7 @@ quarantine: Final = Table(
 
 
 def insert_new(table: Table) -> dict[str, Executable]:
-    """By the name of the dialect. Its rows are counted, which is cheaper than to have the new one given back."""
+    """The insert for each dialect, by its name. The inserted rows are counted, which is cheaper than RETURNING."""
     return {
         "postgresql": _counted(postgresql.insert(table).on_conflict_do_nothing()),
         "sqlite": _counted(sqlite.insert(table).on_conflict_do_nothing()),
@@ -101,11 +101,10 @@ def insert_new(table: Table) -> dict[str, Executable]:
 
 
 def _counted(insert: Insert) -> Executable:
-    # SQLAlchemy keeps the count of an insert only if it is told to, and asks for a key that the database has made
-    # unless it is told not to.
+    # By default SQLAlchemy does not keep the row count of an insert, and fetches a key that the database has generated.
     return insert.inline().execution_options(preserve_rowcount=True)
 
 
 def is_new(connection: Connection, statements: Mapping[str, Executable], values: Mapping[str, Any]) -> bool:
-    """Whether there was no such row; it is there now."""
+    """Inserts the row if it is missing. True if it was."""
     return connection.execute(statements[connection.dialect.name], values).rowcount > 0

@@ -1,6 +1,7 @@
-"""The claim of a version: the state number n of an aggregate is accepted after number n-1, once.
+"""The claim of a version: version n of an aggregate is accepted once, and only after version n-1.
 
-The version of an aggregate is one row, which the statement itself compares. Nothing here commits, rolls back or begins.
+One row holds the last version of an aggregate, and the UPDATE itself compares it. Nothing here begins, commits or rolls
+back a transaction.
 """
 
 from typing import Final
@@ -24,7 +25,7 @@ def next_version(
     first_version: int = 1,
     clock: Clock = now_ms,
 ) -> Outcome:
-    """Claim the state number `version` of an aggregate: accepted if it follows the last one, else duplicate or gap."""
+    """Claim a version of an aggregate: accepted if it follows the last one, otherwise duplicate or gap."""
     target = checked_version(aggregate, version)
     with within(handle) as connection:
         outcome = claim_version(connection, checked_consumer(consumer), target, first_version, clock())
@@ -66,8 +67,8 @@ _LAST: Final = select(versions.c.version).where(
 
 
 def claim_version(connection: Connection, consumer: str, target: Version, first_version: int, now_ms: int) -> Outcome:
-    """Accept the version after the last one; the statement itself compares. For an aggregate that this consumer has
-    never had, that is `first_version`."""
+    """Accept the version after the last one; for a new aggregate of this consumer, that is `first_version`. The
+    statement itself compares."""
     whose = {"of_consumer": consumer, "of_aggregate": target.aggregate}
     if target.version == first_version:
         row = {"consumer": consumer, "claimed_at_ms": now_ms, **target._asdict()}
