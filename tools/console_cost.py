@@ -1,7 +1,7 @@
 """Measures what a console costs and how soon it tells, beside the bound of each figure: `make console-cost`.
 
 A real broker, a real console and a real Chromium, as in the tests of its pages. The command fails if a bound does not
-hold. Counts and memory do not depend on the machine; times and the broker's CPU do, so both sides of the latter take
+hold. Counts and memory do not depend on the machine; times and the broker's CPU do, so the sides of the latter take
 turns, and the load of the machine is printed. It must never leave a process behind.
 """
 
@@ -14,12 +14,15 @@ import signal
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count, cycle
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from threading import Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from bench.peers.process import cpu_seconds
@@ -52,7 +55,8 @@ MEGABYTE: Final = 1_000_000
 
 COLD_STARTS: Final = 5
 PROBES: Final = 200
-CPU_PAIRS: Final = 6
+CPU_TURNS: Final = 8
+EVENTS_RECORDED: Final = 200
 CPU_SECONDS: Final = 10.0
 # A console listens on for a while after its last page has gone.
 SETTLE_SECONDS: Final = 7.0
@@ -253,28 +257,73 @@ def probed(broker: ServedBroker, per_second: int) -> list[float]:
 
 
 def broker_cpu(browser: Browser, broker: ServedBroker) -> list[Figure]:
-    """The broker's CPU for the same requests with a page open and with none, in turn."""
+    """The broker's CPU for the same requests: with a page open, with none, and with one of another broker, in turn.
+
+    A browser at work slows down whatever runs beside it on cores that share a cache or a clock. The page of another
+    broker is drawn as often and costs this one nothing: the difference to it is what the console asks of this broker.
+    """
     figures = []
-    for name in ("decisions", "overview"):
-        spent: dict[bool, list[float]] = {True: [], False: []}
-        tab = browser.new_context().new_page()
-        with consoled(tab, broker) as shown, load(broker.bootstrap, EVENTS_PER_SECOND) as sent:
-            for pair in range(CPU_PAIRS):
-                for is_open in (True, False) if pair % 2 == 0 else (False, True):
-                    if is_open:
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="semel-console-cost-"))
+        sent = stack.enter_context(load(broker.bootstrap, EVENTS_PER_SECOND))
+        idle = stack.enter_context(ServedBroker(Path(directory) / "data"))
+        retold = stack.enter_context(told_again(events_of(broker, EVENTS_RECORDED)))
+        this = stack.enter_context(consoled(browser.new_context().new_page(), broker))
+        other = stack.enter_context(consoled(browser.new_context().new_page(), idle, retold))
+        for name in ("decisions", "overview"):
+            spent: dict[Shown | None, list[float]] = {this: [], other: [], None: []}
+            for turn in range(CPU_TURNS):
+                for shown in list(spent)[:: 1 if turn % 2 == 0 else -1]:
+                    for one in (this, other):
+                        one.page.goto("about:blank")
+                    if shown is not None:
                         shown.visit(name)
-                    else:
-                        shown.page.goto("about:blank")
                     time.sleep(SETTLE_SECONDS)
-                    spent[is_open].append(cpu_us_per_event(broker, sent))
-        ratios = [opened / alone - 1 for opened, alone in zip(spent[True], spent[False], strict=True)]
-        pairs = ", ".join(f"{100 * ratio:+.1f}" for ratio in ratios)
-        progress(
-            f"{name}: {median(spent[False]):.1f} us of the broker for an event; with the page, pair by pair: {pairs} %"
-        )
-        what = f"broker CPU with the page of {name} open at {EVENTS_PER_SECOND:,} events a second, % more"
-        figures.append(Figure(what, 100 * median(ratios), 3))
+                    spent[shown].append(cpu_us_per_event(broker, sent))
+            more = {
+                shown: [100 * (a / b - 1) for a, b in zip(spent[this], spent[shown], strict=True)] for shown in spent
+            }
+            progress(f"{name}: {median(spent[None]):.1f} us of the broker for an event without a page")
+            for shown, what in ((other, "a page of another broker"), (None, "no page")):
+                turns = ", ".join(f"{one:+.1f}" for one in more[shown])
+                progress(f"    more with the page than with {what}: {turns}; the median {median(more[shown]):+.1f} %")
+            what = f"broker CPU with the page of {name} open at {EVENTS_PER_SECOND:,} events a second, % more"
+            figures.append(Figure(what, median(more[other]), 3))
     return figures
+
+
+def events_of(broker: ServedBroker, count: int) -> list[tuple[float, bytes]]:
+    """The next events of a broker's stream of decisions, and how long after the one before each of them came."""
+    events: list[tuple[float, bytes]] = []
+    with urllib.request.urlopen(f"http://{broker.metrics_address}/decisions") as stream:
+        came = time.monotonic()
+        while len(events) < count:
+            event = stream.readline() + stream.readline()
+            came, before = time.monotonic(), came
+            events.append((came - before, event))
+    return events
+
+
+@contextmanager
+def told_again(events: Sequence[tuple[float, bytes]]) -> Iterator[str]:
+    """A server of decisions that tells these over and over, as fast as they came; yields its address."""
+
+    class Teller(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                for pause, event in cycle(events):
+                    time.sleep(pause)
+                    self.wfile.write(event)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Teller) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def cpu_us_per_event(broker: ServedBroker, sent: Counted) -> float:
@@ -379,8 +428,10 @@ class Shown(NamedTuple):
 
 
 @contextmanager
-def consoled(page: Page, broker: ServedBroker) -> Iterator[Shown]:
-    words = ("--listen=127.0.0.1:0", f"--bootstrap={broker.bootstrap}", f"--decisions={broker.metrics_address}")
+def consoled(page: Page, broker: ServedBroker, decisions: str | None = None) -> Iterator[Shown]:
+    """A console of a broker, with its decisions or those from another address."""
+    told_at = decisions or broker.metrics_address
+    words = ("--listen=127.0.0.1:0", f"--bootstrap={broker.bootstrap}", f"--decisions={told_at}")
     with serving("console", *words) as console:
         assert console.stdout is not None
         address = console.stdout.readline().rpartition(" ")[2].strip()

@@ -27,7 +27,7 @@ from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
 from semel.core.batch import read_header
 from semel.core.batch_checks import Verdict
-from semel.core.producers import ACCEPTED, FENCED, GAP, Outcome
+from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, GAP, Outcome
 from semel.security.listeners import Listener
 from semel.wire.records import encode_batch
 from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
@@ -211,10 +211,7 @@ def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_
     reached: list[tuple[Subscription, int]] = []
     for step in steps:
         if isinstance(step, Outcome):
-            name = f"{WORDS[step]}_batches"
-            setattr(metrics, name, getattr(metrics, name) + 1)
-            if watched.is_watched:
-                watched.tell("payments", 0, HEADER, Verdict(step, 17), 0)
+            fall(watched, metrics, step)
             told.append(step)
         elif step == "join":
             subscription = watched.subscribe()
@@ -267,7 +264,15 @@ def test_a_flood_of_accepted_batches_is_counted_and_hides_no_duplicate() -> None
     beside_a_broker(scenario, broker)
 
 
-def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile() -> None:
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, GAP])
+def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile(
+    outcome: Outcome,
+) -> None:
     async def story() -> None:
         metrics = Metrics()
         watched = Decisions(metrics)
@@ -277,8 +282,7 @@ def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_
         waiting = asyncio.create_task(quiet.wait(60))
         await turns()
         assert not waiting.done()
-        metrics.gap_batches += 1
-        watched.tell("payments", 0, HEADER, Verdict(GAP), 0)
+        fall(watched, metrics, outcome)
         await turns()
         assert waiting.done()
         assert [decision.number for decision in quiet.take().decisions] == [1]
@@ -286,11 +290,37 @@ def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_
         await turns()
         assert late.done()
 
-    async def turns() -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
+    asyncio.run(story())
+
+
+def test_an_accepted_batch_can_wait_where_another_verdict_cannot() -> None:
+    async def story() -> None:
+        metrics = Metrics()
+        watched = Decisions(metrics)
+        subscription = watched.subscribe()
+        assert subscription is not None
+        fall(watched, metrics, ACCEPTED)
+        waiting = asyncio.create_task(subscription.wait(60, others_only=True))
+        await turns()
+        fall(watched, metrics, ACCEPTED)
+        await turns()
+        assert not waiting.done()
+        fall(watched, metrics, DUPLICATE)
+        await turns()
+        assert waiting.done()
+        late = asyncio.create_task(subscription.wait(60, others_only=True))
+        await turns()
+        assert late.done()
 
     asyncio.run(story())
+
+
+def fall(watched: Decisions, metrics: Metrics, outcome: Outcome) -> None:
+    """A verdict falls."""
+    name = f"{WORDS[outcome]}_batches"
+    setattr(metrics, name, getattr(metrics, name) + 1)
+    if watched.is_watched:
+        watched.tell("payments", 0, HEADER, Verdict(outcome, 17), 0)
 
 
 @given(

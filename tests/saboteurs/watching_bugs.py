@@ -27,8 +27,8 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "duplicates give way to all that is accepted",
         "semel.broker.decisions:Decisions.tell",
-        "self._accepted if verdict.outcome is ACCEPTED else self._newest[verdict.outcome]",
-        "self._accepted",
+        "verdict.outcome is ACCEPTED",
+        "True",
         (f"{_DECISIONS}::test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out",),
     ),
     Bug(
@@ -41,9 +41,23 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a quiet stream is not woken by a decision",
         "semel.broker.decisions:Decisions.tell",
-        "self._is_awaited",
-        "False",
+        "is_awaited = self._accepted_is_awaited",
+        "is_awaited = False",
         (f"{_DECISIONS}::test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile",),
+    ),
+    Bug(
+        "a duplicate waits as long as an accepted batch",
+        "semel.broker.decisions:Decisions.tell",
+        "is_awaited = self._other_is_awaited",
+        "is_awaited = self._accepted_is_awaited",
+        (f"{_DECISIONS}::test_an_accepted_batch_can_wait_where_another_verdict_cannot",),
+    ),
+    Bug(
+        "accepted batches are told as soon as duplicates",
+        "semel.broker.decisions:Subscription.wait",
+        "self._fresh(others_only)",
+        "self._fresh(False)",
+        (f"{_DECISIONS}::test_an_accepted_batch_can_wait_where_another_verdict_cannot",),
     ),
     Bug(
         "a stream waits for the next decision although its subscriber has gone",

@@ -70,8 +70,9 @@ class Decisions:
             outcome: self._accepted if outcome is ACCEPTED else deque[_Fields](maxlen=others_max) for outcome in Outcome
         }
         self._subscriptions: list[Subscription] = []
-        # Whether a subscription waits for the next decision.
-        self._is_awaited = False
+        # Whether a subscription waits for the next accepted batch; whether one waits for the next other verdict.
+        self._accepted_is_awaited = False
+        self._other_is_awaited = False
 
     def subscribe(self) -> "Subscription | None":
         """A subscription to all verdicts from now on; None if there are too many subscriptions."""
@@ -93,10 +94,15 @@ class Decisions:
 
     def tell(self, topic: str, partition: int, header: BatchHeader, verdict: Verdict, now_ms: int) -> None:
         """A batch was judged, and has been counted."""
-        newest = self._accepted if verdict.outcome is ACCEPTED else self._newest[verdict.outcome]
-        newest.append((self._metrics.judged_batches, now_ms, topic, partition, header, verdict))
-        if self._is_awaited:
-            self._is_awaited = False
+        decision = (self._metrics.judged_batches, now_ms, topic, partition, header, verdict)
+        if verdict.outcome is ACCEPTED:
+            self._accepted.append(decision)
+            is_awaited = self._accepted_is_awaited
+        else:
+            self._newest[verdict.outcome].append(decision)
+            is_awaited = self._other_is_awaited
+        if is_awaited:
+            self._accepted_is_awaited = self._other_is_awaited = False
             for subscription in self._subscriptions:
                 subscription.wake()
 
@@ -111,9 +117,10 @@ class Decisions:
         fresh.sort()
         return fresh
 
-    def await_next(self) -> None:
-        """Wake every subscription at the next decision."""
-        self._is_awaited = True
+    def await_next(self, *, others_only: bool) -> None:
+        """Wake every subscription at the next decision, or at the next one that is not about an accepted batch."""
+        self._other_is_awaited = True
+        self._accepted_is_awaited |= not others_only
 
 
 class Subscription:
@@ -137,15 +144,21 @@ class Subscription:
             left_out[_WORDS[decision.verdict.outcome]] -= 1
         return Told(self._counts, left_out, fresh)
 
-    async def wait(self, seconds_max: float) -> None:
-        """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`."""
-        if self.has_ended or self._number != self._metrics.judged_batches:
+    async def wait(self, seconds_max: float, *, others_only: bool = False) -> None:
+        """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`. With
+        `others_only`, accepted batches can wait."""
+        if self.has_ended or self._fresh(others_only):
             return
         self._news.clear()
-        self._decisions.await_next()
+        self._decisions.await_next(others_only=others_only)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await self._news.wait()
+
+    def _fresh(self, others_only: bool) -> int:
+        """How many decisions there are to take."""
+        fresh = self._metrics.judged_batches - self._number
+        return fresh - (self._metrics.accepted_batches - self._counts["accepted"]) if others_only else fresh
 
     def wake(self) -> None:
         """There is a decision to take."""
