@@ -1,8 +1,8 @@
-"""The caller's own transaction, on any kind of connection: what outbox, inbox and HTTP keys stand on.
+"""Finds and checks the caller's own transaction on any kind of connection, for outbox, inbox and HTTP keys.
 
-A claim commits with its effect, so it is written on the connection that the effect is written on. This room finds that
-connection, and refuses one on which the two could come apart. It must never begin, commit or roll back a transaction
-that it was handed.
+A claim commits with its effect, so both have to be written on the same connection. This room finds that connection, and
+refuses one on which the two might not commit together. It must never begin, commit or roll back the caller's
+transaction.
 """
 
 import importlib.util

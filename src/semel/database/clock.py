@@ -17,7 +17,8 @@ _POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp())
 
 
 def database_now_ms(connection: Connection) -> int:
-    """What all who use this database agree on. SQLite is used on one machine, by its clock."""
+    """A time that is the same for all clients of the database. SQLite is used on one machine, so it is that machine's
+    clock."""
     if connection.dialect.name == "postgresql":
         return int(connection.scalar(_POSTGRESQL_NOW) or 0)
     return now_ms()

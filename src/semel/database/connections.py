@@ -1,7 +1,7 @@
-"""From the caller's object to the SQLAlchemy connection that statements are sent on, and the checks of its transaction.
+"""Finds the SQLAlchemy connection for the caller's object, and checks its transaction.
 
-All statements exist once, in SQLAlchemy Core. This module must never end a transaction, nor begin one that the caller
-does not know of.
+All statements are written once, in SQLAlchemy Core. This module must never end a transaction, nor begin one that the
+caller does not know about.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ else:
 
 T = TypeVar("T")
 
-# Where the file of a SQLite connection is noted: it is asked for once for each that is pooled.
+# The key under which a pooled SQLite connection keeps the path of its file, so that it is queried only once.
 _PATH: Final = "semel.path"
 _SQLITE_BEGIN: Final = "execute BEGIN IMMEDIATE first"
 _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begin a transaction on it first"
@@ -51,7 +51,7 @@ _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begi
 
 @contextlib.contextmanager
 def within(handle: Handle) -> Iterator[Connection]:
-    """The connection behind `handle`, in the caller's transaction. Raises if a claim could be lost in it."""
+    """The connection of `handle`, in the caller's transaction. Raises if a claim could be lost in it."""
     with told_remedy():
         if isinstance(handle, Connection):
             yield _checked(handle)
@@ -63,7 +63,8 @@ def within(handle: Handle) -> Iterator[Connection]:
 
 
 async def within_async(handle: AsyncHandle, work: Callable[[Connection], T]) -> T:
-    """Do `work` on the connection behind an asynchronous one, with the same checks; the loop goes on meanwhile."""
+    """Do `work` on the connection of an asynchronous handle, with the same checks and without blocking the event
+    loop."""
     if isinstance(handle, AsyncSession | async_scoped_session):
         handle = await handle.connection()
     if not isinstance(handle, AsyncConnection):
@@ -88,7 +89,7 @@ def _checked(connection: Connection) -> Connection:
 def _check_sqlite(connection: Connection, driver: Any) -> None:
     path = connection.info.get(_PATH)
     if path is None or not connection.in_transaction():
-        # The first statement is where SQLAlchemy begins the caller's transaction.
+        # SQLAlchemy begins the caller's transaction with the first statement, so this sends one.
         main = connection.exec_driver_sql("PRAGMA database_list").first()
         path = connection.info[_PATH] = main[2] if main is not None else ""
     if not driver.in_transaction:
@@ -98,7 +99,8 @@ def _check_sqlite(connection: Connection, driver: Any) -> None:
 
 
 def _check_postgresql(connection: Connection, driver: Any) -> None:
-    """A driver that is not on autocommit begins with the first statement; one that is may have been told BEGIN."""
+    """Without autocommit, the driver begins a transaction with the first statement; with it, the caller may have sent
+    BEGIN."""
     adapted: Any = connection.connection.dbapi_connection
     if not adapted.autocommit:
         return
@@ -115,7 +117,7 @@ _DRIVER: Final = "semel_borrowed"
 
 @contextlib.contextmanager
 def borrowed(raw: Any) -> Iterator[Connection]:
-    """An SQLAlchemy connection that sends its statements on this one."""
+    """An SQLAlchemy connection that sends its statements over this one."""
     backend, plainly = _backend_of(raw)
     with _set(raw, plainly):
         token = _lent.set(raw)
@@ -132,10 +134,10 @@ _lent: ContextVar[Any] = ContextVar("lent")
 
 
 def _backend_of(raw: Any) -> tuple[str, dict[str, Any]]:
-    """The kind of database, and what a connection to it has to be set to for rows to be tuples."""
+    """The kind of database, and the attributes with which its connection returns rows as tuples."""
     if isinstance(raw, sqlite3.Connection):
         return "sqlite", {"row_factory": None, "text_factory": str}
-    # A caller with such a connection has imported psycopg; the others need not have it installed.
+    # A caller with such a connection has imported psycopg; other callers need not have it installed.
     psycopg = sys.modules.get("psycopg")
     if psycopg is not None and isinstance(raw, psycopg.Connection):
         return "postgresql", {"row_factory": psycopg.rows.tuple_row, "cursor_factory": psycopg.Cursor}
@@ -160,10 +162,11 @@ def _borrower(backend: str) -> Engine:
 
 
 class _Borrowing:
-    """What SQLAlchemy does to connections besides sending statements."""
+    """Turns off everything that SQLAlchemy does to a connection besides sending statements."""
 
     def on_connect_url(self, _url: object) -> None:
-        """Nothing is set up: it would be once more each time, as a handler of notices that is added to the others."""
+        """Sets nothing up: SQLAlchemy would do it again each time the connection is lent, and add one more handler of
+        notices."""
 
     def do_begin(self, _connection: object) -> None:
         pass
@@ -196,12 +199,12 @@ registry.register(f"postgresql.{_DRIVER}", __name__, BorrowingPostgresql.__name_
 # -- is a SQLite transaction IMMEDIATE? --------------------------------------------------------------------------------
 
 
-# Databases that one thread has a probe for; the one that was not needed for the longest time is closed first.
+# How many databases one thread has probes for; the probe that was unused for the longest time is closed first.
 PROBES_MAX: Final = 8
 
 
 class _Probes(threading.local):
-    """One connection for each file and thread. A file that was created again under its name is another file."""
+    """One connection for each file and thread. A file that was deleted and created again is another file."""
 
     def __init__(self) -> None:
         self._probes: OrderedDict[tuple[str, int], sqlite3.Connection] = OrderedDict()
@@ -222,8 +225,8 @@ _probes = _Probes()
 
 
 def may_be_immediate(path: str) -> bool:
-    """False if no connection has the write lock of this file. A database in memory (an empty path) has one
-    connection."""
+    """False if no connection has the write lock of this file. True for a database in memory (an empty path), which has
+    one connection."""
     if not path:
         return True
     probe = _probes.of(path)
@@ -238,12 +241,12 @@ def may_be_immediate(path: str) -> bool:
 # -- before a commit ---------------------------------------------------------------------------------------------------
 
 
-# As libpq numbers it, for psycopg and other drivers that are built on libpq.
+# libpq's number for it, for psycopg and other drivers that are built on libpq.
 _IN_ERROR: Final = 3
 
 
 def check_unbroken(connection: Connection) -> None:
-    """Raise TransactionBroken where a commit would be none."""
+    """Raise TransactionBroken if a commit would not commit anything."""
     if not connection.in_transaction():
         raise TransactionBroken
     driver: Any = connection.connection.driver_connection
@@ -258,7 +261,7 @@ def check_unbroken(connection: Connection) -> None:
 
 
 def _answers(connection: Connection) -> bool:
-    """Whether the server still answers. A driver may not know that its transaction was undone; then no query works."""
+    """Whether a query still works. If the transaction has failed, none does, even if the driver does not know that."""
     try:
         connection.exec_driver_sql("SELECT 1")
     except DBAPIError:

@@ -1,7 +1,7 @@
-"""SQLAlchemy engines for a URL, set so that a transaction can be trusted. They must change nothing but that.
+"""SQLAlchemy engines for a URL, with the settings that a claim's transaction needs. They must change nothing else.
 
-On SQLite: WAL, every commit synced, a busy timeout, and transactions that begin IMMEDIATE. Drivers: psycopg for
-PostgreSQL, whatever the URL leaves out.
+On SQLite: WAL, every commit synced, a busy timeout, and transactions that begin IMMEDIATE. For PostgreSQL: psycopg, if
+the URL names no driver.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ from semel.database.errors import UnknownDatabase, sqlite_code
 BUSY_TIMEOUT_MS: Final = 30_000
 _PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
 _SWITCH_AGAIN_SECONDS: Final = 0.01
-# The execution option by which an engine says that its transactions only read.
+# The execution option of an engine whose transactions only read.
 _READS: Final = "semel_reads"
 
 EngineT = TypeVar("EngineT", Engine, AsyncEngine)
@@ -38,8 +38,8 @@ def engine_of(url: str | URL, **options: Any) -> Engine:
 
 
 def blocking_engine_of(url: str | URL, **options: Any) -> Engine:
-    """`engine_of` for a tool that waits for its answers. The URL of an application on asyncio will do: then a driver
-    that blocks takes the place of the one it names."""
+    """`engine_of` for a tool that blocks. It also takes the URL of an application on asyncio, and then replaces its
+    driver by a blocking one."""
     parsed = _parse(url)
     if parsed.get_dialect().is_async:
         parsed = _parse(parsed.set(drivername=parsed.get_backend_name()))
@@ -47,7 +47,7 @@ def blocking_engine_of(url: str | URL, **options: Any) -> Engine:
 
 
 def missing_file(engine: Engine) -> str | None:
-    """The file of a SQLite database, if it is missing. SQLite would make it, and a slip of the pen would leave one."""
+    """The file of a SQLite database, if it is missing. SQLite would make the file, even for a mistyped name."""
     file = engine.url.database or ":memory:"
     is_file = engine.dialect.name == "sqlite" and not file.startswith((":memory:", "file:"))
     return file if is_file and not Path(file).exists() else None
@@ -58,7 +58,7 @@ def begin_immediately(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: object) -> None:
-        # The driver must not begin transactions on its own: it would begin them late, and as a reader.
+        # The driver must not begin transactions by itself: it would begin them late, and as a reader.
         connection.isolation_level = None
         cursor = connection.cursor()
         _switch_to_wal(cursor)
@@ -73,16 +73,18 @@ def begin_immediately(engine: Engine) -> None:
 
 
 def read_only(engine: EngineT) -> EngineT:
-    """The same engine for those who only read: on SQLite they wait for no writer, and keep none waiting.
+    """The same engine for transactions that only read: on SQLite they wait for no writer, and no writer waits for them.
 
-    So a request that holds a transaction can read beside it. Outbox, inbox and HTTP keys are refused there.
+    So a request that holds a transaction can also read outside it. Outbox, inbox and HTTP keys refuse such a
+    transaction.
     """
     options: Any = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
     return cast(EngineT, options)
 
 
 def _switch_to_wal(cursor: Any) -> None:
-    """Of many who switch a new file at once SQLite turns some away at once, whatever the busy timeout."""
+    """If many connections switch a new file to WAL together, SQLite refuses some at once, whatever the busy timeout
+    is."""
     until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -98,7 +100,7 @@ def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        # Nobody can tell where a password stands in what cannot be read.
+        # In a URL that cannot be parsed, nobody knows where a password is.
         shown = "this" if "@" in str(url) or "?" in str(url) else repr(url)
         raise UnknownDatabase(f"{shown} is no database URL; say sqlite:///file.db or postgresql://host/name") from None
     backend = parsed.get_backend_name()

@@ -1,6 +1,7 @@
-"""Why semel refuses a connection, and what the errors of a database mean: a missing table, or a fault that passes.
+"""The errors with which semel refuses a connection, and what the errors of a database mean: a missing table, or a fault
+that passes.
 
-Each refusal names its remedy. One rule says for all rooms that wait which errors pass. This module must never wait.
+Each refusal names its remedy. One rule for all rooms that wait says which errors pass. This module must never wait.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 
 class UnknownConnection(TypeError):
-    """The handle is no connection on which a statement can be sent."""
+    """The handle is no connection on which semel can send statements."""
 
     def __init__(self, value: object) -> None:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -28,14 +29,14 @@ class UnknownDatabase(ValueError):
 
 
 class NotInTransaction(RuntimeError):
-    """Each statement would commit by itself, so the claim and the effect would come apart."""
+    """Each statement would commit by itself, so the claim and the effect would not commit together."""
 
     def __init__(self, remedy: str) -> None:
         super().__init__(f"no transaction is open, so the claim would not commit with your effect: {remedy}")
 
 
 class NotImmediate(RuntimeError):
-    """A SQLite transaction that began as a reader: it may fail in its middle, whatever its busy timeout."""
+    """A SQLite transaction that began as a reader: it may fail when it first writes, whatever the busy timeout is."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +46,7 @@ class NotImmediate(RuntimeError):
 
 
 class TransactionBroken(RuntimeError):
-    """The transaction was rolled back, and its commit would succeed without saying so."""
+    """The transaction was rolled back, and its commit would still report success."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -57,7 +58,7 @@ class TransactionBroken(RuntimeError):
 # -- what the database says --------------------------------------------------------------------------------------------
 
 
-# The rest of a number says more of the same.
+# The higher bits of an error number only add detail.
 _PRIMARY_CODE: Final = 0xFF
 
 
@@ -67,7 +68,7 @@ def one_line(error: Exception) -> str:
 
 
 def sqlite_code(raised: BaseException | None) -> int | None:
-    """The primary code of the driver's own exception; None where SQLite has not raised it."""
+    """The primary code of the driver's own exception; None if it is not from SQLite."""
     code: int | None = getattr(raised, "sqlite_errorcode", None)
     return None if code is None else code & _PRIMARY_CODE
 
@@ -75,13 +76,13 @@ def sqlite_code(raised: BaseException | None) -> int | None:
 # -- a table of semel's is missing -------------------------------------------------------------------------------------
 
 
-# With the real command and without the real URL, in which there may be a password.
+# It has the real command but not the real URL, which may contain a password.
 REMEDY: Final = "make semel's tables by: semel schema --database URL"
 _POSTGRESQL_UNDEFINED_TABLE: Final = "42P01"
 
 
 def is_missing_table(error: DBAPIError) -> bool:
-    """Whether it is a table of semel's that is not there. What PostgreSQL says depends on its language."""
+    """Whether a table of semel's is missing. PostgreSQL's message depends on its language, so its code decides."""
     raised: Any = error.orig
     undefined = getattr(raised, "sqlstate", None) == _POSTGRESQL_UNDEFINED_TABLE
     return (undefined or "no such table" in str(raised)) and "semel_" in str(raised)
@@ -89,7 +90,7 @@ def is_missing_table(error: DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def told_remedy() -> Iterator[None]:
-    """Have the traceback of a missing table end with what to do."""
+    """Adds the remedy to the error of a missing table, at the end of its traceback."""
     try:
         yield
     except DBAPIError as error:
@@ -101,18 +102,19 @@ def told_remedy() -> Iterator[None]:
 # -- errors that pass by themselves ------------------------------------------------------------------------------------
 
 
-# Classes of SQLSTATE that pass: lost connections, conflicts with others, too few resources, locks, a server that ends.
+# Classes of SQLSTATE that pass: lost connections, conflicts with other transactions, too few resources, a server that
+# shuts down.
 _PASSING_CLASSES: Final = frozenset({"08", "40", "53", "57"})
-# Of class 55 the locks alone; the rest is said of a statement that never works. 25006: written to a server that has
-# just become a standby.
+# Only the codes of locks from class 55; its other codes are about statements that never work. 25006: a write to a
+# server that has just become a standby.
 _PASSING_STATES: Final = frozenset({"55P03", "55006", "25006"})
-# What SQLite says while another connection writes, by its numbers: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
+# SQLite's codes that pass: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
 _PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
 _NO_CONNECTION: Final = frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"})
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether waiting mends it. What no database has said does not pass."""
+    """Whether the error passes by itself. An error that is not from a database does not."""
     return all(
         next((verdict for one in causes(single) if (verdict := _verdict(one)) is not None), False)
         for single in singly(error)
@@ -120,8 +122,8 @@ def is_passing(error: BaseException) -> bool:
 
 
 def singly(error: BaseException) -> Iterator[BaseException]:
-    """Those of a group, as a `TaskGroup` raises it, or the error itself. What passes in one of them does not mend the
-    others, so each has to pass."""
+    """The errors of a group, as a `TaskGroup` raises it, or the error itself. A group passes only if each of its errors
+    does."""
     group = next((one for one in causes(error) if isinstance(one, BaseExceptionGroup)), None)
     if group is None:
         yield error
@@ -131,7 +133,7 @@ def singly(error: BaseException) -> Iterator[BaseException]:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what it was raised because of, and so on."""
+    """The error, then its cause, and so on."""
     visited: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in visited:
@@ -141,7 +143,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException) -> bool | None:
-    """None where it does not say."""
+    """Whether this error passes; None if it does not show."""
     if isinstance(error, PoolExhausted):
         return True
     if not isinstance(error, DBAPIError):
@@ -149,21 +151,21 @@ def _verdict(error: BaseException) -> bool | None:
     if error.connection_invalidated:
         return True
     verdict = _verdict_of_statement(error.orig)
-    # A connection that could not be made, or was lost in its COMMIT, has no SQLSTATE and no statement. If there is a
-    # statement, the connection still stands, and a statement that could not be sent (too many values) never can be. An
-    # InterfaceError decides nothing: asyncpg also raises it for a value that does not fit.
+    # The error of a connection that could not be made, or was lost in its COMMIT, has no SQLSTATE and no statement. If
+    # it has a statement, the connection is still open, and a statement that could not be sent (too many values) never
+    # can be. An InterfaceError decides nothing: asyncpg also raises it for a value that does not fit.
     return isinstance(error, OperationalError) and error.statement is None if verdict is None else verdict
 
 
 def _verdict_of_driver(raised: BaseException) -> bool | None:
-    """The exception of a driver, also where an application uses one by itself."""
+    """The same for a driver's exception, because an application may also use a driver directly."""
     verdict = _verdict_of_statement(raised)
-    # So psycopg says that a connection could not be made, or was lost.
+    # psycopg raises this if a connection could not be made, or was lost.
     return True if verdict is None and is_of_a_kind(raised, _NO_CONNECTION) else verdict
 
 
 def _verdict_of_statement(raised: Any) -> bool | None:
-    """By what the database itself has said of a statement."""
+    """The verdict by the code that the database has given for a statement."""
     code = sqlite_code(raised)
     if code is not None:
         return code in _PASSING_CODES
@@ -174,5 +176,6 @@ def _verdict_of_statement(raised: Any) -> bool | None:
 
 
 def is_of_a_kind(error: BaseException, names: frozenset[str]) -> bool:
-    """By the full names of its classes, so that libraries which the program does not use need not be installed."""
+    """Compares the full names of the error's classes, so that libraries which the program does not use need not be
+    installed."""
     return any(f"{kind.__module__}.{kind.__qualname__}" in names for kind in type(error).__mro__)

@@ -1,8 +1,8 @@
-"""A procedure is written once, for threads and for coroutines: a generator that yields each of its operations.
+"""Procedures, which are written once for threads and for coroutines: generators that yield each of their operations.
 
-Synchronous code does an operation where the procedure yields it, and gets the result back. Asynchronous code yields a
-coroutine, which is awaited outside, and its result or its error comes back at the same line. `drive` and `drive_async`
-must never know what an operation is.
+In a thread, the procedure does an operation before it yields, yields the result, and gets it back. With asyncio, it
+yields a coroutine; `drive_async` awaits it, and its result or its error comes back at the same line. `drive` and
+`drive_async` must never know what an operation is.
 """
 
 from collections.abc import Callable, Generator
@@ -17,7 +17,7 @@ Procedure: TypeAlias = Generator[Any, Any, T]
 
 
 def drive(procedure: Procedure[T]) -> T:
-    """Each operation is done by the time it is yielded."""
+    """Runs a procedure in this thread: each operation is done when the procedure yields its result."""
     try:
         result = next(procedure)
         while True:
@@ -28,7 +28,7 @@ def drive(procedure: Procedure[T]) -> T:
 
 
 async def drive_async(procedure: Procedure[T]) -> T:
-    """Each operation is a coroutine."""
+    """Runs a procedure whose operations are coroutines."""
     try:
         operation = next(procedure)
         while True:
@@ -44,7 +44,7 @@ async def drive_async(procedure: Procedure[T]) -> T:
 
 
 def transaction(engine: Engine | AsyncEngine, work: Callable[[Connection], T]) -> Any:
-    """The operation that does `work` in a transaction of its own."""
+    """The operation that does `work` in a new transaction."""
     if isinstance(engine, AsyncEngine):
         return _transaction_async(engine, work)
     with engine.begin() as connection:
