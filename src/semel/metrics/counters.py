@@ -1,8 +1,8 @@
 """The counters, and the sinks that they go to: prometheus_client, OpenTelemetry, hooks.
 
-A sink is looked for when the first count is made, so a program that has neither library pays for a lookup once, and one
-that imports semel before it sets up OpenTelemetry is not too late. Values of labels are names that the program chose
-(a consumer, a step, an outcome), never a key or an id: the number of series stays small.
+Each counter looks for its sinks at its first count. So a program with neither library pays for one lookup, and a
+program may import semel before it sets up OpenTelemetry. Values of labels are names that the program chose (a consumer,
+a step, an outcome), never a key or an id, so the number of series stays small.
 """
 
 import importlib.util
@@ -30,8 +30,8 @@ _mutex: Final = threading.Lock()
 
 
 def hook(called: Hook) -> Callable[[], None]:
-    """Call `called` with each count, in the thread that makes it. The result is a function that takes the hook off
-    again. What a hook raises is logged, and goes no further."""
+    """Call `called` with each count, in the thread that makes it. Returns a function that removes the hook. An error of
+    a hook is only logged."""
     with _mutex:
         _hooks.append(called)
 
@@ -43,8 +43,8 @@ def hook(called: Hook) -> Callable[[], None]:
 
 
 class Counter:
-    """A counter of semel's. `outcomes` are the values of its label `outcome`, which comes last: each of them begins at
-    0, since an alarm on a rate does not see a series that begins at 1."""
+    """A counter of semel's. `outcomes` are the values of its last label, `outcome`. If that is its only label, its
+    series in prometheus_client begin at 0, because an alarm on a rate does not see a series that begins at 1."""
 
     def __init__(self, name: str, text: str, *labels: str, outcomes: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -89,7 +89,7 @@ def _prometheus(counter: Counter) -> Hook | None:
     try:
         series = prometheus_client.Counter(counter.name, counter.text, counter.labels)
     except ValueError as error:
-        # Another program's counter has the name; semel goes on without.
+        # Another library's counter has this name; semel continues without its own.
         logger.warning("%s is not in prometheus_client: %s", counter.name, error)
         return None
     if counter.labels == ("outcome",):
@@ -107,6 +107,6 @@ def _opentelemetry(counter: Counter) -> Hook | None:
         return None
     from opentelemetry import metrics
 
-    # OpenTelemetry's own exporters add the `_total` where it belongs.
+    # OpenTelemetry's exporters add `_total` themselves where they need it.
     made: Any = metrics.get_meter("semel").create_counter(counter.name.removesuffix("_total"), description=counter.text)
     return lambda count: made.add(count.by, count.labels)

@@ -1,8 +1,7 @@
-"""The trace that the program is in, as headers of a message (W3C Trace Context), where OpenTelemetry is installed.
+"""The program's current trace as headers of a message (W3C Trace Context), if OpenTelemetry is installed.
 
-A message leaves the process later, by a relay that does not know the request which added it. So the headers have to
-be in the row. What else a request carries (baggage) stays in the process: it may hold what the log's readers must not
-see.
+A relay sends a message later, and does not know the request that added it. So the headers have to be in the row. The
+other context of a request (baggage) stays in the process: it may contain data that readers of the log must not see.
 """
 
 import importlib
@@ -12,7 +11,7 @@ from typing import Any
 
 
 def trace_headers() -> dict[str, str]:
-    """Empty where there is no trace, or no OpenTelemetry."""
+    """The headers; none if there is no trace, or no OpenTelemetry."""
     propagator = _propagator()
     carrier: dict[str, str] = {}
     if propagator is not None:

@@ -1,12 +1,12 @@
-"""Offsets beside the output: how far a consumer has read is a row in the transaction of the effect.
+"""Offsets stored with the output: how far a consumer has read is a row, written in the transaction of the effect.
 
     with engine.begin() as connection:
         if offsets.advance(connection, "billing", record.topic(), record.partition(), record.offset()):
             book(connection, record)
 
 It is for consumers whose events have no id. The claim is the place in the topic, so an event that its producer sent
-twice has its effect twice: where events have ids, the inbox is the better way. This room must never begin, commit or
-roll back a transaction that it was handed.
+twice has its effect twice: if events have ids, use the inbox. This room must never begin, commit or roll back the
+caller's transaction.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 """The claim of a place: the record at an offset is accepted if no record at it, or after it, was accepted before.
 
-One statement compares and moves the row, so of two consumers that have the partition for a moment, as around a
-rebalance, one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have holes, where
-transactions ended or compaction took a record, so the next one need not be one more.
+One statement compares and updates the row. So if two consumers have the partition for a moment, as in a rebalance, only
+one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have gaps where a
+transaction ended or compaction removed a record, so the next offset need not be one more.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ OFFSET_MAX: Final = 2**63 - 2
 
 
 class OffsetsDoNotFit(RuntimeError):
-    """The partition does not have what the table says was read, or no longer what follows it."""
+    """The partition does not have the offset at which the table says to continue."""
 
 
 def _advance(insert: Any) -> Executable:
@@ -37,7 +37,7 @@ _ADVANCE: Final = {
 
 
 def advance(handle: Handle, consumer: str, topic: str, partition: int, offset: int) -> bool:
-    """Whether the effect of this record is due; note that it was read, in the caller's transaction."""
+    """Note in the caller's transaction that this record was read. True if its effect is due."""
     row = _row(consumer, topic, partition, offset)
     with within(handle) as connection:
         return _moved(connection, row)
@@ -50,13 +50,15 @@ async def advance_async(handle: AsyncHandle, consumer: str, topic: str, partitio
 
 
 def next_offsets(connection: Connection, consumer: str) -> dict[tuple[str, int], int]:
-    """Where this consumer goes on in each partition of which it has read something: at least here."""
+    """The offset at which this consumer continues, for each partition from which it has read; the next record may have
+    a higher one."""
     rows = connection.execute(select(offsets).where(offsets.c.consumer == consumer))
     return {(row.topic, row.partition): row.next_offset for row in rows}
 
 
 def forget(handle: Handle, consumer: str, topic: str) -> None:
-    """Begin again with this topic, where `auto.offset.reset` says: for a topic that was made again."""
+    """Delete the offsets of this topic, so that the consumer begins again where `auto.offset.reset` says: for a
+    recreated topic."""
     with within(handle) as connection:
         connection.execute(delete(offsets).where(offsets.c.consumer == consumer, offsets.c.topic == topic))
 

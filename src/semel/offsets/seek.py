@@ -1,7 +1,7 @@
-"""Where a consumer of confluent-kafka begins: at the offsets of the table, and not at those of its group.
+"""Lets a consumer of confluent-kafka begin at the offsets of the table, and not at those of its group.
 
-An offset that the partition does not have is refused, and never mended: a topic that was deleted and made again begins
-at 0, and a consumer that went on at the old offset would skip what is before it without a word.
+An offset that the partition does not have is refused, and never corrected: a recreated topic begins at 0, and a
+consumer that continued at the old offset would silently skip the records before it.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,9 @@ WATERMARK_SECONDS = 30.0
 
 
 def seeking(engine: Engine, consumer: str, *, cooperative: bool = False) -> Callable[[Any, list[Any]], None]:
-    """For `subscribe(topics, on_assign=...)`. `cooperative` is for `partition.assignment.strategy=cooperative-sticky`.
-    A partition without a row begins where the client says (`auto.offset.reset`)."""
+    """A callback for `subscribe(topics, on_assign=...)`. `cooperative` is for
+    `partition.assignment.strategy=cooperative-sticky`. A partition without a row begins where `auto.offset.reset`
+    says."""
 
     def assigned(client: Any, partitions: list[Any]) -> None:
         with read_only(engine).connect() as connection:

@@ -1,11 +1,10 @@
-"""How often something is tried again and how long to wait in between, and the budget that a whole process shares.
+"""How often to retry and how long to wait in between, and the retry budget that a whole process shares.
 
     budget = RetryBudget(share=0.1)
     caller = semel.http.client.Caller(requests.Session(), budget=budget)
 
 Retries make an outage worse: with three attempts each, a service that is too slow gets three times the requests. The
-budget is what prevents that, and it only can if the caller of services, the inbox and the relay draw on the same one.
-This room must never wait itself.
+budget prevents that, but only if the HTTP client, the inbox and the relay share one. This room must never wait.
 """
 
 import importlib.util

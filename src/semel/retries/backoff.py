@@ -1,4 +1,4 @@
-"""How many attempts there are, how long to wait in between, and which errors say that there was no answer. Pure."""
+"""How many attempts to make, how long to wait in between, and which errors mean that there was no answer. Pure."""
 
 import errno
 import socket
@@ -10,10 +10,10 @@ from semel.database.errors import is_of_a_kind
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often something is tried, and how long is waited in between.
+    """How many attempts to make, and how long to wait in between.
 
-    In the inbox the message's partition waits meanwhile, to keep its order: so all waits together have to stay far
-    below the time after which the group takes a silent consumer for dead (`max.poll.interval.ms`, five minutes).
+    In the inbox the message's partition waits meanwhile, to keep its order. So all waits together have to stay far
+    below the time after which the group removes a consumer that does not poll (`max.poll.interval.ms`, five minutes).
     """
 
     attempts: int = 5
@@ -25,17 +25,17 @@ class Retries:
             raise ValueError(f"there has to be an attempt, and a wait that is not above its limit: {self}")
 
     def wait_seconds(self, attempt: int, chance: float) -> float:
-        """After the attempt of this number (from 1): twice as long each time, less up to a half, so that many who
-        failed together do not come back together. `chance` is at least 0 and less than 1."""
+        """How long to wait after the attempt of this number (from 1): twice as long each time, minus a random part of
+        up to a half, so that clients that failed together do not retry together. `chance` is from 0 to below 1."""
         wait_ms = min(self.first_wait_ms << min(attempt - 1, _DOUBLINGS_MAX), self.wait_ms_max)
         return wait_ms * (1 - chance / 2) / 1000
 
 
-# From here on waits are as long as they get.
+# More doublings than this never make a wait longer.
 _DOUBLINGS_MAX: Final = 32
 
 _NO_WAY_THERE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
-# What clients of HTTP raise where there was no answer, or not all of it; they do not say what of.
+# The errors of HTTP clients for no answer or an incomplete one; they have no error number.
 _NO_ANSWER: Final = frozenset(
     {
         *("httpx.NetworkError", "httpx.TimeoutException", "httpx.RemoteProtocolError"),
@@ -47,7 +47,7 @@ _NO_ANSWER: Final = frozenset(
 
 
 def is_no_answer(error: BaseException) -> bool:
-    """Whether a system that was asked did not answer. It may have done what it was asked for."""
+    """Whether another system did not answer. It may have done what it was asked to do."""
     if isinstance(error, ConnectionError | TimeoutError):
         return True
     if isinstance(error, socket.gaierror):

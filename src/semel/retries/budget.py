@@ -1,10 +1,10 @@
 """The retry budget: retries are at most a share of the first attempts, for all callers of one process together.
 
-A bucket of tokens, kept in thousandths. A first attempt puts a share of a token in, time
-puts some in, and a retry takes one out. While a service is well the bucket is full, and nobody notices it. During an
-outage it runs dry, and from then on a call fails after its first attempt.
+It is a token bucket, counted in thousandths. A first attempt adds a share of a token, time adds some, and a retry takes
+one. While a service works, the bucket is full and has no effect. In an outage it becomes empty, and from then on a call
+fails after its first attempt.
 
-A loop, such as a relay, cannot fail: it has to go on trying. It takes its token on credit, and is told how long to wait
+A loop, such as a relay, must not fail: it has to keep trying. It takes its token on credit, and gets the time to wait
 until the debt is paid, so all loops of a process together retry no faster than time fills the bucket.
 """
 
@@ -18,7 +18,7 @@ from semel.retries.counters import RETRIES
 _WHOLE: Final = 1000
 
 # The values of Finagle's retry budget (twitter.github.io/finagle/guide/Clients.html#retries): one retry for five
-# requests, and ten a second so that a program with few requests can retry at all, saved up for ten seconds.
+# requests, and ten a second, saved up for ten seconds, so that a program with few requests can retry, too.
 SHARE: Final = 0.2
 PER_SECOND: Final = 10.0
 RESERVE: Final = 100
@@ -29,8 +29,8 @@ def monotonic_ms() -> int:
 
 
 class RetryBudget:
-    """`share` is how many retries a first attempt earns, `per_second` how many time earns, and `reserve` how many may
-    be saved. It begins full. Any thread may use it."""
+    """A first attempt adds `share` retries, each second adds `per_second`, and at most `reserve` are saved. The budget
+    begins full. Any thread may use it."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class RetryBudget:
         reserve: int = RESERVE,
         clock: Callable[[], int] = monotonic_ms,
     ) -> None:
-        """`clock` gives milliseconds and never goes back."""
+        """`clock` returns milliseconds and never goes back."""
         if not 0 <= share <= 1 or per_second <= 0 or reserve < 1:
             raise ValueError(
                 f"a share is 0 to 1, a rate more than 0 and a reserve 1 at least: {share=}, {per_second=}, {reserve=}"
             )
         self._share = round(share * _WHOLE)
-        # A token each second is a thousandth of one each millisecond.
+        # One token each second is one thousandth each millisecond.
         self._per_ms = per_second
         self._reserve = reserve * _WHOLE
         self._clock = clock
@@ -55,13 +55,13 @@ class RetryBudget:
         self._filled_ms = clock()
 
     def earn(self) -> None:
-        """A first attempt is about to be made."""
+        """Call this for each first attempt."""
         with self._mutex:
             self._fill()
             self._tokens = min(self._tokens + self._share, self._reserve)
 
     def take(self) -> bool:
-        """Whether a retry may be made now."""
+        """Take a token for a retry. False if there is none: then do not retry."""
         with self._mutex:
             self._fill()
             is_there = self._tokens >= _WHOLE
@@ -71,7 +71,7 @@ class RetryBudget:
         return is_there
 
     def take_on_credit(self) -> float:
-        """How many seconds to wait before a retry that has to be made."""
+        """Take a token for a retry that has to be made, and return how many seconds to wait before it."""
         with self._mutex:
             self._fill()
             self._tokens -= _WHOLE
@@ -81,7 +81,7 @@ class RetryBudget:
 
     @property
     def tokens(self) -> float:
-        """How many retries may be made now; below 0 where loops have taken some on credit."""
+        """How many retries may be made now; below 0 if loops have taken some on credit."""
         with self._mutex:
             self._fill()
             return self._tokens / _WHOLE
@@ -93,4 +93,4 @@ class RetryBudget:
 
 
 PROCESS_BUDGET: Final = RetryBudget()
-"""What callers, inboxes and relays share where they are not given another one."""
+"""The budget that HTTP clients, inboxes and relays share by default."""

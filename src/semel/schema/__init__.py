@@ -1,9 +1,9 @@
-"""The tables of outbox, inbox and HTTP keys in an application's database: made, checked, or printed.
+"""Makes, checks or prints the tables of outbox, inbox, HTTP keys and offsets in an application's database.
 
     schema.make(engine)                                        # at a start, in a test; or `semel schema --database URL`
     target_metadata = [Base.metadata, schema.metadata]         # in the env.py of Alembic
 
-If you keep migrations, go on with them: there is a MetaData for Alembic, and the SQL for other tools. This room must
+If you use migrations, you can keep them: there is a MetaData for Alembic, and the SQL for other tools. This room must
 never touch a table that is not semel's, nor delete one.
 """
 

@@ -1,9 +1,9 @@
-"""The tables of each room and their version: brought up to date in one transaction, checked, or printed as SQL.
+"""Brings the tables of each room to the present version in one transaction, checks them, or prints them as SQL.
 
-Two processes that do so at the same time do it one after the other, and the second one finds it done. A room that
-changes its tables adds a step here, which leads there from the version before. A step that was released is never
-changed. Tables of a later semel are refused, and so are tables with other columns than ours: this module must never
-guess what another program has made.
+If two processes do this at the same time, one waits for the other, and then finds it done. A room that changes its
+tables adds a step here, from the version before to the new one. A released step is never changed. Tables of a later
+semel are refused, and so are tables with other columns than ours: this module must never guess what another program has
+made.
 """
 
 import re
@@ -36,13 +36,13 @@ from semel.inbox.tables import metadata as inbox_metadata
 from semel.offsets.tables import metadata as offsets_metadata
 from semel.outbox.tables import metadata as outbox_metadata
 
-# Leads the tables of a room from one version to the next, in the transaction in which the version is noted.
+# Changes the tables of a room from one version to the next, in the transaction that stores the new version.
 Step: TypeAlias = Callable[[Connection], None]
 
 
 @dataclass(frozen=True)
 class Room:
-    """`metadata` is what the tables are now; `steps` are what has led there from the first version."""
+    """`metadata` has the present tables; `steps` are the changes from the first version to them."""
 
     name: str
     metadata: MetaData
@@ -76,7 +76,7 @@ def _combined() -> MetaData:
 # All of semel's tables, for `create_all` and for Alembic.
 metadata: Final = _combined()
 
-# A row for each room whose tables `semel schema` has made or found to be of this version.
+# A row for each room whose tables `make` has made or checked, with their version.
 versions: Final = Table(
     "semel_schema",
     metadata,
@@ -86,7 +86,7 @@ versions: Final = Table(
 
 
 def rooms_named(names: Sequence[str]) -> list[Room]:
-    """The rooms of these names; all, where none is named."""
+    """The rooms of these names, or all."""
     known = {room.name: room for room in ROOMS}
     for name in names:
         if name not in known:
@@ -95,7 +95,7 @@ def rooms_named(names: Sequence[str]) -> list[Room]:
 
 
 class SchemaDiffers(RuntimeError):
-    """The tables of this database are not those that this semel works with."""
+    """The tables of this database do not fit this version of semel."""
 
 
 class UnknownRoom(ValueError):
@@ -106,13 +106,13 @@ class UnknownRoom(ValueError):
 
 
 _COMMAND: Final = "semel schema --database URL"
-# The advisory lock of a PostgreSQL database that stands for making tables: the bytes of "semel".
+# PostgreSQL's advisory lock for making tables: the bytes of "semel".
 _LOCK: Final = int.from_bytes(b"semel")
 
 
 @dataclass(frozen=True)
 class Made:
-    """A room's tables after `make`. `version_before` is None if no version was noted."""
+    """A room's tables after `make`. `version_before` is None if no version was stored."""
 
     room: str
     version: int
@@ -123,20 +123,20 @@ class Made:
 def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
     """Make the missing tables of these rooms, or of all, and bring older ones up to date.
 
-    On a connection it is done in the caller's transaction, and other programs that make tables wait until that ends.
+    On a connection, this runs in the caller's transaction, and other programs that make tables wait until that ends.
     """
     selection = rooms_named(rooms)
     begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
     with begun as own, within(own) as connection:
         if connection.dialect.name == "postgresql":
-            # On SQLite there is one writer anyway.
+            # SQLite has only one writer at a time anyway.
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         versions.create(connection, checkfirst=True)
         return [_bring(connection, room) for room in selection]
 
 
 def check(handle: Engine | Connection, *rooms: str) -> None:
-    """Raise SchemaDiffers where the tables of these rooms, or of all, are missing, older or newer."""
+    """Raise SchemaDiffers if tables of these rooms, or of all, are missing, older or newer."""
     selection = rooms_named(rooms)
     with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
         for room in selection:
@@ -167,7 +167,7 @@ def _bring(connection: Connection, room: Room) -> Made:
 
 
 def _stored_version(connection: Connection, room: Room) -> int | None:
-    """None if no version was noted, as with tables that Alembic or `create_all` has made."""
+    """None if no version is stored, as with tables that Alembic or `create_all` has made."""
     if not inspect(connection).has_table(versions.name):
         return None
     version = connection.scalar(select(versions.c.version).where(versions.c.room == room.name))
@@ -185,8 +185,8 @@ def _missing_tables(connection: Connection, room: Room) -> list[str]:
 
 
 def _compare(connection: Connection, room: Room) -> None:
-    """Tables without a noted version still have to have our columns; and a column that we do not know may be one
-    that a later semel cannot do without."""
+    """Tables without a stored version must have our columns, too. An unknown column is refused, because a later semel
+    may need it."""
     inspector = inspect(connection)
     for table in room.tables:
         there = {column["name"] for column in inspector.get_columns(table.name)}
@@ -210,7 +210,7 @@ _DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql.dialect, "sqlite": 
 
 
 def ddl(database: str, *rooms: str) -> str:
-    """For "postgresql" or "sqlite", the tables of these rooms, or of all."""
+    """The SQL for "postgresql" or "sqlite" that makes the tables of these rooms, or of all."""
     if database not in _DIALECTS:
         raise UnknownDatabase(f"{database!r} is no database that semel knows; there are {', '.join(_DIALECTS)}")
     dialect: Dialect = _DIALECTS[database]()
@@ -219,7 +219,7 @@ def ddl(database: str, *rooms: str) -> str:
 
 def _statements(names: tuple[str, ...]) -> Iterator[Any]:
     rooms = rooms_named(names)
-    # The one table that is there already where another room's were made before.
+    # Only this table may exist already, from making another room's tables.
     yield CreateTable(versions, if_not_exists=True)
     for room in rooms:
         for table in room.tables:

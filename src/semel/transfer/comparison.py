@@ -88,7 +88,7 @@ def behind(log: Iterable[Piece], records: int) -> Iterator[Piece]:
 
 
 def count_differences(source: Iterable[Piece], target: Iterable[Piece]) -> Count:
-    """Count what two different logs have in common, by digests."""
+    """Count the differences between two logs, by digests of their records."""
     ours, theirs = _digests(source), _digests(target)
     more = theirs - ours
     doubled = sum(count for digest, count in more.items() if digest in ours)
@@ -104,7 +104,7 @@ def _digests(log: Iterable[Piece]) -> Counter[bytes]:
 
 
 def _are_same(one: Piece, other: Piece) -> bool:
-    """Whether two batches have the same records, as far as that is visible without opening them."""
+    """Whether two batches certainly have the same records, without opening them."""
     ours, theirs = one.header, other.header
     return (
         one.is_plain

@@ -123,7 +123,7 @@ def _anew(progress: Progress) -> str:
 
 
 def _roomy(size: str | None) -> str:
-    """A size for a batch that is built again, and may be compressed less well."""
+    """A size with room for a batch that is built again, which may be compressed less well."""
     return str(min(2 * int(size or 0) + (1 << 20), _SIZE_MAX))
 
 

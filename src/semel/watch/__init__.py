@@ -1,10 +1,11 @@
-"""How much waits in the tables of the application kit: for a scrape by prometheus_client, OpenTelemetry, or your own.
+"""How many rows wait in the tables of the application kit: for prometheus_client, OpenTelemetry, or your own collector.
 
     semel.watch.register(engine)                  # once, in one process for each database
     prometheus_client.start_http_server(9100)
 
-What happens is counted where it happens (`semel.metrics`); what waits is in the database, and is asked there when a
-collector asks. This room only reads, and must never fail a scrape: a database that is away is a figure, too.
+Events are counted in the process where they happen (`semel.metrics`); the waiting rows are in the database, and are
+counted there at each scrape. This room only reads, and must never fail a scrape: if the database is away, a gauge says
+so.
 """
 
 import importlib.util

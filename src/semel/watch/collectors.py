@@ -1,4 +1,4 @@
-"""The figures, for collectors that ask when they are scraped themselves."""
+"""Gives the gauges to prometheus_client and OpenTelemetry, which read them at each scrape."""
 
 import importlib.util
 import logging
@@ -15,8 +15,8 @@ logger = logging.getLogger("semel.watch")
 
 
 def register(engine: Engine) -> None:
-    """Have prometheus_client and OpenTelemetry ask this database at each scrape, where they are installed. Call it
-    once in a process, and in one process for each database."""
+    """Have prometheus_client and OpenTelemetry, if installed, query this database at each scrape. Call it once in a
+    process, and in only one process for each database."""
     makers = {"prometheus_client": _with_prometheus, "opentelemetry": _with_opentelemetry}
     installed = [make for module, make in makers.items() if importlib.util.find_spec(module) is not None]
     if not installed:
@@ -26,7 +26,7 @@ def register(engine: Engine) -> None:
 
 
 def known(engine: Engine, names: Collection[str] = tuple(GAUGES)) -> list[Gauge]:
-    """The figures of these names, or that the database is away."""
+    """The gauges of these names, or only the one that says that the database is away."""
     try:
         return figures(engine, names)
     except SQLAlchemyError as error:
@@ -40,7 +40,7 @@ def _with_prometheus(engine: Engine) -> None:
 
     class Collector:
         def describe(self) -> Iterable[Any]:
-            """Names alone: the registry would scrape the database for them when this is registered."""
+            """Only the names: without this method, the registry would query the database for them on registration."""
             return [GaugeMetricFamily(name, text) for name, text in GAUGES.items()]
 
         def collect(self) -> Iterator[Any]:
@@ -60,7 +60,7 @@ def _with_opentelemetry(engine: Engine) -> None:
 
     def observing(name: str) -> Callable[[Any], Iterator[Any]]:
         def observe(options: Any) -> Iterator[Any]:
-            # Each gauge is asked for by itself, so each asks for its own figure alone.
+            # OpenTelemetry reads each gauge by itself, so each queries only its own value.
             for gauge in known(engine, (name,)):
                 if gauge.name == name:
                     yield metrics.Observation(gauge.value, gauge.labels)

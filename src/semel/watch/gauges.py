@@ -1,4 +1,4 @@
-"""The figures, and the statements that ask for them. Each takes as long as there are rows that wait."""
+"""The gauges and their SQL statements, each of which counts the waiting rows, so its time grows with them."""
 
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
@@ -29,21 +29,21 @@ GAUGES: Final = {
 
 
 class Gauge(NamedTuple):
-    """One figure."""
+    """The value of a gauge."""
 
     name: str
-    """One of those on the page of metrics, such as `semel_outbox_waiting`."""
+    """One of the names on the page of metrics, such as `semel_outbox_waiting`."""
     labels: dict[str, str]
     value: float
 
 
 def gauges(engine: Engine, clock: Clock = now_ms) -> list[Gauge]:
-    """The figures of this database, of those tables that it has. Errors of the database are raised."""
+    """The gauges of this database, for the tables that it has. Errors of the database are raised."""
     return figures(engine, GAUGES, clock)
 
 
 def figures(engine: Engine, names: Collection[str], clock: Clock = now_ms) -> list[Gauge]:
-    """The figures of these names alone; the others are not asked for."""
+    """The gauges of these names; the others are not queried."""
     with read_only(engine).connect() as connection:
         tables = set(inspect(connection).get_table_names())
         at_ms = database_now_ms(connection) if clock is now_ms else clock()
