@@ -1,6 +1,6 @@
-"""Draws charts as shapes alone: a page stretches them to any width, and words stand beside them in HTML.
+"""Draws charts only from shapes: a page stretches them to any width, and has the texts beside them in HTML.
 
-A colour is the name of a class; `charts.css` knows the colours. All measures are those of the drawing, WIDTH by HEIGHT.
+A shape has a class, and `charts.css` has its colour. All lengths are in units of the drawing, which is WIDTH by HEIGHT.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 100.0
-# The share of a chart's height for what was sent; above it stands what is doubled, on a scale of its own: a hundred
+# The share of a chart's height for the sent rows; above them are the doubled ones on another scale, because a hundred
 # doubles beside thousands of payments would be two pixels.
 SENT_SHARE: Final = 0.7
-# Something lost or doubled is at least so high, for the same reason.
+# The least height of lost or doubled rows, for the same reason.
 SEEN_MIN: Final = 4.0
 
 
@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Shapes, the later ones on top, and the title that a screen reader says in their place."""
+    """Shapes, the later ones on top, and the title for screen readers."""
 
     title: str
     shapes: tuple[Shape, ...]
@@ -39,12 +39,12 @@ class Chart(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The chart for a page that makes the elements by itself."""
+        """The chart for a page that makes the elements itself."""
         return {"title": self.title, "width": WIDTH, "height": HEIGHT, "shapes": [one._asdict() for one in self.shapes]}
 
 
 class Fate(NamedTuple):
-    """What was sent in one piece of time or of a log, how much of it is lost, and how many copies are too many."""
+    """How many rows of one piece of time or of a log were sent, how many are lost, and how many copies are too many."""
 
     sent: int
     lost: int
@@ -57,8 +57,9 @@ def colours() -> str:
 
 
 def fates(columns: Sequence[Fate], doubled_max: int) -> tuple[Shape, ...]:
-    """Columns as high as what was sent, without the lost ones at the top, and with the doubled ones above it on a scale
-    that ends at `doubled_max`."""
+    """A column for each `Fate`: the stored rows below, the lost ones above them, and on top the doubled ones on a scale
+    that ends at `doubled_max`.
+    """
     if not columns:
         return ()
     step = WIDTH / len(columns)
@@ -87,8 +88,9 @@ def stacked(
     height: float = HEIGHT,
     bottom: float = HEIGHT,
 ) -> tuple[Shape, ...]:
-    """Columns of counts, one kind upon the other from `bottom` up to `height` above it. A count that is not zero can be
-    seen."""
+    """Columns of counts, one kind above the other, from `bottom` up to `height` above it. A count that is not zero is
+    always visible.
+    """
     if not columns:
         return ()
     step = WIDTH / len(columns)
@@ -105,8 +107,9 @@ def stacked(
 
 
 def line(kind: str, points: Iterable[tuple[float, float]], gap: float) -> Shape | None:
-    """A line through points, each a share of the width and of the height. It stops where the next point is further away
-    than `gap`."""
+    """A line through points, each a share of the width and of the height. It is interrupted before a point that is
+    further away than `gap`.
+    """
     drawn, before = "", -gap
     for x, y in points:
         drawn += f"{'L' if x - before < gap else 'M'}{WIDTH * x:.1f} {HEIGHT * (1 - min(y, 1)):.1f}"
@@ -115,7 +118,7 @@ def line(kind: str, points: Iterable[tuple[float, float]], gap: float) -> Shape 
 
 
 def steps(kind: str, points: Iterable[tuple[float, float]]) -> Shape:
-    """A line that stays where it was until the next point, from nothing at the left to the right edge."""
+    """A line that stays level until the next point, from zero at the left edge to the right edge."""
     drawn = [f"M0 {HEIGHT:g}"]
     drawn += [f"H{WIDTH * x:.1f}V{HEIGHT * (1 - min(y, 1)):.1f}" for x, y in points]
     return Shape(f"line {kind}", "".join(drawn) + f"H{WIDTH:g}")
@@ -127,7 +130,7 @@ def mark(share: float, kind: str) -> Shape:
 
 
 def band(begin: float, width: float, kind: str) -> Shape:
-    """All the height of a stretch of time."""
+    """A band for a stretch of time, over the whole height."""
     return Shape(kind, rectangle(WIDTH * begin, 0, WIDTH * width, HEIGHT))
 
 

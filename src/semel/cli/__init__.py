@@ -57,7 +57,7 @@ GROUPS: Final = {
         "doctor": "show what this machine has, what it lacks, and how to get it",
     },
 }
-# Those that read flags from a file.
+# The commands that can read flags from a file.
 CONFIGURED: Final = ("serve", "console")
 COMMANDS: Final = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Print a character that the terminal cannot show as its number, because output must not fail on a letter.
+            # A character that the terminal cannot show is printed as its number, because no output may fail on a
+            # letter.
             stream.reconfigure(errors="backslashreplace")
     endings = Endings()
     try:
@@ -135,7 +136,7 @@ def _run(words: list[str]) -> int:
         print(f"semel: {printable(str(failure), keep=LINE_END)}", file=sys.stderr)
         return failure.exit_code
     except UnicodeEncodeError as error:
-        # A file's name may be any bytes, and the name of a user or a topic may not.
+        # The name of a file may have any bytes, but that of a user or a topic may not.
         if error.reason != "surrogates not allowed":
             raise
         print(f"semel: {printable(str(error.object))} is not UTF-8", file=sys.stderr)

@@ -10,7 +10,7 @@ from semel.cli.errors import Failure
 
 Address = tuple[str, int]
 
-# A host that has colons itself may stand in brackets.
+# A host with colons may be in brackets.
 _ADDRESS: Final = re.compile(r"\[?([^\[\],]*?)\]?:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
@@ -24,7 +24,7 @@ def broker_address(text: str) -> Address:
 
 
 def listening_address(text: str) -> Address:
-    """The host and the port to listen on: without a host it is every interface, and port 0 is any free port."""
+    """The host and the port to listen on: no host means every interface, and port 0 means any free port."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[2]) > _PORT_MAX:
         raise _no_address(text)

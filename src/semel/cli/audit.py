@@ -1,7 +1,7 @@
-"""`semel audit`: has every sink all events of the source, exactly once? Names each lost and each doubled id.
+"""`semel audit`: does every sink have all events of the source, exactly once? It names each lost and each doubled id.
 
-The exit code is 0 if it has, 1 if not, and 2 if the audit is not possible, because an address is wrong or cannot be
-read. This command must never write to a source or a sink.
+The exit code is 0 if so, 1 if not, and 2 if the audit is impossible, because an address is wrong or cannot be read.
+This command must never write to a source or a sink.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     check.add_argument("directory", type=Path, metavar="DIR", help="the directory that a streaming query wrote")
     check.add_argument("--id", metavar="COLUMN", help="the column that identifies a row")
-    # Those of the command itself have the same names, and would be overwritten by a default.
+    # The command itself has options with the same names, which a default here would overwrite.
     check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name up to N ids (100)")
     check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
 

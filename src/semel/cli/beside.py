@@ -1,7 +1,7 @@
 """The console that `semel serve --console` starts beside the broker: a process of its own, which ends with the broker.
 
-It listens at the other end of a pipe, so that it ends even if the broker is killed. If the console ends, or cannot
-start, the broker goes on without it.
+It reads from a pipe to the broker, so that it ends even if the broker is killed. If the console ends, or cannot start,
+the broker goes on without it.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from semel.security.hosts import shown_address
 from semel.security.listeners import Listener
 
 _LOG: Final = logging.getLogger("semel")
-# What the console prints is one line for each browser.
+# The console prints one line for each browser.
 _LINE_BYTES_MAX: Final = 64 * 1024
 _END_SECONDS_MAX: Final = 5.0
 _ANY: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def plain_listener(listeners: list[Listener]) -> Listener:
-    """The listener that a console without a login can ask."""
+    """The listener that a console without a login can use."""
     for listener in listeners:
         if listener.protocol == "PLAINTEXT":
             return listener
@@ -48,7 +48,7 @@ class Beside:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_BYTES_MAX,
-            # Ctrl-C is for the broker, which ends its console.
+            # Ctrl-C is meant for the broker, which then ends its console.
             start_new_session=True,
         )
         self._hearing = asyncio.create_task(self._hear(self._process))

@@ -1,4 +1,4 @@
-"""`semel chaos`: a faulty network in front of the user's broker, or trials with a broker of its own."""
+"""`semel chaos`: a faulty network in front of the user's broker, or trials with the command's own broker."""
 
 import argparse
 import importlib.util

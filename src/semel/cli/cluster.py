@@ -58,7 +58,7 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
 
 
 def settings_for(bootstrap: str | None, file: str | None) -> ClientSettings:
-    """The settings in a file, if there is one, and the address that was given besides, which counts."""
+    """The settings in a file, if there is one, with the address of `bootstrap` if that is given."""
     named = {} if file is None else read_client_settings(file)
     if bootstrap is not None or _BOOTSTRAP not in named:
         addresses = (bootstrap or BOOTSTRAP_DEFAULT).split(",")
@@ -66,7 +66,7 @@ def settings_for(bootstrap: str | None, file: str | None) -> ClientSettings:
     try:
         settings = from_options({f"{PREFIX}{name}": str(value) for name, value in named.items()})
     except SettingsRefused as error:
-        # In a file they do not have the prefix of Spark's options.
+        # In a file, settings do not have the prefix of Spark's options.
         reason = str(error).replace(f"option {PREFIX}", "setting ").replace(PREFIX, "")
         raise Failure(f"{file}: {reason}") from None
     return replace(settings, client_id="semel", request_timeout_ms=_ANSWER_MS_MAX)

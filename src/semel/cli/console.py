@@ -1,8 +1,8 @@
 """`semel console`: pages in a browser that show a cluster as it is now.
 
-It prints an address that lets one browser in, and then another one for the next browser; or people log in whom `semel
-console user` has added. By default it serves only this machine. It must never change anything unless it was started
-with `--allow-changes`.
+It prints an address that lets one browser in, and then another one for the next browser; or the people log in that
+`semel console user` has added. By default it serves only this machine. It must never change anything unless it was
+started with `--allow-changes`.
 """
 
 import argparse
@@ -180,8 +180,7 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
     return BrokerDoor(host, port, login, tls)
 
 
-# Each is loaded only by a console that is to show it: loading all of them would make the start of every console longer
-# by half.
+# A console imports each of these only if it is to show it: importing all would make every start longer by half.
 
 
 def _registry(url: str) -> "Registry":

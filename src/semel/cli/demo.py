@@ -1,4 +1,6 @@
-"""`semel demo`: payments through a bad network, set three ways, and on through Spark. The work is done in `demo/`."""
+"""`semel demo`: sends payments through a bad network, with three kinds of settings, and then through Spark. `demo/`
+does the work.
+"""
 
 import argparse
 import importlib.util

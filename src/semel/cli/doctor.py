@@ -1,8 +1,8 @@
-"""`semel doctor`: checks what this machine has for semel, what it lacks, and how to get it; or checks a store.
+"""`semel doctor`: checks what semel needs on this machine, and says how to get what is missing; or checks a store.
 
-Every finding is one line; after a thing that is missing comes a line that says what to do. The exit code is 1 only if
-the broker cannot work: a user who only wants the log does not need, for example, Java. This command must leave nothing
-behind: it removes the file with which it measures the disk.
+Every finding is one line; if something is missing, the next line says what to do. The exit code is 1 only if the broker
+cannot work: a user who only wants the log does not need, for example, Java. This command must leave nothing behind: it
+removes the file with which it measures the disk.
 """
 
 import argparse

@@ -29,7 +29,7 @@ from semel.storage.segment import TOPICS
 EXAMPLE: Final = """  semel dump ./data
   semel dump ./data --journal --producers"""
 
-# In the order of their numbers in a batch's attributes.
+# Sorted by their numbers in a batch's attributes.
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -258,7 +258,7 @@ def _show_segments(files: Files, examined: Examined) -> list[str]:
         try:
             blocks.read_all()
         except FileNotFoundError:
-            # Missing from the first, which the overview says, or removed meanwhile.
+            # The file was missing from the start, which the overview reports, or has been removed meanwhile.
             continue
         except OSError as error:
             troubles.append(_say(error.strerror or str(error)))

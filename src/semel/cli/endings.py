@@ -1,9 +1,8 @@
 """Ends a command by a signal: Ctrl-C, `kill`, and a terminal that goes away are one exception, raised once.
 
-As an exception, so that what a command has made for itself, files and processes, ends with it. Python raises it between
-two steps of the main thread, and two kinds of steps lose it: a blocking call that begins just after the signal came is
-not interrupted, and what is raised while Python clears up, as in a finalizer, is dropped. So a thread sends the signal
-again until the command has it.
+With an exception, the command's own files and processes are cleaned up. Python raises it between two steps of the main
+thread, and two kinds of steps lose it: a blocking call that begins just after the signal came is not interrupted, and
+Python drops an exception in a finalizer. So a thread sends the signal again until the command has received it.
 """
 
 import os
@@ -40,15 +39,15 @@ class Endings:
         signal.set_wakeup_fd(self._note, warn_on_full_buffer=False)
         threading.Thread(target=self._send_again, args=(come,), name="endings", daemon=True).start()
         for number, usual in _USUAL.items():
-            # A shell that starts the command in the background, and nohup, ignore the signal, and that must stay so.
+            # For a command in the background, or under nohup, the signal is ignored, and has to stay ignored.
             if signal.getsignal(number) == usual:
                 signal.signal(number, self._end)
         sys.unraisablehook = self._end_nevertheless
 
     def _end(self, number: int, struck_in: FrameType | None) -> None:
-        """Raise it once, because `timeout` sends its signal twice, and the second one would interrupt the clean-up.
-        This also handles Ctrl-C: only an exception that is an object already gets through a callback of librdkafka, and
-        neither sys.exit nor Python's own handler makes one.
+        """Raise the exception once, because `timeout` sends its signal twice, and the second one would interrupt the
+        clean-up. This also handles Ctrl-C: only an exception that is already an object gets through a callback of
+        librdkafka, and neither sys.exit nor Python's own handler makes an object.
         """
         if number in self.struck or self._is_lost_in(struck_in):
             return
@@ -56,7 +55,9 @@ class Endings:
         raise Ended(number)
 
     def _end_nevertheless(self, lost: "UnraisableHookArgs") -> None:
-        """With a few hundred finalizers a second, as in a loop of asyncio, a signal is likely to come during one."""
+        """Keep a signal from being lost in a finalizer: in a program with a few hundred finalizers a second, such as a
+        loop of asyncio, that is likely.
+        """
         if not isinstance(lost.exc_value, Ended):
             self._usual_hook(lost)
             return
@@ -65,7 +66,7 @@ class Endings:
         os.write(self._note, bytes([number]))
 
     def _is_lost_in(self, frame: FrameType | None) -> bool:
-        """Whether the hook below is running, in which an exception is dropped for good; the signal is sent again."""
+        """Whether the hook above is running, in which Python drops an exception for good; the signal is sent again."""
         while frame is not None and frame.f_code is not Endings._end_nevertheless.__code__:
             frame = frame.f_back
         return frame is not None

@@ -8,13 +8,13 @@ class Failure(Exception):
 
 
 class Fenced(Failure):
-    """Another process has taken over, and this one may be started again, which a supervisor knows by the exit code."""
+    """Another process has taken over. The exit code tells a supervisor that it may start this one again."""
 
     exit_code = 3
 
 
 class Ended(SystemExit):
-    """A signal has ended the command; its exit code says which, as a shell's does."""
+    """A signal has ended the command; the exit code says which, as in a shell."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)

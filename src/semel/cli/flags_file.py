@@ -47,7 +47,7 @@ def _named_in(words: Sequence[str]) -> str | None:
     file = None
     for word, following in zip(words, [*words[1:], None], strict=False):
         if word == FLAG:
-            # Without a name after it the parser will refuse the flag.
+            # If no name follows, the parser will refuse the flag.
             file = following
         elif word.startswith(f"{FLAG}="):
             file = word.removeprefix(f"{FLAG}=")
@@ -63,7 +63,7 @@ def _read(file: str) -> Mapping[str, object]:
 
 
 def _words(flag: str, action: argparse.Action, value: object) -> Iterator[str]:
-    """The words on a command line for this value; ValueError if the flag does not take it."""
+    """The words on a command line for this value; ValueError if the flag does not accept it."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError("true or false is wanted")

@@ -35,7 +35,7 @@ class Garbage:
         gc.callbacks.append(self._note_collection)
 
     def keep(self) -> None:
-        """All objects so far will stay: the collector need not examine them."""
+        """Freeze all objects so far, because they will stay, and the collector need not examine them."""
         gc.freeze()
         self._looked_through = gc.get_freeze_count()
 

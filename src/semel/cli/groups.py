@@ -132,7 +132,8 @@ def _rows(
     topics = cluster.every_topic(with_internal=True)
     places = sorted({*committed, *owners})
     there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
-    # As Kafka's own tools count: to the end of the log, and not to where the oldest open transaction begins.
+    # Lag is counted as in Kafka's own tools: up to the end of the log, and not to the beginning of the oldest open
+    # transaction.
     ends = offsets_of(cluster, there, LATEST)
     for where in places:
         before = committed.get(where)

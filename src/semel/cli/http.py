@@ -1,4 +1,4 @@
-"""`semel http`: deletes the HTTP keys that have expired, to be run by a timer of the system.
+"""`semel http`: deletes the HTTP keys that have expired; a timer of the system should run it.
 
 It must never delete a key that a request holds.
 """

@@ -1,7 +1,7 @@
-"""`semel inbox`: look into the quarantine of an inbox, have messages tried again, and drop them.
+"""`semel inbox`: shows the quarantine of an inbox, has messages tried again, and drops them.
 
-A message is tried again by the consumer's own loop, in its process. This command reads and marks rows, and must never
-run a handler.
+The consumer's own loop tries a message again, in its process. This command reads and marks rows, and must never run a
+handler.
 """
 
 import argparse

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 
 def add_until_input_ends(parser: argparse.ArgumentParser) -> None:
-    """For a program that starts this one, and no flag for a person."""
+    """A flag for a program that starts this one, not for a person."""
     parser.add_argument("--until-input-ends", action="store_true", help=argparse.SUPPRESS)
 
 
 def when_input_ends(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    """Call `stop` when the other end of standard input is closed; what comes before that is nothing."""
+    """Call `stop` when the other end of standard input is closed; input before that is ignored."""
 
     def read() -> None:
         if not os.read(0, 4096):

@@ -1,4 +1,4 @@
-"""Reads the files that commands are told to use: settings of a client (properties, JSON or TOML), and passwords."""
+"""Reads the files that options name: settings of a client (properties, JSON or TOML), and passwords."""
 
 from pathlib import Path
 from typing import NamedTuple

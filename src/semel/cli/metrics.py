@@ -28,11 +28,11 @@ class MetricsDoor(NamedTuple):
     host: str
     port: int
     over_tls: bool
-    # Of its clients; None if they need none.
+    # The login of its clients; None if they need none.
     login: BasicLogin | None
 
     async def open(self, broker: "Broker", *, insecure: bool) -> "asyncio.Server":
-        """Serve them; OSError if the port is not free."""
+        """Serve the metrics; OSError if the port is not free."""
         from semel.broker.metrics_server import serve_metrics
 
         tls: Callable[[], ssl.SSLContext] | None = broker.doors.tls_context if self.over_tls else None

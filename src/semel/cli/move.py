@@ -1,5 +1,5 @@
-"""`semel move`: moves a whole log from a directory into an object store, or back, while no broker uses it; and from a
-running broker into another cluster, such as Apache Kafka.
+"""`semel move`: moves a whole log from a directory into a store, or back, while no broker uses it; or from a running
+broker into another cluster, such as Apache Kafka.
 """
 
 import argparse
@@ -19,7 +19,7 @@ EXAMPLE: Final = """  semel move --from ./data --to s3://bucket/prefix
   semel move --from s3://bucket/prefix --to ./data
   semel move --from 127.0.0.1:9092 --to kafka1:9092,kafka2:9092"""
 
-# One broker, or several, separated by commas; perhaps with `kafka:` before the first, to say that it is a cluster.
+# One broker, or several, separated by commas; `kafka:` before the first one says that this is a cluster.
 _CLUSTER: Final = re.compile(r"(?:kafka:(?=[^,]+:))?((?:[^/,\s]+:\d+)(?:,[^/,\s]+:\d+)*)")
 
 

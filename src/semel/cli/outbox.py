@@ -1,7 +1,7 @@
 """`semel outbox`: runs the relay of an outbox, shows its progress, and handles messages that the broker refused.
 
-While it runs, messages go to standard error: that it publishes, that a broker or the database is away or has come back,
-which messages were put aside, and on a terminal how far it is.
+While it runs, it reports to standard error: that it publishes, that a broker or the database is away or has come back,
+which messages were put aside, and on a terminal its progress.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EXAMPLE: Final = """  semel outbox run --database postgresql://host/app --bootst
 _BOOTSTRAP: Final = "bootstrap.servers"
 _LOGGER: Final = "semel.outbox"
 _SHOW_EVERY_SECONDS: Final = 0.2
-# The line on a terminal that is written over again and again.
+# Begins the progress line on a terminal again.
 _LINE_START: Final = "\r\x1b[K"
 
 
@@ -178,7 +178,7 @@ def _telling(relay: "Relay") -> Iterator[None]:
 
 
 class _Line(logging.Formatter):
-    """In front of what the terminal shows at present. What the broker says may hold what a stranger has chosen."""
+    """Writes a message in place of the progress line. Texts of the broker may contain a stranger's characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{_LINE_START if sys.stderr.isatty() else ''}semel: {printable(super().format(record), keep=LINE_END)}"

@@ -16,7 +16,7 @@ class Progress:
     """Shows the progress. Call `show` any number of times, and `end` once."""
 
     def __init__(self, what: str, total: int = 0, unit: str = "MB") -> None:
-        """Without a total it shows a count and no bar. `unit` is the unit of a million."""
+        """Without a total it shows a count and no bar. `unit` is the name for a million."""
         self._what = what
         self._total = total
         self._unit = unit

@@ -1,4 +1,4 @@
-"""`semel quotas`: how much of a cluster, semel's or Apache Kafka's, a user, a client id or an address may use."""
+"""`semel quotas`: how much a user, a client id or an address may use of a cluster, semel's or Apache Kafka's."""
 
 import argparse
 from collections.abc import Callable, Mapping

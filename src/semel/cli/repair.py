@@ -1,8 +1,8 @@
 """`semel repair`: for a broker that does not start because intact entries in its directory contradict each other.
 
-Without an option it only reads, and says where a start would stop. It names each piece that it sets aside, and keeps a
-copy of it; then it tries the entries after it, and may set these aside as well. It does not repair damaged bytes: only
-a backup helps then.
+Without an option it only reads, and says where the start of a broker would stop. It names each piece that it sets
+aside, and keeps a copy of it; then it tries the entries after it, and may set these aside as well. It does not repair
+damaged bytes: only a backup helps then.
 """
 
 import argparse

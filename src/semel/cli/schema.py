@@ -1,6 +1,6 @@
-"""`semel schema`: make the tables of the application kit, check them, or print the SQL that makes them.
+"""`semel schema`: makes the tables of the application kit, checks them, or prints the SQL that makes them.
 
-The work is done by `semel.schema`, which a program can call as well. It must never touch anything but semel's tables.
+`semel.schema` does the work; a program can call it as well. It must never touch anything but semel's tables.
 """
 
 import argparse

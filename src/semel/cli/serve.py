@@ -1,4 +1,4 @@
-"""`semel serve`: the broker as a process of its own."""
+"""`semel serve`: runs the broker in its own process."""
 
 import argparse
 import asyncio
@@ -42,7 +42,7 @@ _MALLOPT_TRIM_THRESHOLD: Final = -1
 _MALLOPT_MMAP_THRESHOLD: Final = -3
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 
-# macOS names no hard limit and refuses what is above one of its own; that is at least the last of these.
+# macOS names no hard limit, but refuses more than an internal limit, which is at least the last of these.
 _OPEN_FILES_TRIED: Final = (262_144, 65_536, 10_240)
 
 
@@ -204,7 +204,8 @@ def run(options: argparse.Namespace) -> int:
             security_log=_security_log(options.security_log),
             limits=limits,
         )
-        # Before the signal handlers are set: a signal may end the recovery at once, because the next start repeats it.
+        # Recover before the signal handlers are set: a signal may end the recovery at once, because the next start
+        # repeats it.
         if not options.store:
             progress = Progress("recovering")
             broker.recover(on_progress=progress.show)
@@ -235,7 +236,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
     if options.until_input_ends:
-        # It comes once, so it is never the second signal that stops the broker at once.
+        # Unlike a second signal, the end of the input never stops the broker at once.
         when_input_ends(loop, lambda: None if stop.done() else stop.set_result(None))
     if broker.doors.uses_tls:
         loop.add_signal_handler(signal.SIGHUP, broker.doors.reload_certificates)

@@ -1,4 +1,5 @@
-"""`semel status URL`: which broker on a store is active, which stand by and how far behind, and how much it holds.
+"""`semel status URL`: shows which broker on a store is active, which are standbys and how far behind, and how much the
+store holds.
 
 It changes nothing, and asks no broker, so it works while all of them are down. The exit code is 1 if no broker is
 active, for supervisors and checks.

@@ -1,5 +1,5 @@
-"""`semel doctor URL`: whether a store of objects keeps the promises that semel needs, how fast it is, and what is in
-it. This must leave nothing behind, and never touch an object that it has not made.
+"""`semel doctor URL`: checks whether a store keeps the promises that semel needs, how fast it is, and what is in it.
+This must leave nothing behind, and never touch an object that it has not made.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from semel.store import Missing, Store, StoreError, StoreRefused, Unsure, open_s
 from semel.store.contents import contents_of
 from semel.store.probe import FOLDER, probe
 
-# More than at the start of a broker: a person watches, and has time.
+# More rounds than at the start of a broker, because the person who watches has time.
 ROUNDS: Final = 5
 RACERS: Final = 4
 SMALL_CREATES: Final = 20
 _SMALL_BYTES: Final = 1024
-# As under load in a broker: this many objects at the same time, of this size.
+# As in a broker under load: this many objects at the same time, of this size.
 LARGE_CREATES: Final = 4
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 # Amazon's buckets are faster than this; a client that waits for each message waits this long each time.

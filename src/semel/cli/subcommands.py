@@ -1,6 +1,5 @@
-"""How a command is declared: its purpose is both its line in the list of commands and the first line of its own help.
-
-And the numbers that commands take.
+"""Declares commands, and the numbers that they take. A command's purpose is both its line in the list of commands and
+the first line of its help.
 """
 
 import argparse
@@ -10,7 +9,7 @@ from typing import Any
 def add_subcommand(
     parsers: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, purpose: str, **more: Any
 ) -> argparse.ArgumentParser:
-    """`more` is what `add_parser` takes besides."""
+    """Add a command; `more` are further arguments of `add_parser`."""
     return parsers.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.", **more)
 
 

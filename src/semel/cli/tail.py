@@ -1,4 +1,4 @@
-"""`semel tail`: the records of a topic, with the numbers by which the broker finds duplicates.
+"""`semel tail`: shows the records of a topic, with the numbers by which the broker finds duplicates.
 
 It shows each record with its partition, offset, time and claim: producer id, epoch and sequence number. The same claim
 twice in a partition would be a duplicate. It shows uncommitted records only on request. This command must never change

@@ -30,7 +30,7 @@ def add_tokens(parser: argparse.ArgumentParser) -> None:
 
 
 def tokens_of(options: argparse.Namespace) -> "TokenSettings | None":
-    """The settings of tokens; None where no keys are named."""
+    """The settings of tokens; None if no keys are named."""
     from semel.security.tokens import ALGORITHMS_DEFAULT, TokenSettings
 
     if options.token_keys is None:

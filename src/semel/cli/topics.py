@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(cluster: Cluster) -> None:
-    # Offsets, not records: a marker takes an offset too, and compaction leaves gaps.
+    # The column says offsets, not records: a marker takes an offset too, and compaction leaves gaps.
     rows = [("TOPIC", "PARTITIONS", "OFFSETS")]
     for name, topic in sorted(cluster.every_topic().items()):
         first, last = _ends(cluster, topic)
@@ -86,7 +86,7 @@ def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[
 def _describe(cluster: Cluster, name: str) -> None:
     topic = topic_of(cluster, name)
     first, last = _ends(cluster, topic)
-    # 22 characters, as Kafka's own tools show an id.
+    # 22 characters, like an id in Kafka's own tools.
     print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
     for config in admin.configs_of(cluster, name, None):
         if config.config_source == _SET_ON_TOPIC:

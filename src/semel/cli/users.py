@@ -125,7 +125,7 @@ def _remove(options: argparse.Namespace, chosen: list[Mechanism]) -> None:
 
 
 def _held(user: str, held: Mapping[Mechanism, object], chosen: list[Mechanism]) -> list[Mechanism]:
-    """Those of the chosen mechanisms by which the user can log in."""
+    """The chosen mechanisms by which the user can log in."""
     wanted = [mechanism for mechanism in chosen if mechanism in held]
     if not wanted:
         raise Failure(f"there is no user {user!r}" + (f" for {_names(chosen)}" if held else ""))

@@ -1,7 +1,8 @@
-"""What the HTTP keys of an application have answered: its counters, where it serves them for Prometheus.
+"""Reads how the HTTP keys of an application have answered, from the counters that it serves for Prometheus.
 
-A replay writes nothing, so no table holds it: each process of the application counts its own. An address that does not
-answer, or answers with something else, is told by its name, and must never hide another one.
+A replay writes nothing, so no table has it: each process of the application counts its own replays. For an address that
+does not answer, or answers with something else, the page shows its name and the error; it must never hide another
+address.
 """
 
 import http.client
@@ -21,25 +22,25 @@ PATH_DEFAULT: Final = "/metrics"
 _CLAIMS: Final = re.compile(r'semel_http_claims_total\{(?:[^}]*,)?outcome="([a-z]+)"[^}]*\} ([0-9.e+]+)')
 _BEGAN: Final = re.compile(r"process_start_time_seconds ([0-9.e+]+)")
 _HOUR_SECONDS: Final = 3_600
-# A rate of a process that was just started would be a guess.
+# The rate of a process that has just started would be a guess.
 _AGE_SECONDS_MIN: Final = 60
 
 Answer = dict[str, Any]
 
 
 class _NotTold(Exception):
-    """The application has not told its counters; the message says why."""
+    """The application's counters could not be read; the message says why."""
 
 
 class Applications:
-    """The addresses that the console was given, in their order."""
+    """The addresses from the console's options, in their order."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        """ValueError for what is no address of counters."""
+        """ValueError if a URL is no address of counters."""
         self._places = [_place(url) for url in urls]
 
     def every(self) -> list[Answer]:
-        """What each of them has counted since its process was started."""
+        """The counts of each since its process started."""
         return [self._one(host, port, path) for host, port, path in self._places]
 
     def _one(self, host: str, port: int, path: str) -> Answer:
@@ -77,7 +78,7 @@ def _text(host: str, port: int, path: str) -> str:
 
 
 def counted(text: str, now_seconds: float) -> Answer:
-    """The counts by their outcomes, and how many replays there were in an hour, on average since the process began."""
+    """The counts by outcome, and the replays per hour, on average since the process began."""
     outcomes: dict[str, int] = {}
     began: float | None = None
     for line in text.splitlines():

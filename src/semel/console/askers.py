@@ -1,7 +1,8 @@
-"""Asks what blocks, in a few threads: the cluster, by a client that each thread has for itself, and databases.
+"""Asks blocking questions in a few threads: to the cluster, by a client for each thread, and to databases.
 
-What goes wrong is raised where the answer was waited for, and what nobody waits for any more is not begun. The threads
-end with the process and are not waited for, because a broker or a database that does not answer would hold the end up.
+Errors are raised for the caller that waits for the answer, and a question is not asked if its caller no longer waits.
+Nobody waits for the threads, which end with the process, because a broker or a database that does not answer would
+delay the end.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 THREADS: Final = 4
-# A page waits no longer for a broker: it says so, and asks again.
+# A page waits no longer than this for a broker: it shows the error, and asks again.
 CONNECT_MS_MAX: Final = 3_000
 ANSWER_MS_MAX: Final = 15_000
 
 
 class View(NamedTuple):
-    """The cluster, and what knows more of it than its protocol tells."""
+    """The cluster, and sources that know more about it than the protocol tells."""
 
     cluster: Cluster
     door: BrokerDoor | None = None
@@ -40,7 +41,7 @@ _Report = Callable[[Any, BaseException | None], None]
 
 
 class Askers(Generic[R]):
-    """Threads that each have what `make` made for them to ask."""
+    """Threads, each with its own object from `make` that it asks."""
 
     def __init__(self, make: Callable[[], R]) -> None:
         self._make = make
@@ -49,7 +50,7 @@ class Askers(Generic[R]):
             threading.Thread(target=self._work, name=f"semel-console-{number}", daemon=True).start()
 
     async def ask(self, question: Callable[[R], T]) -> T:
-        """What a question gives, which one of the threads asks."""
+        """The answer to a question, which one of the threads asks."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -65,7 +66,7 @@ class Askers(Generic[R]):
                 future.set_exception(error)
 
         def report(answer: Any, error: BaseException | None) -> None:
-            # The loop may have ended meanwhile; then nobody waits any more.
+            # The loop may have ended meanwhile; then nobody waits for the answer.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, answer, error)
 
@@ -85,14 +86,14 @@ class Askers(Generic[R]):
 
 
 def askers_of(one: R) -> Askers[R]:
-    """Askers of something that all threads may ask at once."""
+    """Askers of an object that all threads may ask at once."""
     return Askers(lambda: one)
 
 
 def cluster_askers(
     settings: ClientSettings, door: BrokerDoor | None = None, registry: "Registry | None" = None
 ) -> Askers[View]:
-    """Askers of the cluster, and of what knows more of it."""
+    """Askers of the cluster, and of the sources that know more about it."""
     own = replace(
         settings,
         client_id="semel-console",

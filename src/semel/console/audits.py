@@ -1,7 +1,7 @@
-"""The audits that `semel audit --keep` has kept in a directory: their history, and one of them as a picture.
+"""The audits that `semel audit --keep` has kept in a directory: their history, and one of them as a chart.
 
-A file that is none of an audit is told by its name, and must never hide the others. How many files are read, and how
-large they may be, is bounded.
+For a file that is no audit, the page shows its name and the error; it must never hide the others. The number and the
+size of the files that are read are limited.
 """
 
 import json
@@ -14,13 +14,13 @@ from semel.charts.drawing import WIDTH, Chart, Fate, Shape, fates, rectangle
 from semel.console.http import PageRefused
 from semel.console.query import Query
 
-# The newest ones.
+# Only the newest are read.
 AUDITS_MAX: Final = 100
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 IDS_MAX: Final = 1_000
 WINDOWS_MAX: Final = 500
 KINDS: Final = ("lost", "doubled", "foreign", "altered")
-# A part that is not nothing is at least so wide.
+# The least width of a part that is not empty.
 _SEEN_MIN: Final = 8.0
 _BAR_HEIGHT: Final = 100.0
 
@@ -28,15 +28,15 @@ Answer = dict[str, Any]
 
 
 class Audits:
-    """The directory that `--keep` names."""
+    """The audits of the directory that `--keep` names."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # What was read, by name, size and time of change: a kept audit never changes.
+        # The audits that were read, by name, size and time of change: a kept audit never changes.
         self._read: dict[tuple[str, int, int], Answer] = {}
 
     def every(self, query: Query) -> Answer:
-        """The newest audits, each with what it found, and their history by source and sink."""
+        """The newest audits with their findings, and their history by source and sink."""
         shown = [self._one(path) for path in self._newest()]
         told = [one for one in shown if one["trouble"] is None]
         return {
@@ -46,7 +46,7 @@ class Audits:
         }
 
     def one(self, query: Query) -> Answer:
-        """One audit: each sink as a bar of what is stored, lost and doubled, with the ids."""
+        """One audit: for each sink a bar of stored, lost and doubled rows, with the ids."""
         name = query.text("audit")
         path = next((one for one in self._newest() if one.name == name), None)
         if path is None:
@@ -131,7 +131,7 @@ def _row(one: Answer) -> Answer:
 
 
 def _histories(audits: Iterable[Answer]) -> list[Answer]:
-    """For each source and sink the audits from the oldest to the newest, as columns."""
+    """For each source and sink, the audits from the oldest to the newest, as columns."""
     by_pair: dict[tuple[str, str], list[tuple[Answer, Answer]]] = defaultdict(list)
     for one in audits:
         for sink in one["sinks"]:
@@ -160,7 +160,7 @@ def _histories(audits: Iterable[Answer]) -> list[Answer]:
 
 
 def _bar(audit: Answer, sink: Answer) -> Chart:
-    """Everything that was sent or is there, side by side: stored once, lost, doubled, foreign, altered."""
+    """All rows that were sent or stored, side by side: stored once, lost, doubled, foreign, altered."""
     wrong = {kind: sink[kind]["rows"] for kind in KINDS}
     stored = max(audit["source"]["rows"] - wrong["lost"] - wrong["altered"], 0)
     counts = {"stored": stored, **wrong}

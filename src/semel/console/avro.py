@@ -1,7 +1,7 @@
-"""Reads Avro's binary encoding by a schema, into values for JSON: what a record of a schema registry says.
+"""Decodes Avro's binary encoding with a schema into values for JSON, for records written with a schema registry.
 
-Pure. Whatever the bytes are, the answer is a value or `NotAvro`; how deep and how many values are bounded, because a
-few bytes can claim a million of them.
+Pure. For any bytes the result is a value or `NotAvro`; the depth and the number of values are limited, because a few
+bytes can announce a million values.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 64
 VALUES_MAX: Final = 100_000
-# A long has ten bytes of seven bits at most.
+# A long has at most ten bytes of seven bits.
 _LONG_BYTES_MAX: Final = 10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT: Final = Context(prec=1_000)
@@ -23,17 +23,17 @@ Schema = Any
 
 
 class NotAvro(Exception):
-    """The schema cannot be understood, or the bytes are not what it says; the message says which."""
+    """The schema cannot be understood, or the bytes do not match it; the message says which."""
 
 
 class Names:
-    """The named types of a schema, and of those that it refers to."""
+    """The named types of a schema, and of the schemas that it refers to."""
 
     def __init__(self) -> None:
         self._types: dict[str, Schema] = {}
 
     def add(self, text: str) -> Schema:
-        """Take in a schema, and answer it."""
+        """Parse a schema, add its named types, and return it."""
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError):
@@ -73,7 +73,7 @@ def _full(name: str, namespace: str) -> str:
 
 
 def decode(schema: Schema, names: Names, data: bytes) -> Any:
-    """The value, made for JSON. Raises NotAvro."""
+    """The value, as types of JSON. Raises NotAvro."""
     reader = _Reader(names, data)
     try:
         value = reader.value(schema, "", 0)
@@ -134,7 +134,7 @@ class _Reader:
 
     def number(self, layout: str) -> float | str:
         (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
-        # JSON has no other numbers.
+        # JSON has no NaN and no infinity.
         return float(value) if math.isfinite(value) else str(value)
 
     def text(self) -> str:
@@ -171,7 +171,7 @@ class _Reader:
     def _blocks(self, add: Callable[[], None]) -> None:
         while count := self.long():
             if count < 0:
-                # How many bytes the block has, for readers that pass over it.
+                # The size of the block in bytes, for readers that skip it.
                 self.long()
             for _ in range(abs(count)):
                 add()
@@ -199,7 +199,7 @@ _UNITS: Final = {"timestamp-millis": 1_000, "timestamp-micros": 1, "local-timest
 
 
 def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
-    """What a value of a logical type stands for; a value that none fits stays as it is."""
+    """The meaning of a value of a logical type; without a known type the value stays as it is."""
     kind = schema.get("logicalType")
     try:
         if kind == "decimal" and isinstance(value, bytes):
@@ -215,5 +215,5 @@ def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON that is laid out for reading. Bytes are hexadecimal digits."""
+    """A value as indented JSON. Bytes become hexadecimal digits."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=lambda one: f"0x{bytes(one).hex()}")

@@ -1,6 +1,6 @@
-"""What a broker of semel tells an operator's tools, asked once: the windows of its producers.
+"""Asks a broker of semel for the deduplication windows of its producers.
 
-It is the same address at which the broker tells its decisions. A broker that does not answer is a sentence on the page.
+The broker answers at the address of its metrics and decisions. If it does not answer, the page shows why.
 """
 
 import json
@@ -21,15 +21,15 @@ Windows = Mapping[tuple[int, int], list[dict[str, int]]]
 
 
 class NotTold(Exception):
-    """The broker has not told it; the message says why."""
+    """The broker did not answer; the message says why."""
 
 
 class BrokerDoor(NamedTuple):
-    """Where one broker serves its metrics, and how the console gets in."""
+    """The address of a broker's metrics, and the console's login there."""
 
     host: str
     port: int
-    # None if the broker asks for none.
+    # None if the broker asks for no login.
     login: BasicLogin | None = None
     # None without TLS.
     tls: ssl.SSLContext | None = None
@@ -44,12 +44,14 @@ class BrokerDoor(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every request has."""
+        """The headers of every request."""
         host = {"Host": self.place}
         return host if self.login is None else {**host, "Authorization": self.login.header}
 
     def windows(self, topic: str, first_partition: int) -> Windows:
-        """The batches that the partitions from one on would know again, oldest first. Raises NotTold."""
+        """The batches that the partitions from `first_partition` on would recognise as duplicates, oldest first. Raises
+        NotTold.
+        """
         told = self._get("/producers?" + urlencode({"topic": topic, "first": first_partition}))
         try:
             return {(int(one["partition"]), int(one["producer_id"])): _batches(one) for one in told["windows"]}
@@ -57,7 +59,7 @@ class BrokerDoor(NamedTuple):
             raise NotTold("the broker tells windows in words that this console does not know") from None
 
     def _get(self, target: str) -> Any:
-        # What reads mail headers comes with it, which a console does not need at its start.
+        # Imported only here: it imports modules for mail headers, which a console does not need at its start.
         import http.client
 
         place = self.place

@@ -1,8 +1,8 @@
-"""Claims of an application: what waits in the tables of outbox, inbox and HTTP keys, and what a person does with
-messages that were put aside.
+"""Claims of an application: what waits in the tables of outbox, inbox and HTTP keys, and the changes for messages that
+were put aside.
 
-Each database is asked by itself, and what goes wrong with one is told beside its name. A table that a database does not
-have is left out. Lists are bounded; the counts beside them are of all.
+Each database is asked separately, and its errors are shown at its name. A table that a database does not have is left
+out. Lists are limited; the counts beside them include all rows.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ from semel.outbox.quarantine import RefusedMessage
 from semel.outbox.tables import messages
 from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
 
-# Each list of each database shows no more rows.
+# How many rows each list of each database shows.
 ROWS_MAX: Final = 50
 _CONNECT_SECONDS_MAX: Final = 5
-# The secrets that PostgreSQL's library takes after the question mark of a URL.
+# The secrets that PostgreSQL's library accepts as parameters of a URL.
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
-# What a Spark sink into tables has claimed: its last batch, in the database of its rows.
+# The claim of a Spark sink into tables: its last batch, in the same database as its rows.
 _SINKS: Final = table(
     "semel_batches",
     *(column("sink_id"), column("query_id"), column("batch_id"), column("row_count"), column("committed_at")),
@@ -47,17 +47,17 @@ Answer = dict[str, Any]
 
 
 class Databases:
-    """The databases that the console was given, by the order in which it was given them."""
+    """The databases from the console's options, in their order."""
 
     def __init__(self, urls: Sequence[str], applications: Sequence[str] = ()) -> None:
-        """`applications` are the addresses of their counters. ValueError for what is no URL of a database or of
-        counters, ImportError where a driver is missing.
+        """`applications` are the addresses of their counters. ValueError for an invalid URL, ImportError if a driver is
+        missing.
         """
         self._engines = [_engine(url) for url in urls]
         self._applications = Applications(applications)
 
     def every(self, query: Query) -> Answer:
-        """What waits in each of them, and what the applications have counted."""
+        """What waits in each database, and the counts of the applications."""
         return {
             "databases": [self._one(number) for number in range(len(self._engines))],
             "applications": self._applications.every(),

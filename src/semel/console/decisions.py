@@ -1,8 +1,9 @@
-"""The verdicts of a broker as they fall, for the pages that show them: the counts, and the newest of each verdict.
+"""The decisions of a broker as it makes them, for the pages that show them: the counts, and the newest of each verdict.
 
-A broker of semel tells them under /decisions where it serves its metrics. The console listens there while a page shows
-them, once for all pages, and a moment longer, so that the next page finds the newest at once. At any rate of events a
-page gets a few answers a second, each of them whole. What the broker says must never end the console.
+A broker of semel streams them under /decisions at the address of its metrics. The console keeps one connection for all
+pages that show them, and for a moment after the last page, so that the next page has the newest decisions at once.
+Whatever the rate of events, a page gets a few complete answers a second. Nothing that the broker sends may ever end the
+console.
 """
 
 import asyncio
@@ -19,27 +20,27 @@ from semel.console.http import PageRefused, as_json, reason_of
 from semel.console.query import Query
 
 OUTCOMES: Final = ("accepted", "duplicate", "gap", "fenced")
-# For each verdict apart, so that a duplicate stays in sight among ten thousand batches that were accepted.
+# For each verdict separately, so that a duplicate stays visible among ten thousand accepted batches.
 NEWEST_MAX: Final = 50
-# The broker tells ten times a second at most; each of these is shown at once, and none waits for a beat of its own.
+# The broker sends at most ten events a second; with this pause, shorter than their distance, each is shown at once.
 ANSWER_SECONDS_MIN: Final = 0.02
-# The chart moves on although nothing falls.
+# The chart moves on even without new decisions.
 ANSWER_SECONDS_MAX: Final = 1.0
-# After the last page has gone, and before a broker that does not answer is tried again.
+# How long the console listens after the last page has gone, and how long it waits before it asks a silent broker again.
 LINGER_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-# For the first event to come.
+# How long a question waits for the first event.
 FIRST_SECONDS_MAX: Final = 5.0
-# A broker that is silent for longer has gone: it says something every 15 seconds.
+# A broker that is silent for longer is gone: it sends something every 15 seconds.
 QUIET_SECONDS_MAX: Final = 40.0
-# An event carries 950 decisions at most.
+# An event has at most 950 decisions.
 EVENT_BYTES_MAX: Final = 1024 * 1024
 
 Beside = Callable[[], dict[str, Any]]
 
 
 class DecisionFeed:
-    """What one broker tells."""
+    """The decisions of one broker."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class DecisionFeed:
         self._history = History(OUTCOMES)
 
     async def now(self, query: Query, beside: Beside = dict) -> dict[str, Any]:
-        """What is known, or will be in a moment. `beside` is asked for what stands beside it."""
+        """The answer for a page; waits a moment for the first event. The result of `beside` is added to the answer."""
         wanted = _outcome_of(query)
         with self._watched():
             with contextlib.suppress(TimeoutError):
@@ -72,7 +73,7 @@ class DecisionFeed:
             return self._told(wanted, beside)
 
     async def watch(self, query: Query, beside: Beside = dict) -> AsyncGenerator[bytes, None]:
-        """The same, and again when there is more, or the chart moves on."""
+        """The same, and a new answer after each event, or when the chart moves on."""
         wanted = _outcome_of(query)
         with self._watched():
             while True:
@@ -84,14 +85,14 @@ class DecisionFeed:
                         await changed.wait()
 
     def _told(self, wanted: str, beside: Beside) -> dict[str, Any]:
-        """An answer; where something stands beside it, a broker that is away does not hide that."""
+        """An answer; the error of a missing broker does not hide the result of `beside`."""
         others = beside()
         if self._error is None:
             return {**self._answer(wanted), **others}
         return {**self._answer(wanted), **others, "trouble": self._error} if others else {"error": self._error}
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._listening is not None:
             self._listening.cancel()
 
@@ -113,7 +114,9 @@ class DecisionFeed:
             self._forget()
 
     def _forget(self) -> None:
-        """What was missed since nobody can tell; and a broker that was started again counts from one again."""
+        """Forget all decisions: the console does not know what it has missed, and a restarted broker counts from one
+        again.
+        """
         self._counts, self._error, self._left_out = None, None, 0
         for newest in self._newest.values():
             newest.clear()
@@ -144,7 +147,7 @@ class DecisionFeed:
             await self._pause(AGAIN_SECONDS)
 
     async def _listen(self) -> None:
-        """Take in what the broker tells until it ends, or tells what is no decision."""
+        """Take the broker's events, until it closes the connection or sends something else."""
         host, port, _, tls = door = self._door
         reader, writer = await asyncio.open_connection(host, port, limit=EVENT_BYTES_MAX, ssl=tls)
         try:
@@ -168,7 +171,7 @@ class DecisionFeed:
         for decision in event["decisions"]:
             self._newest[decision["outcome"]].append(decision)
         self._counts, self._error = event["counts"], None
-        # The broker lists only the newest of the accepted batches, as the page does.
+        # Accepted batches do not count as left out: like the broker, the page lists only the newest of them.
         self._left_out += sum(event["left_out"][outcome] for outcome in OUTCOMES if outcome != "accepted")
         self._history.note(_now(), event["counts"])
         self._note_change()

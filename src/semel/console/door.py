@@ -1,17 +1,17 @@
-"""The rules that stand between a browser, or a page of somebody else's in it, and the cluster.
+"""The rules that protect the cluster from strangers' browsers, and from other sites' pages in a browser.
 
 Pure, except for the secrets that it makes. In this order:
 
-1. Each request names a host that no foreign name server can point at us: an address in digits, `localhost`, or the
-   name that the console listens on. That ends DNS rebinding.
-2. A request that says which page made it (`Origin`) comes from the console's own.
-3. What is told about the cluster is told to a session: the printed address holds a token that opens one session, or,
-   where people log in, their name and password open it. The browser keeps it in a cookie that no script can read and
-   no other site can send.
-4. A change needs `--allow-changes`, a session of somebody who may change things, and the token of that session in a
-   header, which only the console's own page can know.
+1. The Host of each request is a name that no foreign name server can point at the console: an address in digits,
+`localhost`, or the name that the console listens on. This prevents DNS rebinding.
+2. If a request says which page made it (`Origin`), that must be the console's own page.
+3. Only a session gets answers about the cluster: the printed address has a token that opens one session, or, if people
+log in, their name and password open it. The browser keeps the session in a cookie that no script can read and no other
+site can send.
+4. A change needs `--allow-changes`, the session of a person who may change things, and the token of that session in a
+header, which only the console's own page can know.
 
-Nothing may be served by a path that does not ask here. A token must never open two sessions.
+No path may serve anything without asking here. A token must never open two sessions.
 """
 
 import hmac
@@ -23,7 +23,7 @@ from semel.console.http import PageRefused, Request
 from semel.console.people import People, Person
 from semel.security.hosts import is_own_host
 
-# Browsers that were let in; the one that was let in first goes when there are more.
+# The maximum of sessions; one more ends the oldest.
 SESSIONS_MAX: Final = 64
 CHANGE_HEADER: Final = "x-semel-change"
 
@@ -37,11 +37,11 @@ _NOT_LOGGED_IN: Final = "this browser has not been let in: log in"
 
 
 class Session(NamedTuple):
-    """A browser that was let in: what its cookie holds, and what it has to send along with a change."""
+    """The session of a browser: the value of its cookie, and the token that it has to send with a change."""
 
     cookie: str
     change_token: str
-    # None for a browser that was let in by a printed address.
+    # None for a browser that came by the printed address.
     person: Person | None = None
 
 
@@ -57,7 +57,7 @@ class Door:
         people: People | None = None,
         secret: Callable[[], str] = secrets.token_urlsafe,
     ) -> None:
-        """With `people` nobody is let in by an address: they log in."""
+        """With `people`, the printed address opens no session: people log in."""
         self.people = people
         self._allows_changes = allow_changes
         self.cookie_name = f"semel_console_{port}"
@@ -67,14 +67,16 @@ class Door:
         self.token = secret()
 
     def enter(self, token: str) -> Session:
-        """The session that a token opens; from then on another token is needed, which `token` is."""
+        """The session that a token opens; after that, only the new `token` opens one."""
         if self.people is not None or not hmac.compare_digest(token.encode(), self.token.encode()):
             raise PageRefused(403, "this address was used before, or is another console's: open the one printed last")
         self.token = self._secret()
         return self._begin(None)
 
     def login(self, request: Request, name: str, password: str) -> Session:
-        """The session of a person; a form of the console's own page has sent the request. It takes some time."""
+        """The new session of a person. Refuses a request that does not come from the console's own page. It takes some
+        time.
+        """
         if self.people is None:
             raise PageRefused(404, "nobody logs in here: open the address that `semel console` printed last")
         if "origin" not in request.headers or content_type_of(request) != JSON:
@@ -99,15 +101,15 @@ class Door:
         return session
 
     def set_cookie(self, session: Session) -> str:
-        """The header that has a browser keep its session until it is closed."""
+        """The value of Set-Cookie with which a browser keeps its session until it is closed."""
         return f"{self.cookie_name}={session.cookie}; Path=/; HttpOnly; SameSite=Strict"
 
     def no_cookie(self) -> str:
-        """The header that has a browser forget its session."""
+        """The value of Set-Cookie with which a browser forgets its session."""
         return f"{self.cookie_name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def check_origin(self, request: Request) -> None:
-        """Refuse what a page of somebody else's may have sent."""
+        """Refuse a request that another site's page may have sent."""
         host = request.headers.get("host", "")
         if not is_own_host(host, (self._host,)):
             raise PageRefused(
@@ -125,7 +127,7 @@ class Door:
         raise PageRefused(403, _NOT_LET_IN if self.people is None else _NOT_LOGGED_IN)
 
     def _as_now(self, session: Session) -> Session:
-        """The session with the rights that its person has now; Refused for one who was removed."""
+        """The session with the rights that its person has now; PageRefused if the person was removed."""
         if self.people is None or session.person is None:
             return session
         person = self.people.now(session.person.name)
@@ -135,7 +137,7 @@ class Door:
         return session._replace(person=person)
 
     def check_change(self, request: Request) -> Session:
-        """The session of somebody who has asked for a change on the console's own page; Refused for anything else."""
+        """The session that asks for a change on the console's own page; PageRefused for any other request."""
         session = self.session_of(request)
         if not self.allows_changes(session):
             raise PageRefused(403, _ONLY_YOU_READ if self._allows_changes else _ONLY_READS)

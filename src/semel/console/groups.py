@@ -1,10 +1,10 @@
-"""Consumer groups: a page of their list with their lag, one of them with its members and offsets, and other offsets.
+"""Consumer groups: a page of their list with their lag, one group with its members and offsets, and a reset of offsets.
 
-The lag of a page is counted to the last stable offset: it is what a reader of committed records could have by now. What
-an open transaction holds back beyond that is shown apart, because no consumer can work it off.
+A page counts lag up to the last stable offset: the records that a reader of committed records could have read by now.
+The records that an open transaction holds back are shown separately, because no consumer can read them yet.
 
-A reset is two steps. The first only says what it would be. The second sends those very offsets, and is refused if the
-group has moved meanwhile.
+A reset has two steps. The first one only shows the new offsets. The second one sends exactly these, and is refused if
+the group has moved meanwhile.
 """
 
 import json
@@ -23,20 +23,20 @@ from semel.console.query import Query
 from semel.console.topics import led
 from semel.wire.errors import ErrorCode
 
-# A list asks for the offsets of each group that it shows.
+# The size of a page, which asks for the offsets of each group that it shows.
 GROUPS_MAX: Final = 50
 ROWS_MAX: Final = 100
-# A reset travels as one change. Larger ones are for the command line.
+# A reset is one request. Larger ones are for the command line.
 RESET_MAX: Final = 500
 
 Answer = dict[str, Any]
 
-# A list of 100,000 groups takes some 30 MB, so the threads that ask make one at a time, and keep little of it.
+# A list of 100,000 groups takes some 30 MB, so only one thread at a time makes one, and keeps little of it.
 _LISTING: Final = threading.Lock()
 
 
 def every_group(cluster: Cluster, query: Query) -> Answer:
-    """One page of the groups in whose names a text is found."""
+    """One page of the groups whose names contain a text."""
     wanted = query.text("find", "").strip().lower()
     page = query.number("page", 1, least=1)
     begin = (page - 1) * GROUPS_MAX
@@ -54,14 +54,14 @@ def every_group(cluster: Cluster, query: Query) -> Answer:
 
 
 def some_of_list(cluster: Cluster, wanted: str, begin: int, end: int) -> tuple[int, list[Listed]]:
-    """How many groups have this text in their names, and those from one place in their list to another."""
+    """How many groups have this text in their names, and the part of their list from `begin` to `end`."""
     with _LISTING:
         matching = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
         return len(matching), matching[begin:end]
 
 
 def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
-    """How far a group has come; None where that cannot be asked, as of a group that keeps no offsets."""
+    """The committed offsets of a group; None if they cannot be read, for example because the group commits none."""
     try:
         committed = groups.committed(cluster, group.coordinator, group.name)
         return {where: one.offset for where, one in committed.items()}
@@ -70,7 +70,7 @@ def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] |
 
 
 def _ends(cluster: Cluster, wanted: Iterable[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-    """Where these partitions end, as far as they still exist and have leaders."""
+    """The ends of those of these partitions that still exist and have leaders."""
     return offsets_of(cluster, _present(cluster, wanted), LATEST, isolation)
 
 
@@ -147,7 +147,7 @@ def _group(cluster: Cluster, name: str) -> Listed:
 
 
 def reset_preview(cluster: Cluster, query: Query) -> Answer:
-    """What a reset of a group would be: in each partition from which offset to which."""
+    """What a reset of a group would change: for each partition, the offset before and after."""
     name = query.text("group")
     committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
     if query.has("topic"):

@@ -1,7 +1,7 @@
-"""How many verdicts fell in each of the last seconds, as a chart: accepted ones below, and the others above them on a
-scale of their own, because one duplicate among four thousand batches would be no pixel.
+"""A chart of the decisions in each of the last seconds: accepted batches below, and the others above them on another
+scale, because one duplicate among four thousand batches would be less than a pixel.
 
-Pure: the time comes in as an argument.
+Pure: the time is an argument.
 """
 
 from collections import deque
@@ -15,16 +15,16 @@ _KINDS: Final = {"accepted": "stored", "duplicate": "absorbed", "gap": "gap", "f
 
 
 class History:
-    """Counts by second, from counts since the start of a broker."""
+    """Counts for each second, from counts since the start of a broker."""
 
     def __init__(self, outcomes: Sequence[str]) -> None:
         self._outcomes = outcomes
         self._last: Mapping[str, int] | None = None
-        # A second, and what fell in it; seconds in which nothing fell are left out.
+        # A second and its decisions, without seconds that had none.
         self._seconds: deque[tuple[int, dict[str, int]]] = deque(maxlen=SECONDS_SHOWN)
 
     def note(self, now: float, counts: Mapping[str, int]) -> None:
-        """The counts as they are now. The first ones do not tell when the batches before them came."""
+        """Note the present counts. The first ones do not say when the batches before them came."""
         last, self._last = self._last, {name: int(counts.get(name, 0)) for name in self._outcomes}
         fallen = {name: count - last[name] for name, count in self._last.items()} if last is not None else {}
         if not any(fallen.values()):
@@ -35,7 +35,7 @@ class History:
             self._seconds[-1][1][name] += max(count, 0)
 
     def drawn(self, now: float) -> dict[str, Any]:
-        """The last two minutes, the present second at the right."""
+        """The chart of the last two minutes, with the present second at the right."""
         first = int(now) - SECONDS_SHOWN + 1
         by_second = dict(self._seconds)
         nothing = dict.fromkeys(self._outcomes, 0)

@@ -1,6 +1,7 @@
-"""The part of HTTP/1.1 that the console speaks, as values: a request that was read, and the answers to it.
+"""The part of HTTP/1.1 that the console speaks, as values: requests and answers.
 
-Every limit stands here. What breaks one of them, or is no HTTP, is a `PageRefused`, which is itself the answer.
+All limits are here. A request that breaks one of them, or is no HTTP, becomes a `PageRefused`, which is also the
+answer.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 HEAD_BYTES_MAX: Final = 16 * 1024
-# A change names a few things; nobody uploads anything.
+# A change has only a few fields, and nobody uploads anything.
 BODY_BYTES_MAX: Final = 64 * 1024
 QUERY_FIELDS_MAX: Final = 20
 
@@ -32,8 +33,8 @@ STATUS_TEXTS: Final = {
     504: "Gateway Timeout",
     505: "HTTP Version Not Supported",
 }
-# What goes with every answer. Nothing from elsewhere is loaded, nothing is framed, and no text becomes markup:
-# `require-trusted-types-for` has the browser refuse that even if a script of the console tried.
+# The headers of every answer. A page loads nothing from other sites, no site may frame it, and no text becomes markup:
+# with `require-trusted-types-for` the browser refuses that even if a script of the console tried.
 _SAFETY: Final = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
@@ -45,7 +46,7 @@ _SAFETY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# JavaScript knows whole numbers up to here; larger ones travel as text.
+# JavaScript has exact whole numbers up to here; larger ones are sent as text.
 _EXACT_MAX: Final = (1 << 53) - 1
 
 
@@ -54,7 +55,7 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
-    # By their names in lower case.
+    # By names in lower case.
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
 
@@ -72,7 +73,7 @@ class Response:
 
 
 class PageRefused(Exception):
-    """The request is not served; `status` and the message are the answer."""
+    """The request is refused; `status` and the message are the answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -80,12 +81,12 @@ class PageRefused(Exception):
 
 
 def reason_of(error: BaseException) -> str:
-    """Why somebody whom the console asks has not answered, in the words of the system if it has any."""
+    """Why a service that the console asks did not answer, in the operating system's words if there are any."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def head(status: int, *headers: Mapping[str, str]) -> bytes:
-    """Everything in front of a body. Each answer is the last of its connection."""
+    """Everything in front of a body. Every answer ends its connection."""
     lines = {**_SAFETY, **{name: value for some in headers for name, value in some.items()}, "Connection": "close"}
     text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"HTTP/1.1 {status} {STATUS_TEXTS[status]}\r\n{text}\r\n".encode("latin-1")
@@ -115,7 +116,7 @@ def _exact(value: Any) -> Any:
 
 
 async def read_request(reader: asyncio.StreamReader) -> Request | None:
-    """The one request of a connection; None where the other side closed it without any."""
+    """The one request of a connection; None if the client closed it without one."""
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:

@@ -1,8 +1,8 @@
-"""Answers that somebody watches: asked for again from time to time, and told where they have changed.
+"""Answers that pages watch: the console asks for them repeatedly, and sends them when they have changed.
 
-However many pages watch the same, it is asked once. A page that is slow gets the latest answer and none of those
-before. And an answer that takes long is asked for less often, so that the console takes up a bounded share of a
-broker's time, whatever it holds.
+All pages that watch the same answer share one question. A slow page gets only the latest answer. The longer an answer
+takes, the less often the console asks for it, so that it uses a limited share of a broker's time, however much the
+broker holds.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 PAUSE_SECONDS_MIN: Final = 1.0
-# An answer is followed by a pause at least as many times as long as it took, unless its time is not the cluster's.
+# After each answer there is a pause, this many times as long as the answer took, unless the time was not the cluster's.
 PAUSE_FACTOR: Final = 10
 
 Ask = Callable[[], Awaitable[bytes]]
 
 
 class _Watched:
-    """One answer, and how many watch it."""
+    """One answer, and the number of its watchers."""
 
     def __init__(self) -> None:
         self.listeners = 0
@@ -41,8 +41,9 @@ class Live:
         self._watched: dict[str, _Watched] = {}
 
     async def watch(self, key: str, ask: Ask, pause_factor: float = PAUSE_FACTOR) -> AsyncGenerator[bytes, None]:
-        """The answer as it is, and again each time that it is another one. `key` says which answer it is; the pause
-        after one is `pause_factor` times as long as it took."""
+        """The answer now, and again each time that it has changed. `key` identifies the answer; the pause after it is
+        `pause_factor` times as long as it took.
+        """
         watched = self._watched.get(key)
         if watched is None:
             watched = self._watched[key] = _Watched()

@@ -1,6 +1,6 @@
-"""The first page: what holds readers back now, and who is behind.
+"""The first page: what holds readers back now, and which groups have lag.
 
-It asks little, and does not list the topics: a cluster takes seconds to list ten thousand of them.
+It asks little, and does not list topics: a cluster takes seconds to list ten thousand.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 
 
 def now(cluster: Cluster, query: Query) -> Answer:
-    """The figures of the first page; None for what the console's login may not see."""
+    """The figures of the first page; None for figures that the console's login may not see."""
     return {
         "brokers": [f"{host}:{port}" for host, port in cluster.brokers()],
         "transactions": _transactions(cluster),

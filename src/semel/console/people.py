@@ -1,8 +1,8 @@
 """The people who may log in to a console, from a file that `semel console user` writes.
 
-The file holds no password: scrypt with a salt of its own stands for it. To refuse a name that is not in the file takes
-as long as to refuse a wrong password, and after some wrong passwords every further try waits. A person may change
-things only if the file says so, and if the console was started with --allow-changes.
+The file has no passwords, only their scrypt hashes, each with its own salt. Refusing an unknown name takes as long as
+refusing a wrong password, and after some wrong passwords all tries are refused for a minute. A person may change things
+only if the file says so and the console was started with --allow-changes.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ NAME_MAX: Final = 200
 PASSWORD_MAX: Final = 1_000
 PASSWORD_MIN: Final = 8
 FILE_BYTES_MAX: Final = 1024 * 1024
-# 16 MB and some 50 ms for a try.
+# A try takes 16 MB and some 50 ms.
 _COST: Final = {"n": 1 << 14, "r": 8, "p": 1}
 _SALT_BYTES: Final = 16
-# Wrong passwords of anybody within the time, before further tries are refused.
+# After this many wrong passwords within the time, from anybody, further tries are refused.
 WRONG_MAX: Final = 10
 WRONG_SECONDS: Final = 60.0
 
@@ -42,21 +42,21 @@ class NoPeople(ValueError):
 
 
 class People:
-    """Those in one file, which is read again when it has changed."""
+    """The people in one file, which is read again when it has changed."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises NoPeople."""
         self._path = path
         self._clock = clock
         self._wrong: list[float] = []
-        # One try after another: each takes memory.
+        # One try at a time, because each takes memory.
         self._trying = threading.Lock()
         self._nobody = _entry("nobody", may_change=False)
         self._stamp: tuple[int, int, int] | None = None
         self._known = read(path)
 
     def check(self, name: str, password: str) -> Person:
-        """The person who has this name and password; PageRefused otherwise."""
+        """The person with this name and password; PageRefused if there is none."""
         if len(name) > NAME_MAX or len(password) > PASSWORD_MAX:
             raise PageRefused(403, "no person has this name and password")
         with self._trying:
@@ -76,7 +76,7 @@ class People:
             return Person(name, entry["may_change"])
 
     def now(self, name: str) -> Person | None:
-        """The person as the file has it now; None for one who was removed."""
+        """The person as in the file now; None if the person was removed."""
         try:
             state = self._path.stat()
             stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
@@ -127,7 +127,7 @@ def add(path: Path, name: str, password: str, *, may_change: bool) -> None:
 
 
 def remove(path: Path, name: str) -> None:
-    """Remove a person, whose browsers are let in no longer. Raises NoPeople."""
+    """Remove a person, which also ends the person's sessions. Raises NoPeople."""
     people = read(path)
     if people.pop(name, None) is None:
         raise NoPeople(f"{path} has nobody named {name!r}")

@@ -1,9 +1,9 @@
-"""Pipelines: semel's Spark sinks into the log, by the markers that their lanes leave in the progress topics; and its
-Spark queries that read the log, by the groups in which they show how far they are.
+"""Pipelines: semel's Spark sinks into the log, from the markers that their lanes leave in the progress topics; and its
+Spark queries that read the log, from the groups in which they commit their progress.
 
 A marker is a record that says which batches its lane has written, in the same transaction as their rows. This page
-reads the last one that was committed in each lane, as a reader and without a fence: a lane may be further by now. A
-record that is no marker is told as such, and must never hide the other lanes.
+reads the last committed marker of each lane, only as a reader and without a fence: a lane may be further by now. A
+record that is no marker is reported, and must never hide the other lanes.
 """
 
 import json
@@ -21,23 +21,23 @@ from semel.console.query import Query
 from semel.console.records import read_from
 from semel.console.topics import led
 
-# How the sinks name their progress topics, unless their user has named another one.
+# The prefix of the sinks' progress topics, unless the user has named another topic.
 PROGRESS_PREFIX: Final = "semel-progress-"
-# And the transactional ids of their lanes.
+# The prefix of the transactional ids of their lanes.
 FENCE_PREFIX: Final = "semel-lane-"
-# Each lane is a request.
+# The size of a page, which needs a request for each lane.
 SINKS_MAX: Final = 10
 LANES_MAX: Final = 50
-# Each group is a request; those that come later in the order of names are not looked at.
+# Each group takes a request; groups after the first ones by name are not asked about.
 GROUPS_ASKED_MAX: Final = 100
-# How far from the end a marker is looked for: only the ends of aborted transactions come after it.
+# How far before the end a marker is searched: only the ends of aborted transactions come after it.
 TAIL_OFFSETS: Final = 64
 
 Answer = dict[str, Any]
 
 
 def every_sink(cluster: Cluster, query: Query) -> Answer:
-    """One page of the sinks in whose names a text is found, each with its lanes."""
+    """One page of the sinks whose names contain a text, each with its lanes."""
     wanted = query.text("find", "").strip().lower()
     every = cluster.every_topic()
     names = sorted(
@@ -57,7 +57,7 @@ def every_sink(cluster: Cluster, query: Query) -> Answer:
 
 
 def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
-    """The queries that show how far they are, each in a group of its own that has no members."""
+    """The queries that commit their progress, each in its own group without members."""
     queries = []
     try:
         _, asked = some_of_list(cluster, wanted, 0, GROUPS_ASKED_MAX)
@@ -79,8 +79,9 @@ def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
 
 
 def _with_fences(cluster: Cluster, sinks: list[Answer]) -> list[Answer]:
-    """Beside each lane that has written the epoch of its fence: each attempt to write a batch raises it, and turns away
-    the attempt before it."""
+    """Add to each lane with a marker the epoch of its fence: each attempt to write a batch raises it, and fences the
+    attempt before.
+    """
     lanes = {
         f"{FENCE_PREFIX}{lane['sink_id']}-{lane['lane']}": lane
         for sink in sinks

@@ -1,8 +1,9 @@
-"""Producers of a topic: whose ids its partitions remember, how far each is, and which number each may send next.
+"""Producers of a topic: those that its partitions remember, how far each is, and which sequence number it may send
+next.
 
-A leader remembers of each producer its epoch and its last sequence number. The batches of its window, by which retries
-are recognised, are not told by any request of the protocol: a broker of semel tells them where it serves its metrics,
-and they are shown if the console knows where.
+A leader remembers each producer's epoch and last sequence number. No request of the protocol gives the batches of its
+window, by which retries are recognised: a broker of semel shows them at the address of its metrics, and the page has
+them if the console knows that address.
 """
 
 import contextlib
@@ -18,9 +19,9 @@ from semel.console.broker_door import BrokerDoor, NotTold, Windows
 from semel.console.query import Query
 from semel.core.producers import WINDOW_BATCHES, advance
 
-# Each partition is a request, so a topic with more of them is looked at piece by piece.
+# Each partition takes a request, so a topic with more partitions is shown in pages.
 PARTITIONS_MAX: Final = 50
-# Those that wrote last.
+# Only the producers that wrote last are shown.
 PRODUCERS_MAX: Final = 100
 
 Answer = dict[str, Any]
@@ -56,7 +57,7 @@ def of_topic(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> 
 
 
 def _windows(door: BrokerDoor | None, topic: str, partitions: list[TopicPartition]) -> tuple[Windows, str | None]:
-    """The windows, and why there are none."""
+    """The windows, or why there are none."""
     if door is None or not partitions:
         return {}, "the console was not told where the broker serves its metrics (--decisions HOST:PORT)"
     try:
@@ -66,7 +67,7 @@ def _windows(door: BrokerDoor | None, topic: str, partitions: list[TopicPartitio
 
 
 def _transactional_ids(cluster: Cluster) -> dict[int, str]:
-    """The transactional ids by their producers, as far as the login of the console may see them."""
+    """The transactional ids by producer id, as far as the console's login may see them."""
     with contextlib.suppress(AuthenticationFailed, RefusedByBroker):
         listed = transactional_ids.listed(cluster)
         return {one.producer_id: one.name for ids in listed.values() for one in ids}

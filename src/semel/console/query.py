@@ -1,4 +1,4 @@
-"""The query of a URL and the types of its parameters. A value that makes no sense is refused by its name."""
+"""The query of a URL and the types of its parameters. An invalid value is refused with the name of its parameter."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,5 +32,5 @@ class Query:
         return int(value)
 
     def has(self, name: str) -> bool:
-        """Whether it is given, and not empty: a field of a form that was left empty asks for nothing."""
+        """Whether the parameter is given and not empty: an empty field of a form counts as missing."""
         return bool(self._values.get(name, "").strip())

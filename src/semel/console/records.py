@@ -1,9 +1,10 @@
-"""Records of one partition: a page of them from an offset, a time or the end on, and the pieces of a large one.
+"""Records of one partition: a page of them, from an offset or a time on or the last ones, and the pieces of a large
+record.
 
-A record is shown as the log holds it, with the claim under which it was written. One of an aborted transaction is
-marked so, with the marker that aborted it; one after the last stable offset is marked as held back, because readers of
-committed records do not get it yet. What a page looks through is bounded, and so is what it shows of each record: the
-rest comes in pieces.
+A record is shown as the log holds it, with its claim. A record of an aborted transaction is marked as aborted, with the
+marker that aborted it; a record after the last stable offset is marked as held back, because readers of committed
+records do not get it yet. A page reads a limited number of bytes, and shows a limited part of each record: the rest
+comes in pieces.
 """
 
 from collections.abc import Iterator
@@ -26,32 +27,33 @@ from semel.wire.records import Batch, Record
 if TYPE_CHECKING:
     from semel.console.registry import Registry
 
-# What one page shows.
+# How many records one page shows.
 RECORDS_MAX: Final = 50
-# How far a search looks before it says how far it has come, and how much of one answer is opened; the batch that passes
-# this is the last one. A compressed batch of a few bytes may hold many, so they are counted as they are when opened.
+# After this many bytes a search stops and reports its progress, and so does the decompression of one answer, after the
+# batch that passes the limit. The bytes are counted decompressed, because a small compressed batch may hold many.
 SEARCHED_BYTES_MAX: Final = 8 * 1024 * 1024
 _FETCH_BYTES: Final = 1024 * 1024
-# What a batch takes beside its records, and a record at least beside its key, its value and its headers.
+# The bytes of a batch without its records, and at least those of a record without its key, value and headers.
 _BATCH_BYTES: Final = 61
 _RECORD_BYTES: Final = 7
-# How far behind a page the markers of its aborted transactions are looked for.
+# How many bytes after a page are searched for the markers of its aborted transactions.
 MARKERS_BYTES_MAX: Final = 2 * 1024 * 1024
-# Where a text is looked for.
+# The parts of a record in which a text may be searched.
 PARTS: Final = ("both", "key", "value")
-# What a list shows of a key or a value.
+# How many bytes of a key or a value a list shows.
 SHOWN_BYTES_MAX: Final = 1_000
 HEADERS_MAX: Final = 20
-# What a large one comes in.
+# The size of a piece of a large key or value.
 PIECE_BYTES: Final = 64 * 1024
 
 Answer = dict[str, Any]
 
 
 def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = None) -> Answer:
-    """A page of records: `from` is an offset, `earliest` or `latest`, `time` goes before it, and `find` is a text that
-    the key or the value has to hold, or the one of them that `in` names. With a registry a value is shown as its schema
-    says, too."""
+    """A page of records: `from` is an offset, `earliest` or `latest`, `time` overrides it, and `find` is a text that
+    the key or the value has to contain, or only the one that `in` names. With a registry, a value is also shown decoded
+    by its schema.
+    """
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
     begin, stable, end = _range(cluster, where)
@@ -121,9 +123,8 @@ def _time_ms(text: str) -> int:
 def read_from(
     cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
 ) -> tuple[int, Iterator[tuple[int, Row]], int]:
-    """The records from an offset on that one fetch gives, how many bytes were opened for them, and the offset after
-    them."""
-    # Only readers of committed records are told what was aborted, and they are told nothing beyond the stable offset.
+    """How many bytes one fetch from an offset on had after decompression, its records, and the offset after them."""
+    # Only readers of committed records learn what was aborted, and they get no records after the last stable offset.
     isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
     answer = _fetched(cluster, topic, where, at, isolation)
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -168,7 +169,7 @@ def _fetched(
 
 
 class _Wanted:
-    """The text that is looked for."""
+    """The text to find."""
 
     def __init__(self, query: Query) -> None:
         self.text = query.text("find", "").encode()
@@ -185,7 +186,7 @@ class _Wanted:
 
 
 class _Markers:
-    """The markers that ended aborted transactions, as far as they were read."""
+    """The markers of aborted transactions, as far as they were read."""
 
     def __init__(self) -> None:
         self._aborts: dict[int, list[tuple[int, Batch, Record]]] = {}
@@ -200,7 +201,9 @@ class _Markers:
     def look_on(
         self, cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int, shown: list[Row]
     ) -> None:
-        """Read on from `at` until the aborted ones of these are ended; a marker that lies further away is not told."""
+        """Read on from `at` until the markers of all shown aborted records are found; a marker further away is not
+        shown.
+        """
         looked_bytes = 0
         while at < stable and looked_bytes < MARKERS_BYTES_MAX and self._is_missed(shown):
             opened, rows, at = read_from(cluster, topic, where, at, stable)
@@ -260,19 +263,18 @@ def _held(record: Record, stable: int) -> str:
 
 
 def _ending(record: Record) -> str:
-    """What a marker says: two bytes of version, then 0 for an abort and 1 for a commit."""
+    """What a marker means: its key has two bytes of version, then 0 for an abort or 1 for a commit."""
     return {b"\x00\x00": "abort", b"\x00\x01": "commit"}.get((record.key or b"")[2:4], "another marker")
 
 
 def field(data: bytes | None, at: int = 0, bytes_max: int = SHOWN_BYTES_MAX) -> Answer | None:
-    """A key or a value, or a piece of it: as text where it is text, and as hexadecimal digits otherwise; None for
-    null."""
+    """A key or a value, or a piece of it: as text if it is UTF-8, otherwise as hexadecimal digits; None for null."""
     if data is None:
         return None
     piece = data[at : at + bytes_max]
     whole: Answer = {"bytes": len(data)}
     if at + len(piece) < len(data):
-        # A character that the cut goes through belongs to the next piece.
+        # A character at the cut belongs to the next piece.
         cut = len(piece)
         while cut > len(piece) - 4 and cut and data[at + cut] & 0xC0 == 0x80:
             cut -= 1
@@ -288,14 +290,14 @@ def field(data: bytes | None, at: int = 0, bytes_max: int = SHOWN_BYTES_MAX) -> 
 
 
 def piece_of_record(cluster: Cluster, query: Query) -> Answer:
-    """A piece of the key or the value of one record, from a byte on."""
+    """A piece of the key or the value of one record, from the byte `at` on."""
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0))
     offset = query.number("offset")
     part = query.text("part", "value")
     if part not in ("key", "value"):
         raise PageRefused(400, "part is key or value")
-    # For a fetch of uncommitted records no offset is held back.
+    # With -1 the fetch reads uncommitted records, so that no record is held back.
     _, rows, _ = read_from(cluster, topic, where, offset, stable=-1)
     record = next((row[1] for at, row in rows if at == offset), None)
     if record is None:

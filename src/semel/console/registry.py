@@ -1,8 +1,8 @@
-"""A schema registry, as far as the console needs it: which schema has a number, and what a value says by it.
+"""A schema registry, as far as the console needs it: it finds a schema by its number, and decodes values with it.
 
-A value that was written with a registry begins with a zero and the number of its schema in four bytes. The registry is
-asked once for each schema; what it does not answer is told beside the bytes, and never ends a page. It is asked over
-HTTP or HTTPS at the address that the console was started with, and at no other.
+A value that was written with a registry begins with a zero byte and the number of its schema in four bytes. The console
+asks the registry once for each schema; an error is shown beside the bytes, and never ends a page. The console asks only
+at the HTTP or HTTPS address that it was started with.
 """
 
 import json
@@ -17,12 +17,11 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from semel.console.avro import Names, NotAvro, Schema, decode, shown
 from semel.security.basic import BasicLogin
 
-# More schemas than a page shows; those beyond are asked for again.
+# How many schemas are remembered, which is more than a page shows.
 SCHEMAS_MAX: Final = 500
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 ANSWER_SECONDS_MAX: Final = 3.0
-# A registry that has not answered is not asked again for this time: otherwise a page would wait for each of its
-# records.
+# After a failed request, a schema is not requested again for this time: otherwise a page would wait for each record.
 AGAIN_SECONDS: Final = 10.0
 REFERENCES_MAX: Final = 20
 _HEAD: Final = struct.Struct(">bI")
@@ -33,7 +32,7 @@ class _NoAnswer(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Nothing but the address that was given is asked."""
+    """Follow no redirect, so that only the given address is asked."""
 
     def redirect_request(self, *args: Any, **more: Any) -> None:
         return None
@@ -43,7 +42,7 @@ class Registry:
     """One registry. Several threads may ask it."""
 
     def __init__(self, url: str) -> None:
-        """ValueError if this is no address of a registry."""
+        """ValueError if `url` is no address of a registry."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{url!r} is no address of a registry, such as http://127.0.0.1:8081")
@@ -58,7 +57,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def decoded(self, data: bytes | None) -> dict[str, str] | None:
-        """What a value says, or why that is not known; None for one that was not written with a registry."""
+        """The decoded value, or why it cannot be decoded; None for a value that was not written with a registry."""
         if data is None or len(data) < _HEAD.size or data[0] != 0:
             return None
         _, number = _HEAD.unpack_from(data)

@@ -1,7 +1,8 @@
 """Listens for browsers: reads one request from each connection, and writes its answer or its stream of events.
 
-It is small rather than able: a bounded number of connections, a bounded request, a deadline for everything except a
-stream, which ends when the browser leaves. Whatever is sent to it must never end the console or print a traceback.
+It does only what the console needs, with limits for the number of connections and the size of a request, and a deadline
+for everything except a stream, which ends when the browser leaves. No request may ever end the console or print a
+traceback.
 """
 
 import asyncio
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
     from semel.console.trial import Trial
 
 CONNECTIONS_MAX: Final = 128
-# How many of these may stay open. A browser has six for each console.
+# How many streams may be open. A browser opens at most six connections to a console.
 STREAMS_MAX: Final = 48
 DEADLINE_SECONDS: Final = 30.0
-# A comment from time to time, so that whatever stands between does not take the stream for dead.
+# After this time without an event a comment is sent, so that no proxy closes the stream as dead.
 QUIET_SECONDS_MAX: Final = 15.0
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a console shows beside the cluster; None for what it was not given."""
+    """What a console shows besides the cluster; None for parts without an option."""
 
     databases: "Databases | None" = None
     decisions: BrokerDoor | None = None
@@ -52,7 +53,7 @@ class Given:
 
 
 class Console:
-    """A console that is served from `start` to `stop`. `tell` is given lines for the person who started it."""
+    """A console, which runs from `start` to `stop`. `tell` gets the lines for the person who started it."""
 
     def __init__(
         self,
@@ -129,8 +130,8 @@ class Console:
 
     @property
     def address(self) -> str:
-        """What lets the next browser in."""
-        # A host that was left out, or is that of every network, is no place to go to.
+        """The address for the next browser."""
+        # A browser cannot open an empty host, or the address of all networks.
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
         place = f"http://{shown_address(host, self._port)}"
         return f"{place}/enter?token={self._door.token}" if self._given.people is None else f"{place}/"
@@ -146,7 +147,8 @@ class Console:
         try:
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # The console ends. Some versions of asyncio would print that this task was cancelled.
+            # The connection broke, or the console ends. Some versions of asyncio would print that this task was
+            # cancelled.
             pass
         finally:
             self._connections -= 1

@@ -1,15 +1,12 @@
-"""What lies under which path of the console, and who may have it.
+"""The paths of the console, and who may use them.
 
-    /enter?token=...      opens a session, once
-    /static/...           what the browser runs: the same for everybody
-    /api/QUESTION?...     an answer as it is now, as JSON
-    /events/QUESTION?...  the same answer, and again whenever it changes
-    /do/CHANGE            a change, by POST
-    /login, /logout       where people log in, by POST
-    anything else         the shell, in which the browser shows the page of that path
+    /enter?token=...      opens a session, once /static/...           the files for the browser, the same for everybody
+    /api/QUESTION?...     an answer as it is now, as JSON /events/QUESTION?...  the same answer, and again whenever it
+    changes /do/CHANGE            a change, by POST /login, /logout       if people log in, by POST anything else the
+    shell, in which the browser shows the page of that path
 
-Every request passes the door first, and every path that tells something or changes something asks it again. A question
-must never change anything; that is what the table of changes is for.
+The door checks every request first, and every path with answers or changes asks it again. A question must never change
+anything: changes have their own table.
 """
 
 import asyncio
@@ -34,10 +31,10 @@ from semel.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from semel.console.trial import Trial
 
-# What the broker tells by itself, where the console knows its address; the second with the switches of a trial.
+# The stream of the broker's decisions, if the console knows the address; the second one adds the switches of a trial.
 DECISIONS: Final = "decisions"
 CHAOS: Final = "chaos"
-# The first page: a part of each thing that the console was given.
+# The first page, with a part for each thing that the console's options name.
 OVERVIEW: Final = "overview"
 _PARTS: Final = (OVERVIEW, "claims", "audits", "standbys")
 
@@ -53,7 +50,7 @@ _CHARTS: Final = "charts.css"
 
 @dataclass(frozen=True)
 class Stream:
-    """An answer that is to be watched."""
+    """An answer that a page watches."""
 
     answers: Callable[[], AsyncGenerator[bytes, None]]
 
@@ -70,8 +67,9 @@ class Site:
         entered: Callable[[], None],
         tell: Callable[[str], None],
     ) -> None:
-        """`about` is what every page may show of the console itself; `entered` is called when a token was used, and
-        `tell` with who logged in and who changed what."""
+        """`about` has the facts about the console itself for every page; `entered` is called when a token was used, and
+        `tell` gets lines about logins and changes.
+        """
         self._door = door
         self._sources = sources
         self._live = live
@@ -82,8 +80,9 @@ class Site:
         self._tell = tell
 
     async def prepare(self) -> None:
-        """Ask once what the first page will ask. That loads what speaks to the cluster, and connects, while the browser
-        is still on its way."""
+        """Ask the questions of the first page once. That imports the client and connects to the cluster before the
+        browser asks.
+        """
         await self._overview()
 
     async def answer(self, request: Request) -> Response | Stream:
@@ -148,7 +147,7 @@ class Site:
         return Stream(lambda: self._live.watch(f"{name}?{query}", ask, QUESTIONS[name].pause_factor))
 
     async def _overview(self) -> dict[str, Any]:
-        """Each part of the first page by its name; one that cannot be told is a sentence, and hides no other."""
+        """The parts of the first page by name; a part that fails shows its error, and hides no other."""
         names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
         asked = {name: self._ask(QUESTIONS, name, Query({})) for name in names}
         if self._decisions is not None:
@@ -167,7 +166,7 @@ class Site:
         return parts
 
     async def _counts(self) -> dict[str, Any]:
-        """The counts of the verdicts and their chart: the first page lists none of them."""
+        """The counts of the decisions and their chart, because the first page lists no decisions."""
         assert self._decisions is not None
         told = await self._decisions.now(Query({}))
         return {name: told[name] for name in ("counts", "history")}
@@ -185,7 +184,7 @@ class Site:
         return self._decisions, dict
 
     async def _take(self, area: str, name: str, request: Request) -> Response:
-        """What a page has sent: a login, or a change."""
+        """Handle a POST: a login, a logout or a change."""
         if area == "login":
             fields = Query(_fields(request.body))
             user, password = fields.text("user"), fields.text("password")
@@ -218,7 +217,7 @@ def _with_cookie(cookie: str) -> Response:
 
 
 def mistake(error: Exception) -> PageRefused:
-    """The answer where the console itself made a mistake, which is to stay one page's."""
+    """The answer after an error of the console itself, which must affect only one page."""
     _LOG.error("the console could not answer: %s: %s", type(error).__name__, error)
     return PageRefused(500, f"the console could not answer: {type(error).__name__}: {error}")
 

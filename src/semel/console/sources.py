@@ -1,7 +1,7 @@
-"""What the console can ask, and by which question: the cluster, databases, kept audits, a store, a trial.
+"""The questions of the console, and whom it asks: the cluster, databases, kept audits, a store, a trial.
 
-A question must never change anything; that is what the table of changes is for. What the console was not given is
-refused with the option that gives it.
+A question must never change anything: changes have their own table. If the console was started without a source, its
+questions are refused with the option that names it.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,11 +29,11 @@ _MISSING: Final = {
 
 
 class Asked(NamedTuple):
-    """A question or a change: what it is put to, and by which function."""
+    """A question or a change: its source, and its function."""
 
     source: str
     ask: Callable[[Any, Query], Any]
-    # An answer that waits for something of its own takes up nobody's time.
+    # A smaller factor is for a question that mostly waits, and takes up little of its source's time.
     pause_factor: float = PAUSE_FACTOR
 
 
@@ -73,7 +73,7 @@ CHANGES: Final[Mapping[str, Asked]] = {
 
 
 class Sources:
-    """What this console was given, each asked in threads of its own."""
+    """The sources of this console, each asked in its own threads."""
 
     def __init__(self, given: Mapping[str, Askers[Any]]) -> None:
         self._given = given
@@ -82,7 +82,7 @@ class Sources:
         return source in self._given
 
     async def ask(self, asked: Asked, query: Query) -> Any:
-        """The answer; PageRefused if the console was not given what is asked."""
+        """The answer; PageRefused if the console was started without the source."""
         if asked.source not in self._given:
             raise PageRefused(404, _MISSING[asked.source])
         return await self._given[asked.source].ask(lambda source: asked.ask(source, query))

@@ -1,7 +1,8 @@
-"""The brokers on a store: which one is active, in which epoch, who stands by and how far behind, and who took over.
+"""The brokers on a store: which one is active, in which epoch, which standbys there are and how far behind, and
+takeovers.
 
-The store is asked, and no broker, so the page works while all brokers are down. Takeovers are those that the console
-has seen; the epoch counts all that ever were, because each takeover raises it by one.
+The console asks the store and no broker, so the page works while all brokers are down. It lists the takeovers that it
+has seen itself; the epoch counts all of them, because each takeover raises it by one.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ class Stores:
     """The store that `--store` names."""
 
     def __init__(self, url: str) -> None:
-        """StoreError if this is no store."""
+        """StoreError if `url` names no store."""
         self._url = url
         self._name = open_store(url).describe()
         self._takeovers: deque[Answer] = deque(maxlen=TAKEOVERS_MAX)
         self._epoch: int | None = None
-        # Each thread asks by a loop of its own; what they saw is noted one after another.
+        # Each thread asks in its own event loop; this lock protects the notes about takeovers.
         self._lock = threading.Lock()
 
     def status(self, query: Query) -> Answer:
-        """What the store says now."""
+        """The state of the store now."""
         try:
             status = asyncio.run(self._look())
         except (StoreError, BrokenHistory) as error:
@@ -77,7 +78,7 @@ class Stores:
             await store.close()
 
     def _note(self, status: StoreStatus) -> None:
-        """Remember a takeover: the epoch has gone up since the last look."""
+        """Remember a takeover if the epoch has risen since the last look."""
         if status.lease is None or (self._epoch is not None and status.lease.epoch <= self._epoch):
             return
         if self._epoch is not None:

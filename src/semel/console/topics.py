@@ -1,7 +1,7 @@
-"""Topics: a page of their list, and one of them with its partitions and settings.
+"""Topics: a page of their list, and one topic with its partitions and settings.
 
-Sizes are left out where the user may not see them. A topic whose partitions have no leader now is shown without
-offsets, so that one broker that is away does not hide the topics of the others.
+Sizes that the user may not see are left out. A topic whose partitions have no leader now is shown without offsets, so
+that a missing broker does not hide the topics of the others.
 """
 
 import base64
@@ -17,16 +17,16 @@ from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartiti
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.console.query import Query
 
-# What one page of a list holds.
+# How many rows one page of a list has.
 ROWS_MAX: Final = 100
-# Where a configuration's value comes from: set on the topic itself.
+# The protocol's number for a configuration that is set on the topic itself.
 _SET_ON_TOPIC: Final = 1
 
 Answer = dict[str, Any]
 
 
 def every_topic(cluster: Cluster, query: Query) -> Answer:
-    """One page of the topics in whose names a text is found."""
+    """One page of the topics whose names contain a text."""
     wanted = query.text("find", "").strip()
     every = cluster.every_topic(with_internal=query.has("internal"))
     names = sorted(name for name in every if wanted.lower() in name.lower())
@@ -61,7 +61,7 @@ def _rows(cluster: Cluster, topics: list[Topic]) -> list[Answer]:
 
 
 def one_topic(cluster: Cluster, query: Query) -> Answer:
-    """A topic, with a page of its partitions: where each begins, is stable and ends."""
+    """A topic, with a page of its partitions: the first, the last stable and the end offset of each."""
     name = query.text("topic")
     topic = topic_of(cluster, name)
     page = query.number("page", 1, least=1)
@@ -73,7 +73,7 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
     sizes = _sizes(cluster, usable) or {}
     return {
         "name": name,
-        # 22 characters, as Kafka's own tools show an id.
+        # 22 characters, like an id in Kafka's own tools.
         "id": base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip("="),
         "count": topic.partitions,
         "page": page,
@@ -94,7 +94,9 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
 
 
 def led(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-    """Those of these partitions that have a leader now, which alone can be asked about them, and its address."""
+    """Those of these partitions that have a leader now, with its address; only a leader answers questions about a
+    partition.
+    """
     leaders: dict[TopicPartition, str] = {}
     for where in partitions:
         with contextlib.suppress(Moved, UnknownTopic):
@@ -110,7 +112,7 @@ def _sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Topic
 
 
 def _settings(cluster: Cluster, name: str) -> list[Answer] | None:
-    """What is set on the topic itself, or None where the user may not see it."""
+    """The configurations that are set on the topic itself, or None if the user may not see them."""
     try:
         configs = admin.configs_of(cluster, name, None)
     except (AuthenticationFailed, RefusedByBroker):

@@ -1,7 +1,8 @@
-"""Open transactions: since when, where, and how far back each holds the last stable offset; and ending one.
+"""Open transactions: since when, in which partitions, and how far each holds back the last stable offset; and aborting
+one.
 
 Readers of committed records stop at the last stable offset of a partition, which is where its oldest open transaction
-begins. So of all that are open in a partition one holds the readers back, and the page names it.
+begins. So only one of the open transactions in a partition holds readers back, and the page names it.
 """
 
 import contextlib
@@ -18,12 +19,12 @@ from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
 
-# How many of the open ones are asked about, and how many of the oldest are shown.
+# How many open transactions are asked about, and how many of the oldest are shown.
 ASKED_MAX: Final = 1_000
 SHOWN_MAX: Final = 50
-# A transaction over more partitions than this is shown with its first ones.
+# Only the first partitions of a transaction are shown.
 PARTITIONS_MAX: Final = 20
-# Each group is a request; those that come later in the order of names are not looked at.
+# Each group takes a request; groups after the first ones by name are not asked about.
 GROUPS_ASKED_MAX: Final = 100
 READERS_MAX: Final = 10
 _NOTHING_OPEN: Final = -1
@@ -32,7 +33,7 @@ Answer = dict[str, Any]
 
 
 def open_transactions(cluster: Cluster, query: Query) -> Answer:
-    """The oldest open transactions in whose ids a text is found, and how many more there are."""
+    """The oldest open transactions whose ids contain a text, and how many there are."""
     wanted = query.text("find", "").lower()
     ongoing: list[Described] = []
     count = 0
@@ -42,9 +43,9 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
         left = names[: ASKED_MAX - len(ongoing)]
         if left:
             described = transactional_ids.described(cluster, coordinator, left)
-            # One may have ended since the list was made.
+            # A transaction may have ended since the list was made.
             ongoing += [one for one in described if one.state == OPEN]
-    # Those of one millisecond by producer, so that a page that is asked for again shows them in the same order.
+    # Transactions of the same millisecond are sorted by producer, so that every reload shows the same order.
     ongoing.sort(key=lambda one: (one.began_at_ms is None, one.began_at_ms, one.producer_id))
     shown = ongoing[:SHOWN_MAX]
     places = _places(cluster, shown)
@@ -69,12 +70,12 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
 
 
 class _Places:
-    """What is known of each partition that some open transaction has written to."""
+    """The offsets of each partition that an open transaction has written to."""
 
     def __init__(self) -> None:
         self.stable: dict[TopicPartition, int] = {}
         self.end: dict[TopicPartition, int] = {}
-        # Where the open transaction of a producer begins.
+        # By partition and producer id, where the open transaction begins.
         self.begun: dict[tuple[TopicPartition, int], int] = {}
 
 
@@ -85,7 +86,7 @@ def _places(cluster: Cluster, shown: list[Described]) -> _Places:
     places.stable = offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED)
     places.end = offsets_of(cluster, usable, LATEST)
     for where in usable:
-        # Not every user who may see transactions may read what they write.
+        # A user who may see transactions may lack the right to read their topics.
         with contextlib.suppress(AuthenticationFailed):
             for producer in admin.producers_of(cluster, where):
                 places.begun[where, producer.producer_id] = producer.current_txn_start_offset
@@ -93,7 +94,7 @@ def _places(cluster: Cluster, shown: list[Described]) -> _Places:
 
 
 def _holds(one: Described, where: TopicPartition, places: _Places) -> bool:
-    """Whether readers of committed records wait in this partition for this very transaction."""
+    """Whether this transaction is the one for which readers of committed records wait in this partition."""
     begun = places.begun.get((where, one.producer_id), _NOTHING_OPEN)
     return begun != _NOTHING_OPEN and begun == places.stable.get(where)
 
@@ -101,7 +102,7 @@ def _holds(one: Described, where: TopicPartition, places: _Places) -> bool:
 def _readers(
     cluster: Cluster, held: set[TopicPartition], stable: dict[TopicPartition, int]
 ) -> dict[TopicPartition, list[Answer]]:
-    """The groups that read these partitions, and how far each is from the last stable offset, at which it waits."""
+    """The groups that read these partitions, and the lag of each up to the last stable offset, where it has to wait."""
     readers: dict[TopicPartition, list[Answer]] = {}
     _, asked = some_of_list(cluster, "", 0, GROUPS_ASKED_MAX)
     for group in asked:
@@ -128,7 +129,7 @@ def _place(
 
 
 def abort(cluster: Cluster, query: Query) -> str:
-    """Abort what is open under an id, if it is still of the producer that the page showed."""
+    """Abort the open transaction of an id, if it still belongs to the producer that the page showed."""
     name = query.text("id")
     coordinator = cluster.coordinator(name, TRANSACTION)
     described = transactional_ids.described(cluster, coordinator, [name])

@@ -1,9 +1,9 @@
-"""A trial: the console's own broker behind a faulty network, with switches for what goes wrong.
+"""A trial: the console's own broker behind a faulty network, with switches for the faults.
 
-    clients -> the faulty network (semel.chaos) -> `semel serve` in a process of its own
+    clients -> the faulty network (semel.chaos) -> `semel serve` in its own process
 
-A producer behind the network meets each fault, and the page shows beside the switches what the broker made of it.
-The broker is killed as any process can be, and started again on its data. This must never touch another broker.
+The faults strike producers that connect through the network, and the page shows the broker's decisions beside the
+switches. A switch kills the broker, and starts it again on its data. This must never touch another broker.
 """
 
 import threading
@@ -17,7 +17,7 @@ from semel.console.query import Query
 from semel.testing.ports import free_port
 from semel.testing.served import ServedBroker, ServeFailed
 
-# What a person can ask for: the words of a switch, and those of what it has done.
+# The faults with a switch: the words of the switch, and those about its effect.
 FAULTS: Final[Mapping[Fault, tuple[str, str]]] = {
     Fault.DROP_ACK: ("Lose the next ACK", "The next acknowledgement of a batch is lost."),
     Fault.CUT: ("Cut the next request", "The next request is cut off somewhere, and its connection with it."),
@@ -26,17 +26,17 @@ FAULTS: Final[Mapping[Fault, tuple[str, str]]] = {
     Fault.HANG: ("Hang", "From the next request on nothing passes for a while."),
 }
 TIMES_MAX: Final = 1_000
-# The switch that stays on: so many of all acknowledgements are lost, in percent.
+# The maximum of the lasting switch: the share of lost acknowledgements, in percent.
 PERCENT_MAX: Final = 50
 
 Answer = dict[str, Any]
 
 
 class Trial:
-    """The broker and the network before it, from `start` to `stop`."""
+    """The broker and the network in front of it, from `start` to `stop`."""
 
     def __init__(self, data: str) -> None:
-        # The same port after each kill, because the console listens to the verdicts there.
+        # The same port after each kill, because the console reads the broker's decisions there.
         self._broker = ServedBroker(data, f"--metrics=127.0.0.1:{free_port()}")
         self._proxy: ChaosProxy
         self._plan = FaultPlan()
@@ -46,7 +46,7 @@ class Trial:
         self._changing = threading.Lock()
 
     def start(self) -> Self:
-        """Raises ServeFailed if the broker does not start."""
+        """Start both. Raises ServeFailed if the broker does not start."""
         self._broker.start()
         self._proxy = ChaosProxy(self._broker.bootstrap, self._plan).start()
         return self
@@ -57,12 +57,12 @@ class Trial:
 
     @property
     def bootstrap(self) -> str:
-        """The broker itself, without faults: what the console asks."""
+        """The address of the broker itself, without faults, for the console."""
         return self._broker.bootstrap
 
     @property
     def clients_bootstrap(self) -> str:
-        """What clients put into `bootstrap.servers`."""
+        """The address for clients' `bootstrap.servers`."""
         return self._proxy.bootstrap
 
     @property
@@ -71,7 +71,7 @@ class Trial:
         return host, int(port)
 
     def told(self) -> Answer:
-        """How the switches stand, and what has happened so far."""
+        """The state of the switches, and what has happened so far."""
         return {
             "trial": {
                 "clients": self.clients_bootstrap,
@@ -108,13 +108,13 @@ class Trial:
         )
 
     def calm(self, query: Query) -> str:
-        """End everything that was asked for."""
+        """End all faults."""
         self._percent = 0
         self._plan.calm()
         return "Nothing more goes wrong."
 
     def kill(self, query: Query) -> str:
-        """kill -9 of the broker, and a start on the same data."""
+        """Kill the broker with `kill -9`, and start it again on the same data."""
         if not self._changing.acquire(blocking=False):
             raise PageRefused(400, "the broker is being started already")
         try:

@@ -1,4 +1,4 @@
-// Asks the console's server: once, for as long as a page is shown, or for a change.
+// Sends questions and changes to the console's server; `follow` gets new answers for as long as a page is shown.
 
 export class Failed extends Error {}
 
@@ -32,7 +32,7 @@ async function posted(path, values) {
   return answered(await reached(fetch(path, { method: "POST", headers, body: JSON.stringify(values) })));
 }
 
-// Calls `tell` with each answer; ends when the function that it returns is called.
+// Calls `tell` with each answer; the function that it returns ends this.
 export function follow(question, query, tell, lost) {
   const source = new EventSource(`/events/${question}?${new URLSearchParams(query)}`);
   source.onmessage = (event) => tell(JSON.parse(event.data));

@@ -1,4 +1,4 @@
-// One audit: each sink as a bar of what became of that which was sent, and the ids.
+// One audit: for each sink a bar of its stored, lost and doubled rows, and the ids.
 
 import { verdict } from "./audits.js";
 import { counted, drawing, facts, h, legend, number, table, time } from "./elements.js";

@@ -1,4 +1,4 @@
-// The audits that were kept: how each source and sink stood over time, and what each audit has found.
+// The kept audits: the history of each source and sink, and the findings of each audit.
 
 import { badge, counted, drawing, h, legend, link, number, table, time } from "./elements.js";
 

@@ -1,4 +1,4 @@
-// A trial: switches for what goes wrong between clients and a broker of the console's own, and what the broker makes of it.
+// A trial: switches for faults between clients and the console's own broker, and the broker's decisions.
 
 import { counted, facts, h, input, number, tile, tiles, verdicts } from "./elements.js";
 

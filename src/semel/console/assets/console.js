@@ -1,4 +1,4 @@
-// Shows the page that belongs to the address, and keeps it as things are: one answer at first, then each change.
+// Shows the page of the address, and keeps it up to date: first one answer, then each change.
 
 import { change, Failed, follow, get, login, logout, session } from "./api.js";
 import { h, input, link, morph } from "./elements.js";
@@ -18,8 +18,8 @@ import * as topic from "./topic.js";
 import * as topics from "./topics.js";
 import * as transactions from "./transactions.js";
 
-// Each page has a path, a title, the words it uses, the question it asks of an address, and a view of the answer.
-// Those with a `name` stand in the menu.
+// Each page has a path, a title, explanations of its words, a question for the server, and a view of the answer. Pages
+// with a `name` are in the menu.
 const MENU = [
   ["As it happens", [overview, decisions, transactions, producers]],
   ["The cluster", [topics, groups, standbys]],
@@ -38,7 +38,7 @@ let about = { allows_changes: false };
 let shown = null;
 let isPaused = false;
 
-// What is on the screen: a page, its address, the last answer, and the stream of the next ones.
+// The page on the screen: its address, the last answer, and the stream of the next ones.
 class Shown {
   constructor(page, url) {
     this.page = page;
@@ -56,7 +56,7 @@ class Shown {
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
       this.fail(error.message);
-      // A page that is not followed would stay without an answer.
+      // A page without a stream would stay without an answer.
       if (!this.page.isLive(this.query)) setTimeout(() => this.hasEnded || this.begin(), RETRY_MS);
     }
     this.follow();
@@ -73,7 +73,7 @@ class Shown {
     );
   }
 
-  // The browser connects again by itself, unless the server has refused. Why, only a question can tell.
+  // The browser reconnects by itself, unless the server has refused; only another question shows why.
   async lost(hasClosed) {
     if (this.hasEnded) return;
     let isRefused = hasClosed;
@@ -109,7 +109,7 @@ class Shown {
     try {
       content = this.page.view(this.answer, this.query, tools);
     } catch (error) {
-      // The page was loaded from a console of another version. Rather a sentence than a page that stays empty.
+      // The page was loaded from a console of another version. A sentence is better than an empty page.
       this.answer = null;
       this.fail("The console was started again in another version: load this page again.");
       reportError(error);
@@ -118,7 +118,7 @@ class Shown {
     morph(main, h("main", {}, heading(this.page.title(this.query)), content, words(this.page.words)));
   }
 
-  // Shows what would be done, does it if the person agrees, and says what came of it.
+  // Shows what a change would do, does it if the person agrees, and shows the result.
   change = (name, values, title, text, button) => {
     const done = async (dialog) => {
       dialog.close();
@@ -141,7 +141,7 @@ class Shown {
     dialog.showModal();
   };
 
-  // Does it without asking: for what nobody misses.
+  // Does a change without asking, for changes that are easy to undo.
   atOnce = async (name, values) => {
     try {
       tell((await change(name, values)).done);
@@ -166,12 +166,12 @@ function words(pairs) {
   return h("details", { class: "words" }, h("summary", {}, "What the words on this page mean"), h("dl", {}, list));
 }
 
-// How the page stands: live, paused, or what is wrong.
+// The state of the page: live, paused, or an error.
 function say(text, mood = "") {
   write(state, text, mood);
 }
 
-// What a change has done. It stays until the next one, or the next page.
+// The result of a change, which stays until the next change or page.
 function tell(text, mood = "") {
   write(notice, text, mood);
 }
@@ -234,7 +234,7 @@ pause.onclick = () => {
   shown?.follow();
 };
 
-// The person's choice stays with the browser; without one it is that of the system.
+// The browser remembers the person's choice; without one, the system's choice counts.
 function theme(chosen) {
   if (chosen) document.documentElement.dataset.theme = chosen;
 }
@@ -299,7 +299,7 @@ async function begin() {
   show(false);
 }
 
-// Ages grow although nothing has changed.
+// Ages grow even if nothing has changed.
 setInterval(() => {
   if (shown?.answer && shown.page.hasAges && !isPaused && !document.hidden) shown.draw();
 }, 1000);

@@ -1,4 +1,4 @@
-// The verdicts of the broker on batches, as they fall.
+// The broker's verdicts on batches, as they come.
 
 import { address, badge, counted, h, link, number, table, tile, tiles, time, verdicts } from "./elements.js";
 

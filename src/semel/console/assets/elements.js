@@ -1,4 +1,4 @@
-// Makes what a page consists of. Text is always a text node: nothing that comes from a cluster is ever read as markup.
+// Makes the elements of a page. Text is always a text node: no text from a cluster ever becomes markup.
 
 const PROPERTIES = new Set(["onclick", "onsubmit"]);
 const SVG = "http://www.w3.org/2000/svg";
@@ -21,8 +21,8 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// Makes `old` look like `fresh` and changes only what is different, so that nothing flickers, and what a person has
-// focused, selected, opened or typed stays as it is.
+// Makes `old` equal to `fresh`, but changes only the differences, so that nothing flickers, and the person's focus,
+// selection, opened details and typed text stay.
 export function morph(old, fresh) {
   const before = [...old.childNodes];
   const after = [...fresh.childNodes];
@@ -66,8 +66,8 @@ export function link(path, query, ...children) {
   return h("a", { href: address(path, query) }, ...children);
 }
 
-// Columns are [title, kind]; kind "number" stands at the right, "name" may be broken. A row is its cells, or an object
-// of cells and a class.
+// Columns are [title, kind]; kind "number" is aligned right, and "name" may break into lines. A row is its cells, or an
+// object with cells and a class.
 export function table(caption, columns, rows) {
   const head = columns.map(([title, kind]) => h("th", { scope: "col", class: kind === "number" ? kind : null }, title));
   const body = rows.map((row) => {
@@ -86,7 +86,7 @@ export function table(caption, columns, rows) {
   return h("div", { class: "sheet", role: "region", "aria-label": caption, tabindex: "0" }, sheet);
 }
 
-// A whole number with its thousands apart. What sets them apart is space and no character, so what is copied is the
+// A whole number with its thousands set apart by space, not by characters, so that a person who copies it gets the
 // number.
 export function number(value) {
   if (value === null || value === undefined) return "not known";
@@ -108,7 +108,7 @@ export function bytes(value) {
   return `${unit === "B" ? size : size.toFixed(1)} ${unit}`;
 }
 
-// A time as the clock on the wall shows it, with UTC below.
+// A time in the browser's time zone, with UTC below.
 export function time(ms) {
   const date = new Date(Number(ms));
   if (ms === null || ms === undefined || Number.isNaN(date.getTime())) return ms === null || ms === undefined ? "not known" : `${ms} ms`;
@@ -150,19 +150,19 @@ export function badge(text, kind) {
   return h("span", { class: kind ? `badge ${kind}` : "badge" }, text);
 }
 
-// A chart as the server has drawn it: shapes with classes, which the style sheet of all charts colours.
+// A chart from the server's shapes; the style sheet of all charts colours their classes.
 export function drawing(chart) {
   const paths = chart.shapes.map((shape) => filled(document.createElementNS(SVG, "path"), { class: shape.kind, d: shape.path }, []));
   const frame = { viewBox: `0 0 ${chart.width} ${chart.height}`, preserveAspectRatio: "none", role: "img", "aria-label": chart.title };
   return filled(document.createElementNS(SVG, "svg"), frame, paths);
 }
 
-// Pairs of the class of a shape and what it stands for.
+// A legend, from pairs of a shape's class and its meaning.
 export function legend(...entries) {
   return h("ul", { class: "legend" }, entries.map(([kind, ...said]) => h("li", {}, h("span", { class: `swatch ${kind}` }), h("span", {}, said))));
 }
 
-// The verdicts of the last seconds, as a chart with its scales.
+// A chart of the verdicts of the last seconds, with its scales.
 export function verdicts(history) {
   const most = [history.accepted_max ? `at most ${history.accepted_max} accepted` : null, history.others_max ? `${history.others_max} not stored` : null].filter(Boolean);
   return h(
@@ -175,7 +175,7 @@ export function verdicts(history) {
   );
 }
 
-// A form whose fields become the query of an address, so that what was searched for can be sent as a link.
+// A form whose fields become the query of an address, so that a search can be sent as a link.
 export function filter(go, path, kept, fields, button = "Show") {
   const submit = (event) => {
     event.preventDefault();

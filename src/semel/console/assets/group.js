@@ -1,4 +1,4 @@
-// One consumer group: its members, how far it is in each partition, and a way to set it elsewhere.
+// One consumer group: its members, its offset in each partition, and a reset of offsets.
 
 import { get } from "./api.js";
 import { counted, facts, h, input, link, number, pager, table } from "./elements.js";

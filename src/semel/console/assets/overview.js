@@ -1,4 +1,4 @@
-// The first page: what holds somebody up now, what was not stored twice, and where to look next.
+// The first page: what holds readers back now, which duplicates were refused, and where to look next.
 
 import { badge, counted, duration, h, link, number, table, tile, tiles, verdicts } from "./elements.js";
 

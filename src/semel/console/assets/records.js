@@ -7,10 +7,10 @@ export const path = "/records";
 export const under = "/topics";
 export const question = "records";
 export const title = (query) => `Records of ${query.topic ?? ""}, partition ${query.partition || 0}`;
-// JSON that is shorter stays as it is.
+// Shorter JSON stays in one line.
 const ONE_LINE = 60;
 
-// The end moves; a place that was asked for stays where it is.
+// Only the end of a partition moves; a requested offset or time does not.
 export const isLive = (query) => !query.time && (!query.from || query.from === "latest");
 
 export const words = [
@@ -107,7 +107,7 @@ function field(answer, one, part) {
   return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`)];
 }
 
-// What a schema makes of it; the bytes stay at hand.
+// The value decoded by its schema, with the raw bytes in a part that can be opened.
 function decoded(data) {
   const { schema, trouble } = data.decoded;
   const raw = h("details", {}, h("summary", {}, "as it is in the log"), h("pre", { class: "data" }, text(data)));
@@ -119,15 +119,15 @@ function text(data) {
   if (data.text === undefined) return `hexadecimal: ${data.hex}`;
   try {
     const value = JSON.parse(data.text);
-    // Laid out for reading, where no number would lose digits on the way.
+    // Indented, unless a number would lose digits.
     if (data.next === null && data.text.length > ONE_LINE && typeof value === "object" && value !== null && !/\d{16}/.test(data.text)) return JSON.stringify(value, null, 2);
   } catch {
-    // It is no JSON, so it is shown as it is.
+    // Text that is no JSON is shown as it is.
   }
   return data.text;
 }
 
-// The whole of a large key or value, piece after piece as the person asks for it.
+// A large key or value, in pieces that the person requests one after the other.
 function whole(place, data) {
   const shown = h("pre", { class: "data", tabindex: "0" });
   const progress = h("p", { role: "status" });

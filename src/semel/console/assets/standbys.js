@@ -1,4 +1,4 @@
-// The brokers on a store: who is active, who stands by, and who took over.
+// The brokers on a store: the active one, the standbys, and the takeovers.
 
 import { badge, bytes, counted, facts, h, number, table, tile, tiles, time } from "./elements.js";
 

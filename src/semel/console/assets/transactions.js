@@ -1,4 +1,4 @@
-// The open transactions, the oldest first, and what each holds back.
+// The open transactions, the oldest first, and how far each holds back the last stable offset.
 
 import { counted, duration, facts, filter, h, input, link, number, table, time } from "./elements.js";
 
