@@ -1,7 +1,7 @@
-"""`Idempotency-Key` for HTTP: a request that is repeated is executed once, and answered as the first time.
+"""`Idempotency-Key` for HTTP: a repeated request is executed once, and gets the first answer again.
 
-Claim, effect and stored answer commit in one transaction, on the connection that the handler gets. Nothing here knows a
-web framework: it is a middleware for ASGI and one for WSGI.
+Claim, effect and stored answer commit in one transaction, on the connection that the handler gets; a request with steps
+commits each step in its own. There is a middleware for ASGI and one for WSGI, for any web framework.
 """
 
 import importlib.util

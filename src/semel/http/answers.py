@@ -1,8 +1,8 @@
-"""The answers: which parts of one are kept, what it decides about the effect, and the answer to a refused request.
+"""The answers: which parts of an answer are kept, what it means for the effect, and the answer to a refused request.
 
-Pure. Headers that belong to one connection or one visitor are never kept: a retry may come from another proxy, or in a
-new session. An answer that is not about the effect must never be kept either: it would be repeated to a client that has
-meanwhile logged in, or waited as it was told to, and the client could not use the key again. A refusal is a problem of
+Pure. Headers that belong to one connection or one visitor are never kept: a retry may come through another proxy, or in
+a new session. An answer that is not about the effect must never be kept either: a client that has meanwhile logged in,
+or has waited as it was told, would get it again, and could not use the key any more. A refusal is a problem document of
 RFC 9457: its type and status are part of the interface and never change; titles and details are for people.
 """
 
@@ -17,7 +17,7 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 REPLAYED_HEADER: Final = b"idempotency-replayed"
 TTL_HEADER: Final = b"idempotency-ttl"
 
-# Headers of one hop (RFC 9110, 7.6.1), of one visitor, or that the server itself adds to each answer.
+# Headers of one hop (RFC 9110, 7.6.1), headers of one visitor, and those that the server adds to each answer.
 _NEVER_KEPT: Final = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"),
@@ -29,7 +29,7 @@ _STATUS_WITHOUT_BODY: Final = (204, 304)
 
 
 class AnswerCutShort(RuntimeError):
-    """The application has ended an answer before its end. It is not kept, and its effect is rolled back."""
+    """The application has ended an answer before its promised length. It is not kept, and its effect is rolled back."""
 
     def __init__(self, answer: "Answer") -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class AnswerCutShort(RuntimeError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client gets. The names of headers are in small letters."""
+    """An answer to a client. The names of headers are in lower case."""
 
     status: int
     headers: Headers
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def promised_bytes(self) -> int | None:
-        """How long it says that it is, None where it does not say."""
+        """The length in its headers; None if there is none."""
         if self.status in _STATUS_WITHOUT_BODY:
             return 0
         lengths = {value for name, value in self.headers if name == b"content-length"}
@@ -57,18 +57,18 @@ class Answer:
 
     @property
     def sent_headers(self) -> Headers:
-        """With the length, which is not kept."""
+        """The headers with the length, which is not kept."""
         if self.status in _STATUS_WITHOUT_BODY:
             return self.headers
         return (*self.headers, (b"content-length", str(len(self.body)).encode()))
 
     def replayed(self, ttl_ms: int) -> "Answer":
-        """The same, marked, and for how long it is kept."""
+        """The answer with headers that mark it as a replay and say how long it is kept."""
         return Answer(self.status, (*self.headers, (REPLAYED_HEADER, b"true"), ttl_header(ttl_ms)), self.body)
 
 
 def ttl_header(ttl_ms: int) -> tuple[bytes, bytes]:
-    """For how many seconds from now a repetition gets this answer, and is not executed."""
+    """The header that says for how many seconds from now a repeated request gets this answer and is not executed."""
     return TTL_HEADER, str(ttl_ms // 1000).encode()
 
 
@@ -83,7 +83,7 @@ def kept(headers: Headers) -> Headers:
 
 
 def streams(headers: Headers) -> bool:
-    """Whether this answer is a stream of events, which has no end to wait for."""
+    """Whether this answer is a stream of events, which may never end."""
     return any(name == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
 
 
@@ -108,10 +108,11 @@ class Fate(Enum):
 
 Commits: TypeAlias = Callable[[int], bool | Fate]
 
-# "Send this request there": it was not executed, and has to be free to be sent under its key.
+# A redirect that repeats the request elsewhere: it was not executed, and the client has to be able to send it under its
+# key.
 _ELSEWHERE: Final = frozenset({307, 308})
-# These refuse the client, the connection, the form or the time of a request, and all of them may be right when the
-# request comes again. 401 and 407: log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417,
+# These refuse the client, the connection, the form or the time of a request, all of which may have changed when the
+# request is repeated. 401 and 407: log in; 403: not you; 405, 411, 413, 414 and 415: not in this form; 406, 412, 417,
 # 426, 428 and 431: another header; 408, 425 and 429: another time; 421: another connection; 423: it is locked.
 _NOT_OF_THE_EFFECT: Final = frozenset(
     {401, 403, 405, 406, 407, 408, 411, 412, 413, 414, 415, 417, 421, 423, 425, 426, 428, 429, 431}
@@ -126,8 +127,9 @@ Keeps: TypeAlias = Callable[[int], bool]
 
 
 def fate_of(status: int, headers: Headers, commits: Commits, keeps: Keeps | None = None) -> Fate:
-    """A Fate that the application names counts; of its yes and no, only what is said of the effect. Where it says by
-    `keeps` which refusals and failures are replayed, no other rule does."""
+    """If the application returns a Fate, that counts, except for 307 and 308 and, without `keeps`, for server errors.
+    If it returns True or False, answers that are not about the effect are forgotten all the same. If it has `keeps`,
+    only that decides which refusals and failures are replayed."""
     if status in _ELSEWHERE:
         return Fate.FORGOTTEN
     if keeps is not None and status >= 400:
@@ -144,7 +146,7 @@ def fate_of(status: int, headers: Headers, commits: Commits, keeps: Keeps | None
 
 
 def _says_come_again(status: int, headers: Headers) -> bool:
-    """A refusal for now. With 202 or 303 the same header says when there is more to see."""
+    """Whether the refusal is only for now. With 202 or 303 the same header means something else."""
     return status >= 400 and any(name == b"retry-after" for name, _ in headers)
 
 

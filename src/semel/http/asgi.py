@@ -1,12 +1,12 @@
 """The middleware for ASGI: FastAPI, Starlette, Litestar, or any other application.
 
-It holds back the answer of a request with a key until claim, effect and answer are committed. It does not touch a
-request without one, and must never send an answer whose effect could still be lost.
+It holds back the answer to a request with a key until claim, effect and answer are committed. It does not change a
+request without a key, and must never send an answer whose effect could still be lost.
 
-The last message of an answer does not prove that the handler came to its end: middleware between the two, such as
-Starlette's `@app.middleware("http")`, sends one for a handler that has raised or was broken off. What proves it is an
-answer as long as its Content-Length says. Any other is committed when the application has returned without an
-exception, and without having been told that its client is gone.
+The last message of an answer does not prove that the handler has finished: middleware in between, such as Starlette's
+`@app.middleware("http")`, also sends one for a handler that has raised or was interrupted. An answer that is as long as
+its Content-Length says proves it. Any other answer is committed when the application has returned without an exception,
+and was not told that the client is gone.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -26,7 +26,7 @@ Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awa
 
 
 class AsgiIdempotency:
-    """`app.add_middleware(AsgiIdempotency, idempotency=idempotency)`, or around any application."""
+    """Use `app.add_middleware(AsgiIdempotency, idempotency=idempotency)`, or wrap any application."""
 
     def __init__(self, app: Application, idempotency: Idempotency) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class AsgiIdempotency:
     async def _exchange(
         self, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> "_Exchange | _Gone | None":
-        """What the request asks for, None where it has no key and needs none."""
+        """How to handle the request; None if it has no key and needs none."""
         request = _request(scope)
         fields = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == KEY_HEADER.encode()]
         name = await self._idempotency.keyed_async(request, fields)
@@ -64,7 +64,7 @@ class AsgiIdempotency:
         return _Exchange(self._idempotency, holder, scope, _Receive(body, receive), send)
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None where the client is gone before its end."""
+        """The whole body; None if the client left before its end."""
         body = bytearray()
         while True:
             message = await receive()
@@ -77,14 +77,14 @@ class AsgiIdempotency:
 
 
 class _Gone:
-    """A client that went before it had sent all of its body: there is no one to answer."""
+    """For a client that left before it had sent all of its body: nobody waits for an answer."""
 
     async def run(self, app: Application) -> None:
         pass
 
 
 class _Receive:
-    """Hands the body over, whole; then whatever else comes, such as that the client is gone."""
+    """Returns the whole body at once, then any other message, such as that the client is gone."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self.has_told_of_end = False
@@ -128,14 +128,14 @@ class _Exchange:
             if answer is None:
                 await self._execute(app)
         finally:
-            # As a whole, because a task that was cancelled may be cancelled again at each await in it.
+            # Run as a whole, because a cancelled task may be cancelled again at each await in it.
             await whole(drive_async(self._holder.release()))
         if answer is not None:
             await _send_answer(self._send, answer)
 
     async def _execute(self, app: Application) -> None:
         self._scope[CONTEXT] = self._holder
-        # The extensions are ways around the messages that are looked at here.
+        # With extensions, an application could answer past the messages that this class reads.
         self._scope["extensions"] = {}
         with tallied(self._holder):
             await self._run(app)
@@ -151,7 +151,7 @@ class _Exchange:
         if self._is_settled:
             await self._send(message)
         elif message["type"] == "http.response.start":
-            # Also the second one, of an application that was told by an exception that the first one came to nothing.
+            # A second start is accepted, too: from an application whose first answer was replaced after an exception.
             self._start, self._has_ended = message, False
             self._body.clear()
             if streams(lowered(message.get("headers", ()))):
@@ -171,7 +171,7 @@ class _Exchange:
                 await self._settle_whole(answer)
 
     async def _settle_at_return(self) -> None:
-        """Settle an answer that is only now known to be whole, because the application returned without an error."""
+        """Settle an answer that is now known to be complete, because the application returned without an error."""
         if not self._has_ended or self._is_settled or self._receive.has_told_of_end:
             return
         answer = self._answer()
@@ -187,7 +187,7 @@ class _Exchange:
         await self._send_body(more=False)
 
     async def _settle_unkept(self) -> None:
-        """From here on the answer passes as it comes. It cannot be replayed, and a retry is told so."""
+        """From here on the answer is sent as it comes. It cannot be replayed, and a retry learns that."""
         await self._settle(None)
 
     async def _settle(self, answer: Answer | None) -> None:
@@ -223,7 +223,7 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
 
 
 def _path(scope: MutableMapping[str, Any]) -> str:
-    """As the routes of the application say it: without the place at which it is mounted, if the server names that."""
+    """The path as the application's routes see it: without the mount point, if the server names it."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     if root and (path == root or path.startswith(f"{root}/")):
         path = path.removeprefix(root)

@@ -1,8 +1,8 @@
-"""What an answer means for the caller who sent the key, and what it does next. Pure.
+"""What an answer means for the client that sent the key, and what the client does next. Pure.
 
-An answer is final, or says to come again, or says that the key was misused. Whether a server implements the header like
-semel or only like the draft of the IETF, its problems of 409 and 422 name the Idempotency-Key in their titles; a 409 or
-422 that does not is the application's own, and final.
+An answer is final, or says to try again, or says that the key was misused. Servers like semel, and those that follow
+only the IETF draft, name the Idempotency-Key in the titles of their problems with status 409 and 422. A 409 or 422
+without that name comes from the application itself, and is final.
 """
 
 import json
@@ -14,14 +14,14 @@ from typing import Final
 from semel.http.answers import PROBLEM_TYPE, REPLAYED_HEADER
 from semel.http.requests import KEY_HEADER
 
-# 408: the request was not read in time; 425: too early; 429: too many. With a key, all of 5xx can be sent again, except
-# for those that stay: not implemented, and another version of HTTP.
+# 408: the request was not read in time; 425: too early; 429: too many requests. With a key, a request can be sent again
+# after every 5xx except those that stay the same: not implemented, and another version of HTTP.
 _COME_AGAIN: Final = frozenset({408, 425, 429})
 _FOR_EVER: Final = frozenset({501, 505})
 
 
 class Meaning(Enum):
-    """What an answer is to the caller."""
+    """What an answer means for the client."""
 
     FINAL = "the answer"
     FAILED = "not executed, or nobody knows: try again, if the budget allows it"
@@ -31,7 +31,7 @@ class Meaning(Enum):
 
 def meaning_of(status: int, headers: Mapping[str, str], body: bytes) -> Meaning:
     if is_replayed(headers):
-        # Also a failure that was kept: it will never be another.
+        # This includes a stored failure: the answer will never change.
         return Meaning.FINAL
     if status == 409 and ("retry-after" in headers or _names_key(headers, body)):
         return Meaning.RUNNING
@@ -43,13 +43,13 @@ def meaning_of(status: int, headers: Mapping[str, str], body: bytes) -> Meaning:
 
 
 def is_replayed(headers: Mapping[str, str]) -> bool:
-    """Whether the server executed nothing this time. Stripe's header begins differently."""
+    """Whether the server executed nothing this time. Stripe's header has another name."""
     return "true" in (headers.get(REPLAYED_HEADER.decode()), headers.get("idempotent-replayed"))
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float:
-    """How long the server wants to be left alone; 0 where it does not say. A date counts from that of the
-    answer, so our own clock does not matter."""
+    """How long the client should wait; 0 if the server does not say. A date counts from the date of the answer, so the
+    client's clock does not matter."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return float(text)

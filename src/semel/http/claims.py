@@ -1,12 +1,12 @@
-"""The claim of a key: one row, inserted before anything else happens, in the transaction of the effect; and its end.
+"""The claim of a key: one row, inserted before anything else, in the transaction of the effect; and how the claim ends.
 
-Every statement of the HTTP keys is here, on a connection that somebody else began and will commit; the reaper alone has
-transactions of its own. The INSERT is the claim: looking first and inserting then would let two requests through. On
-PostgreSQL it waits for nobody: it tries a lock of the transaction, and if it does not get it, another request is
-working on the key. On SQLite there is one writer, which is this one.
+Every statement of the HTTP keys is here, on a connection in the caller's transaction; only the reaper has its own
+transactions. The INSERT is the claim: with a SELECT before it, two requests could both be accepted. On PostgreSQL it
+waits for no other request: it tries an advisory lock of the transaction, and if it does not get that, another request
+is working on the key. On SQLite there is only one writer, this one.
 
-An expired key is free whether it was reaped or not: the reaper only gives back space. It goes by the clock of the
-database, as leases do, and must never take a key that is held.
+An expired key is free whether it was deleted or not: the reaper only frees space. It uses the clock of the database, as
+leases do, and must never delete a key that is held.
 """
 
 import hashlib
@@ -37,18 +37,18 @@ from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.counters import REAPED
 from semel.http.tables import keys, steps
 
-# The key is held by a transaction. A row of it that others can see, and that has no answer, was committed by somebody
-# who should not have: then the effect is stored, and must not be executed again.
+# A transaction holds the key. If others can see such a row without an answer, the handler has committed the transaction
+# itself: then the effect is stored, and must not be executed again.
 NO_LEASE: Final = -1
-# The result of a step that has begun; no JSON is empty.
+# The result of a step that has begun. No JSON text is empty.
 STEP_BEGUN: Final = ""
-# How long a client is told to wait if it is unknown how long the request will run.
+# How long to tell a client to wait if it is unknown how long the request will run.
 RETRY_AFTER_SECONDS: Final = 1
 
 
 @dataclass(frozen=True)
 class Name:
-    """Whose key it is, and its name."""
+    """A key: the digest of its caller, and the key itself."""
 
     scope: str
     key: str
@@ -60,14 +60,14 @@ def name_of(caller: str, key: str) -> Name:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The key is ours; `token` fences its former holder."""
+    """This request has the key; `token` fences its former holder."""
 
     token: int
 
 
 @dataclass(frozen=True)
 class Duplicate:
-    """The request was executed. Without an answer: the answer was not kept."""
+    """The request was executed. `answer` is None if it was not kept."""
 
     answer: Answer | None
     ttl_ms: int
@@ -82,14 +82,15 @@ class Running:
 
 @dataclass(frozen=True)
 class Differs:
-    """The key belongs to another payload."""
+    """The key belongs to a request with another payload."""
 
 
 KeyState: TypeAlias = Accepted | Duplicate | Running | Differs
 
 
 class Fenced(RuntimeError):
-    """Another request has taken the key over, because this one's lease had run out. This one has written nothing."""
+    """Another request has taken the key over, because the lease of this one had run out. This one has written
+    nothing."""
 
     def __init__(self, name: Name) -> None:
         super().__init__(
@@ -98,7 +99,7 @@ class Fenced(RuntimeError):
 
 
 class NotCommitted(RuntimeError):
-    """The transaction has ended without an error, and what was done in it is not there."""
+    """The transaction has ended without an error, but was not committed."""
 
     def __init__(self, name: Name) -> None:
         super().__init__(
@@ -109,11 +110,11 @@ class NotCommitted(RuntimeError):
 
 @dataclass(frozen=True)
 class Times:
-    """Now, and until when a claim of now counts."""
+    """The present time, and until when a claim that is made now counts."""
 
     now_ms: int
     expires_ms: int
-    # NO_LEASE where a transaction holds the key.
+    # NO_LEASE if a transaction holds the key.
     lease_until_ms: int
 
 
@@ -135,7 +136,7 @@ def _insert_locked() -> Insert:
     return inserted.on_conflict_do_nothing()
 
 
-# SQLAlchemy keeps the number of rows of an insert only if it is told to.
+# By default SQLAlchemy does not keep the row count of an insert.
 _INSERT_LOCKED: Final = _insert_locked().execution_options(preserve_rowcount=True)
 _INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 _ROW: Final = select(keys).where(*_OF_NAME)
@@ -148,17 +149,18 @@ _NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
 def claim(connection: Connection, name: Name, fingerprint: str, times: Times) -> KeyState:
-    """Take the key, or say why not."""
+    """Claim the key, or return why it cannot be claimed."""
     if _inserted(connection, name, fingerprint, times):
         return Accepted(times.now_ms)
     row = connection.execute(_ROW, _of(name)).one_or_none()
     if row is None:
-        # The row belongs to a transaction that has not ended, or it was reaped a moment ago.
+        # The row belongs to a transaction that has not ended, or the reaper has just deleted it.
         return Running(RETRY_AFTER_SECONDS)
     if row.expires_ms <= times.now_ms and (row.status is not None or row.lease_until_ms <= times.now_ms):
         outcome = _taken_over(connection, name, fingerprint, times, row)
         if isinstance(outcome, Accepted):
-            # Not before: of two who take it over, one would delete what the other has finished since.
+            # Only now: of two requests that take the key over, one would otherwise delete steps that the other has
+            # finished since.
             connection.execute(_NO_STEPS, _of(name))
         return outcome
     if row.fingerprint != fingerprint:
@@ -179,7 +181,7 @@ def keep(connection: Connection, name: Name, token: int, answer: Answer | None, 
 
 
 def is_kept(connection: Connection, name: Name, token: int) -> bool:
-    """Whether an answer of this holder is there."""
+    """Whether an answer of this holder is stored."""
     row = connection.execute(_ROW, _of(name)).one_or_none()
     return row is not None and row.token == token and row.status is not None
 
@@ -190,12 +192,12 @@ def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) ->
 
 
 def release(connection: Connection, name: Name, token: int) -> None:
-    """Leave the key to the next try. A former holder changes nothing by this."""
+    """Release the key for the next attempt. From a former holder, this changes nothing."""
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
 
 
 def begin_step(connection: Connection, name: Name, step: str) -> bool:
-    """Note that a step begins whose call takes no key; False if it began before. Its call may have been made then."""
+    """Note that a step whose call takes no key begins. False if it began before: then its call may have been made."""
     if connection.scalar(_STEP, {**_of(name), "of_step": step}) == STEP_BEGUN:
         return False
     finish_step(connection, name, step, STEP_BEGUN)
@@ -208,7 +210,7 @@ def finished_step(connection: Connection, name: Name, step: str) -> str | None:
 
 
 def finish_step(connection: Connection, name: Name, step: str, result: str, *, has_begun: bool = False) -> None:
-    """`has_begun` says that `begin_step` has noted it."""
+    """Store the result of a step. `has_begun` says that `begin_step` has noted the step."""
     if has_begun:
         connection.execute(_END_STEP, {**_of(name), "of_step": step, "result": result})
     else:
@@ -216,11 +218,11 @@ def finish_step(connection: Connection, name: Name, step: str, result: str, *, h
 
 
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
-    """Delete rows whose time is up, with their steps; answer how many keys that were."""
+    """Delete expired keys with their steps, and return the number of keys."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
     expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
-    # Looked at again in the DELETE, which may have waited for somebody who took the key over. Steps go after their key:
-    # from then on none can be added.
+    # The DELETE checks the times again, because it may have waited for a request that took the key over. Steps are
+    # deleted after their key, when no more can be added.
     deletion = (
         delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(expired), *due).returning(keys.c.scope, keys.c.key)
     )
@@ -238,7 +240,7 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
         "scope": name.scope,
         "key": name.key,
         "fingerprint": fingerprint,
-        # The time, so that a holder from before the key was reaped is fenced as well.
+        # The time, so that a holder from before the key was deleted is fenced, too.
         "token": times.now_ms,
         "lease_until_ms": times.lease_until_ms,
         "expires_ms": times.expires_ms,
@@ -249,8 +251,8 @@ def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times
 
 
 def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> KeyState:
-    """Take the key from a holder that is late, or if its time is up. If two requests try, the second finds another
-    token."""
+    """Take over a key that has expired, or whose holder's lease has run out. If two requests try, the second one finds
+    another token."""
     token = row.token + 1
     values = {
         "fingerprint": fingerprint,
@@ -287,12 +289,12 @@ def _answer(row: Row[Any]) -> Answer | None:
 # -- the reaper --------------------------------------------------------------------------------------------------------
 
 
-# Keys that are reaped in one transaction, so that no request waits long for the reaper.
+# How many keys one transaction deletes, so that no request waits long for the reaper.
 REAPED_ROWS_MAX: Final = 1000
 
 
 def reap(engine: Engine, now_ms: int | None = None, rows_max: int = REAPED_ROWS_MAX) -> int:
-    """Delete all expired keys, in transactions of `rows_max` keys; return how many keys that were."""
+    """Delete all expired keys, in transactions of `rows_max` keys, and return their number."""
     if isinstance(engine, AsyncEngine):
         raise TypeError("reap takes an Engine; on an AsyncEngine it is `await reap_async(engine)`")
     return drive(_reap(engine, now_ms, rows_max))

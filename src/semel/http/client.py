@@ -1,10 +1,10 @@
-"""The caller's side of `Idempotency-Key`: one key for each intent, and one answer, however many attempts it takes.
+"""The client's side of `Idempotency-Key`: one key for each intent, and one final answer after any number of attempts.
 
     caller = Caller(requests.Session())
     answer = caller.post("https://shop/payments", json={"cents": 950}, intent="order 17")
 
-It works with `httpx` and `requests`, and gives their own answers back. What it returns is final; everything else is
-raised. It must never send a key with two different requests, nor an attempt without the key of the first one.
+It works with `httpx` and `requests`, and returns their own response objects. A returned answer is final; anything else
+is raised. It must never send one key with two different requests, nor an attempt without the key of the first one.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from semel.retries.budget import PROCESS_BUDGET
 
 __all__ = ["AsyncCaller", "Caller", "GaveUp", "KeyMisused", "is_replay", "key_of"]
 
-# Five attempts, with at most six seconds in between altogether.
+# Five attempts, with at most six seconds of waiting in total.
 RETRIES: Final = Retries(attempts=5, first_wait_ms=400)
 # No attempt begins later than this after the first one.
 DEADLINE_SECONDS: Final = 60.0
-# `requests` waits for ever where it is not told otherwise.
+# By default `requests` waits for ever.
 TIMEOUT_SECONDS: Final = 10.0
 
 
 class GaveUp(Exception):
-    """There is no answer, and the request may have been executed. The same call with the same key finds out: `key` is
-    the one that was sent, `answer` the last one that came, or None."""
+    """There is no final answer, and the request may have been executed. The same call with the same key finds out:
+    `key` is the key that was sent, `answer` the last answer, or None."""
 
     def __init__(self, key: str, attempts: int, reason: str, answer: Any) -> None:
         super().__init__(
@@ -48,8 +48,8 @@ class GaveUp(Exception):
 
 
 class KeyMisused(Exception):
-    """The server knows this key from another request: nothing was executed. An intent has to have one body for all
-    time, and another intent another name."""
+    """The server knows this key from another request: nothing was executed. An intent must always have the same body,
+    and another intent needs another name."""
 
     def __init__(self, key: str, answer: Any) -> None:
         super().__init__(f"the server has seen the key {key!r} with another request, and executed nothing")
@@ -63,13 +63,13 @@ def key_of(intent: str) -> str:
 
 
 def is_replay(answer: Any) -> bool:
-    """Whether the server gave the answer of an earlier attempt, and executed nothing this time."""
+    """Whether the server returned the answer of an earlier attempt, and executed nothing this time."""
     return is_replayed(_headers(answer))
 
 
 @dataclass(frozen=True)
 class _Pace:
-    """How attempts follow one another. The seams are for tests: no test waits."""
+    """When attempts are made. Tests replace `clock`, `chance` and the pause, so no test waits."""
 
     retries: Retries
     deadline_seconds: float
@@ -104,11 +104,11 @@ class _Pace:
                 failures += 1
                 if failures >= self.retries.attempts:
                     raise GaveUp(key, attempts, reason, answer) from failure
-            # Longer than the server asks for, so that not all come back in the same moment.
+            # A little longer than the server asks for, so that not all clients return at the same moment.
             wait_seconds += self.retries.wait_seconds(max(failures, 1), self.chance())
             if self.clock() + wait_seconds > until:
                 raise GaveUp(key, attempts, f"{reason}, and the time is up", answer) from failure
-            # An attempt that is running was not refused for want of room, so to ask for its answer costs no token.
+            # If another attempt is running, the server is not overloaded, so to ask for its answer costs no token.
             if meaning is Meaning.FAILED and not self.budget.take():
                 raise GaveUp(key, attempts, f"{reason}, and the retry budget is used up", answer) from failure
             yield pause(wait_seconds)
@@ -126,8 +126,8 @@ class _AnyCaller:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`retries` says how many attempts there are and how long the waits are; no attempt begins later than
-        `deadline_seconds` after the first. `budget` is shared by the process."""
+        """`retries` sets the number of attempts and the waits; no attempt begins later than `deadline_seconds` after
+        the first. The process shares `budget`."""
         self._client = client
         self._pause = pause or self._sleep
         self._pace = _Pace(retries, deadline_seconds, budget, clock, chance)
@@ -136,7 +136,7 @@ class _AnyCaller:
 
 
 class Caller(_AnyCaller):
-    """Sends requests with a key, by an `httpx.Client` or a `requests.Session`."""
+    """Sends requests with a key, over an `httpx.Client` or a `requests.Session`."""
 
     _sleep = staticmethod(time.sleep)
 
@@ -155,17 +155,17 @@ class Caller(_AnyCaller):
 
 
 class AsyncCaller(_AnyCaller):
-    """Sends requests with a key, by an `httpx.AsyncClient`."""
+    """Sends requests with a key, over an `httpx.AsyncClient`."""
 
     _sleep = staticmethod(asyncio.sleep)
 
     async def request(
         self, method: str, url: Any, *, intent: str | None = None, key: str | None = None, **arguments: Any
     ) -> Any:
-        """The final answer, as `Caller.request` gives it."""
+        """The final answer, as `Caller.request` returns it."""
         named, headers = _keyed(intent, key, arguments)
         request = self._client.build_request(method, url, headers=headers, **arguments)
-        # What comes from a generator can be sent once, and what was read of it any number of times.
+        # A body from a generator can be sent only once, so it is read into memory first.
         await request.aread()
 
         def send() -> Awaitable[Any]:

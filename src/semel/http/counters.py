@@ -19,7 +19,7 @@ REAPED: Final = Counter("semel_http_keys_reaped_total", "Expired keys that were 
 
 
 class Tally:
-    """The outcome of one request, which is counted once: the first one that is known."""
+    """Counts the outcome of one request once: the first one that is known."""
 
     def __init__(self) -> None:
         self._is_counted = False

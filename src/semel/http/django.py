@@ -1,10 +1,10 @@
-"""The transaction of Django's ORM as a database of the HTTP keys: `Idempotency(transactions, scope=...)`.
+"""Lets the HTTP keys use the transaction of Django's ORM: `Idempotency(transactions, scope=...)`.
 
-It begins around Django, before Django begins a request, and ends after it. Django drops a connection that it finds
-in a transaction when a request begins, so for that time the connection is not looked at. It must never end without an
-error where Django rolls back by itself, as it does after an error of the database that a view has caught: all of it, or
-the block that the view is, under ATOMIC_REQUESTS or `@transaction.atomic`. Nor may it be begun in another thread than
-the view's, where the ORM has another connection.
+The transaction begins before Django begins the request, and ends after it. When a request begins, Django closes a
+connection that is in a transaction, so this check is turned off meanwhile. The transaction must never end without an
+error if Django has rolled it back, as it does after a database error that a view has caught: the whole transaction, or
+the view's block under ATOMIC_REQUESTS or `@transaction.atomic`. It must begin in the view's thread, because in another
+thread the ORM has another connection.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ from semel.http.transactions import of_one_thread
 @of_one_thread
 @contextlib.contextmanager
 def transactions(using: str = "default") -> Iterator[Any]:
-    """A transaction of this thread on the database `using`; of another one, hand over `partial(transactions, name)`."""
+    """A transaction of this thread on the database `using`; for another database than "default", pass
+    `partial(transactions, name)`."""
     with transaction.atomic(using=using, durable=True):
         connection = connections[using]
         with _not_looked_at(connection), _undone_blocks(connection) as undone:
@@ -41,8 +42,8 @@ def _not_looked_at(connection: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undone_blocks(connection: Any) -> Iterator[list[str]]:
-    """The savepoints of those `atomic` blocks that Django has undone at their end although no error left them. Such a
-    block releases its savepoint after that; a view that goes back to one of its own need not."""
+    """The savepoints of the `atomic` blocks that Django has rolled back although no error left them. Such a block
+    releases its savepoint after that; a view that rolls back to its own savepoint need not."""
     roll_back, release = connection.savepoint_rollback, connection.savepoint_commit
     left: list[str] = []
     undone: list[str] = []
@@ -65,4 +66,4 @@ def _undone_blocks(connection: Any) -> Iterator[list[str]]:
 
 
 def _do_nothing() -> None:
-    """The connection is in use, and is neither unusable nor obsolete before that ends."""
+    """The connection is in use, so Django must not close it as unusable or obsolete."""

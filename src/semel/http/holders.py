@@ -1,11 +1,11 @@
-"""The holder of a key from its claim to its answer: a transaction, or a lease while the handler calls outside systems.
+"""Holds a key from its claim to its answer: with a transaction, or with a lease while the handler calls other systems.
 
-Written once for coroutines and for threads, as procedures. A key that was claimed is released in the end.
+The code is written once for coroutines and threads, as procedures. A claimed key is always released in the end.
 
-A lease is for handlers that call outside systems: no transaction is open meanwhile. The lease is committed before the
-handler begins, and a heartbeat prolongs it, in a task or in a thread that ends with the handler, whatever happens. A
-request that comes after the lease ran out takes the key over with a higher token. Every write of the holder proves its
-token first, so a late holder writes nothing.
+A lease is for handlers that call other systems: no transaction is open meanwhile. The lease is committed before the
+handler begins, and a heartbeat prolongs it, in a task or a thread that always ends with the handler. A request that
+comes after the lease ran out takes the key over with a higher token. Every write of the holder checks its token first,
+so a late holder writes nothing.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 
 
 class Holder(Protocol):
-    """The holder of one key."""
+    """Holds one key."""
 
     tally: Tally
 
@@ -67,14 +67,14 @@ class Holder(Protocol):
     def steps(self) -> Any: ...
     def claim(self) -> Procedure[KeyState]: ...
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
-        """End it with an answer, None where that cannot be kept; an outcome where the key was not ours at the end."""
+        """End with an answer, or None if it cannot be kept. Returns the state of the key if this holder has lost it."""
 
     def release(self) -> Procedure[None]:
-        """Leave the key to the next try, where it was not settled."""
+        """Release the key for the next attempt, if it was not settled."""
 
 
 class InTransaction:
-    """The key is held by the transaction in which the handler works: no other request sees it before it has its
+    """The transaction in which the handler works holds the key: no other request sees the row before it has its
     answer."""
 
     def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
@@ -109,8 +109,8 @@ class InTransaction:
             yield from self.release()
             return None
         if fate is Fate.UNDONE:
-            # The claim is rolled back with the effect, so another request may be quicker now. Then its answer counts,
-            # and this one has done nothing.
+            # The claim is rolled back with the effect, so another request may claim the key first now. Then its answer
+            # counts, and this request has done nothing.
             yield self._transaction.roll_back()
             outcome = yield from self.claim()
             if not isinstance(outcome, Accepted):
@@ -131,7 +131,7 @@ class InTransaction:
 
 
 def claimed(holder: Holder) -> Procedure[Answer | None]:
-    """Claim the key; None where the request is to be executed, else what the client gets."""
+    """Claim the key. None if the request has to be executed; otherwise the answer for the client."""
     try:
         outcome = yield from holder.claim()
     except RequestRefused as refused:
@@ -148,7 +148,7 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
 
 
 def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> Procedure[Answer | None]:
-    """Settle it; None where the answer may go out, else what the client gets instead."""
+    """Settle the request. None if its answer may be sent; otherwise the answer that the client gets instead."""
     outcome = yield from holder.settle(fate, status, answer)
     if outcome is None:
         holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
@@ -173,7 +173,7 @@ def _counted(holder: Holder, outcome: KeyState) -> Answer:
 
 
 def answer_to(outcome: KeyState) -> Answer:
-    """What a client gets whose request is not executed."""
+    """The answer to a request that is not executed."""
     match outcome:
         case Duplicate(answer, ttl_ms) if answer is not None:
             return answer.replayed(ttl_ms)
@@ -190,12 +190,12 @@ def answer_to(outcome: KeyState) -> Answer:
 # -- a lease -----------------------------------------------------------------------------------------------------------
 
 
-# Two may fail before the lease runs out.
+# Two heartbeats may fail before the lease runs out.
 BEATS_IN_LEASE: Final = 3
 
 
 class Leased:
-    """The key is held by a row that says until when."""
+    """A row holds the key, and says until when."""
 
     def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
         self._idempotency = idempotency
@@ -231,12 +231,12 @@ class Leased:
     def _claim(self, connection: Connection) -> KeyState:
         outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_times(connection))
         if isinstance(outcome, Accepted):
-            # Before the commit: if the task is cancelled in it, it has a lease to release all the same.
+            # Set before the commit, so that a task that is cancelled during the commit also releases the lease.
             self._token = outcome.token
         return outcome
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
-        """Store the answer; what a step has done is done, so a fate can only say whether there is one."""
+        """Store the answer. What the steps have done stays, so the fate only decides whether the answer is kept."""
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None
@@ -251,7 +251,7 @@ class Leased:
     def release(self) -> Procedure[None]:
         if self._token:
             yield from self._briefly(lambda connection: release(connection, self._name, self._token))
-            # Not before: a task that is cancelled in it has to do it again.
+            # Only now, because a task that is cancelled during the release has to repeat it.
             self._token = 0
 
     def beat(self) -> Procedure[None]:
@@ -263,7 +263,7 @@ class Leased:
         )
 
     def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
-        """In a transaction of its own."""
+        """Do the work in a new transaction."""
         transaction = self._new()
         try:
             done: T = yield transaction.start(work)
@@ -274,7 +274,7 @@ class Leased:
 
 
 def holder_of(idempotency: Idempotency, path: str, name: Name, fingerprint: str, new: NewTransaction) -> Holder:
-    """A lease where the path is configured to have steps, else a transaction."""
+    """A lease if the path is configured to have steps, otherwise a transaction."""
     kind = Leased if idempotency.has_steps(path) else InTransaction
     return kind(idempotency, name, fingerprint, new)
 
@@ -295,7 +295,7 @@ async def beating(holder: Holder) -> AsyncIterator[None]:
         yield
     finally:
         beats.cancel()
-        # The task ends by this, after the beat that it is in: a lease must not be prolonged after it was released.
+        # The task ends after its present beat: a lease must not be prolonged after it was released.
         await whole(asyncio.wait([beats]))
 
 

@@ -1,7 +1,7 @@
-"""What a user configures once: the database, who the caller is, which requests need a key, and the limits.
+"""The configuration of the HTTP keys: the database, how to find the caller, which requests need a key, and the limits.
 
-It decides what a request asks for, and what happens to an effect and its answer. It must never touch a connection. Both
-middlewares stand on it.
+It decides what a request needs, and what happens to an effect and its answer. Both middlewares use it. It must never
+use a connection, except to read the database's clock.
 """
 
 import asyncio
@@ -44,22 +44,22 @@ from semel.http.transactions import (
     transactions_max,
 )
 
-# A client that repeats a request later than this is taken for a new one. A day is what the practice of payment
-# interfaces promises, and longer than any client retries.
+# A request that is repeated later than this counts as a new one. Payment interfaces usually promise a day, which is
+# longer than any client retries.
 RESULT_TTL_MS: Final = 24 * 60 * 60 * 1000
-# A request whose process has died loses its key after this; one that runs renews its lease three times in it.
+# A request whose process has died loses its key after this time; a running one renews its lease three times in it.
 LEASE_MS: Final = 30_000
-# A body is held in memory, and an answer in a row: neither is the place for files.
+# A body is held in memory, and an answer in a row, so neither should be a file.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 
-# Under this name a request carries what belongs to its key, in an ASGI scope as in a WSGI environment.
+# The name in an ASGI scope or a WSGI environment under which a request carries the holder of its key.
 CONTEXT: Final = "semel.http"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the configured functions may look at. Names of headers are in small letters."""
+    """The request as the configured functions see it. Names of headers are in lower case."""
 
     method: str
     path: str
@@ -72,7 +72,7 @@ Scope: TypeAlias = Callable[[Request], str | Awaitable[str | None] | None]
 
 
 class Idempotency:
-    """The configuration. `scope` says who the caller is: the same key of two callers is two keys."""
+    """The configuration. `scope` identifies the caller: the same key of two callers is two keys."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Idempotency:
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
-        # A function of the application's may end without a commit, and not say so.
+        # A function of the application may end without a commit and without an error.
         self.confirms = not hasattr(database, "begin")
         self._scope = scope
         self._begin: Any = begin_of(database)
@@ -113,7 +113,7 @@ class Idempotency:
         self._running: dict[Name, object] = {}
 
     def connection(self, request: Any) -> Any:
-        """The connection or session of this request: what is done on it commits with the answer, or not at all."""
+        """The connection or session of this request: its changes commit with the answer, or not at all."""
         return context_of(request).connection
 
     def key(self, request: Any) -> Any:
@@ -130,7 +130,7 @@ class Idempotency:
         return _matches(path, self._steps)
 
     async def keyed_async(self, request: Request, fields: Sequence[str]) -> Name | None:
-        """The key that the request carries; None where it has none and needs none."""
+        """The caller and key of the request; None if it has no key and needs none."""
         key = self._key(request, fields)
         if key is None:
             return None
@@ -153,8 +153,8 @@ class Idempotency:
         return replace(self.lease_times(connection), lease_until_ms=NO_LEASE)
 
     def lease_times(self, connection: Connection) -> Times:
-        """By the database's clock. Those of two machines may differ by more than a lease, or than a key is kept: one
-        that is a day ahead would take every key for expired, and execute again."""
+        """By the database's clock, because the clocks of two machines may differ by more than a lease, or than a key is
+        kept: a machine whose clock is a day ahead would find every key expired, and execute requests again."""
         at_ms = database_now_ms(connection) if self.clock is now_ms else self.clock()
         return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
 
@@ -162,7 +162,8 @@ class Idempotency:
         return fate_of(status, headers, self._commits, self._keeps)
 
     def enter(self, name: Name, owner: object) -> None:
-        """Refuse at once what runs in this very process, where SQLite could only have it wait for the other's end."""
+        """Refuse at once a request that already runs in this process. On SQLite it would otherwise wait for the other
+        one to end."""
         if self._running.setdefault(name, owner) is not owner:
             raise RequestRefused(STILL_RUNNING, "It is still running; ask again for its answer.", 1)
 
@@ -231,7 +232,7 @@ def context_of(request: Any) -> Any:
 
 
 class NoKey(RuntimeError):
-    """This request has no key, and so semel has opened no transaction for it."""
+    """This request has no key, so semel has opened no transaction for it."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,7 +1,7 @@
-"""Adds to an OpenAPI document what the middleware asks for and answers: the header, and the problems.
+"""Adds to an OpenAPI document what the middleware requires and answers: the header, and the problems.
 
-Pure: a document comes in and is completed, twice as once. FastAPI makes its document from routes and cannot know of a
-middleware.
+Pure: it completes a document, and completing it twice changes nothing more. FastAPI makes its document from routes and
+cannot know about a middleware.
 """
 
 from typing import Any, Final, Protocol
@@ -27,7 +27,7 @@ def document(app: HasOpenApi, idempotency: Idempotency) -> None:
     def openapi() -> dict[str, Any]:
         return documented(plain(), idempotency)
 
-    # FastAPI's way to have another document: its method is replaced on the one application.
+    # To change its document, FastAPI recommends replacing this method on the application.
     app.openapi = openapi  # type: ignore[method-assign]
 
 
@@ -56,7 +56,7 @@ def _add_header(operation: dict[str, Any], *, is_required: bool) -> None:
 
 
 def _add_times(operation: dict[str, Any], ttl_seconds: int) -> None:
-    """With each answer that is not a problem of the middleware alone."""
+    """Adds the header Idempotency-TTL to each successful answer."""
     shown = {
         "description": "Seconds from now in which a repetition gets this answer and is not executed. It begins at "
         f"{ttl_seconds}.",
@@ -72,7 +72,7 @@ def _add_problems(operation: dict[str, Any]) -> None:
     for problem in PROBLEMS:
         titles = [one.title for one in PROBLEMS if one.status == problem.status]
         response = responses.setdefault(str(problem.status), {"description": "; or ".join(titles)})
-        # Next to what the application itself answers with this status.
+        # Added to what the application itself answers with this status.
         uris = [one.uri for one in PROBLEMS if one.status == problem.status]
         members = {"type": {"type": "string", "enum": uris}, **_MEMBERS}
         problem_schema = {"type": "object", "required": list(members), "properties": members}

@@ -1,13 +1,13 @@
-"""What a request says of itself: its key, and the fingerprint that tells two payloads under one key apart.
+"""What identifies a request: its key, and the fingerprint that shows whether two requests with one key are the same.
 
-Pure. The header `Idempotency-Key` holds a string of RFC 8941 in quotes, or the bare name; both are the same key. A
-header that is neither is refused and never corrected, or two requests could come to share a key that neither chose.
+Pure. The header `Idempotency-Key` holds a string of RFC 8941 in quotes, or the bare name; both are the same key. Any
+other header is refused and never corrected, because two requests could then share a key that neither chose.
 
 A fingerprint covers method, path, query and body, without any loss. JSON is compared as it was written, except for
-white space, the order of keys and how a character is escaped. A number stays the text it was, so 1.0 and
-1.00000000000000001 differ, and a key that occurs twice occurs twice. Any other body counts by its bytes. A slash at the
-end of a path does not count: frameworks redirect a client from one to the other, and a retry takes the same way.
-Nothing here may depend on anything but the request, or a retry would be another request.
+white space, the order of keys and how a character is escaped. A number counts as its text, so 1.0 and
+1.00000000000000001 differ, and a repeated key counts each time. Any other body counts by its bytes. A slash at the end
+of a path does not count: frameworks redirect a client between the two forms, and a retry may use the other one. The
+fingerprint may depend only on the request, because otherwise a retry would be another request.
 """
 
 import hashlib
@@ -21,22 +21,22 @@ from typing import Any, Final
 
 
 KEY_HEADER: Final = "idempotency-key"
-# What the practice of payment interfaces allows, and every index of a database holds.
+# As long as payment interfaces usually allow, and short enough for the index of every database.
 KEY_CHARACTERS_MAX: Final = 255
 
 # Printable ASCII; inside, a backslash comes before each quote and each backslash.
 _QUOTED: Final = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
-# Without quotes nothing may be in it that would separate, quote or escape: a comma is where two headers were joined.
+# A bare name may not contain a character that separates, quotes or escapes: a comma shows that two headers were joined.
 _BARE: Final = re.compile(r"[!#-+\--:<-\[\]-~]+")
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
 class KeyMalformed(ValueError):
-    """The header names no key; the message tells the sender why."""
+    """The header contains no valid key; the message tells the sender why."""
 
 
 def read_key(fields: Sequence[str]) -> str | None:
-    """The key that the header's fields name, None where there is no such header."""
+    """The key in the header's fields; None if there is no such header."""
     if not fields:
         return None
     if len(fields) > 1:
@@ -63,20 +63,20 @@ def _unquoted(field: str) -> str:
 # -- the fingerprint ---------------------------------------------------------------------------------------------------
 
 
-# Deeper JSON counts by its bytes, so that no document can exhaust the stack. Few documents are nested 20 deep.
+# JSON that is nested deeper counts by its bytes, so that no document can exhaust the stack. Few documents are 20 deep.
 JSON_DEPTH_MAX: Final = 100
 
-# A string that does not end goes to the end of the text, or each quote in it would be looked for an end once more.
+# A string without an end matches to the end of the text; otherwise the search would start again at each quote in it.
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class _Number(str):
-    """A number, as it was written."""
+    """A number, as its text."""
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The members of an object, as often as they were written."""
+    """The members of an object, including repeated ones."""
 
 
 def fingerprint(method: str, path: bytes, query: bytes, content_type: str, body: bytes) -> str:
@@ -85,7 +85,7 @@ def fingerprint(method: str, path: bytes, query: bytes, content_type: str, body:
     parts = [method.encode("latin-1"), path.rstrip(b"/"), query, media_type.encode("latin-1"), *_body(media_type, body)]
     digest = hashlib.sha256()
     for part in parts:
-        # With its length in front no part can continue in the next one.
+        # The length before each part keeps its border with the next one.
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.hexdigest()
@@ -100,7 +100,7 @@ def _body(media_type: str, body: bytes) -> tuple[bytes, bytes]:
 
 
 def canonical_json(body: bytes) -> bytes | None:
-    """The one way to write this document, None where it is no JSON or is nested too deep."""
+    """The canonical text of this document; None if it is no JSON or is nested too deep."""
     try:
         text = body.decode()
         if _depth(text) > JSON_DEPTH_MAX:
@@ -122,7 +122,7 @@ def _written(value: Any) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, _Object):
-        # Sorting is stable: members of one name stay in the order in which they were written.
+        # Sorting is stable: members with the same name stay in their order.
         members = sorted(value, key=lambda member: member[0])
         return "{" + ",".join(f"{json.dumps(name)}:{_written(member)}" for name, member in members) + "}"
     if isinstance(value, list):

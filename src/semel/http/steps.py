@@ -1,8 +1,8 @@
-"""Recovery points: a step of a handler that is finished is not done again, whichever process goes on after a crash.
+"""Recovery points: a finished step of a handler is not done again after a crash, in any process.
 
-A step's result commits before the next step begins, and with whatever was done on its connection. What is called
-outside gets a key derived from caller, key and step: should we die between the call and our commit, the call is made
-again under the same key. A holder that has lost the lease writes nothing.
+A step's result commits before the next step begins, together with the changes on its connection. A call to another
+system gets a key derived from caller, key and step: if the process dies between the call and the commit, the next
+attempt makes the call under the same key. A holder that has lost the lease writes nothing.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from semel.http.transactions import LoopTransaction, Transaction, confirmed
 
 logger = logging.getLogger("semel.http")
 
-# Names are part of a row's key, and of the program's text.
+# The limit for names, which are part of a row's primary key.
 STEP_CHARACTERS_MAX: Final = 255
 
 
 class KeySteps:
-    """The key of one request."""
+    """The key of one request, which has steps."""
 
     def __init__(self, idempotency: Idempotency, name: Name, token: int) -> None:
         self.idempotency = idempotency
@@ -36,16 +36,17 @@ class KeySteps:
         self.inside: str | None = None
 
     def derived_key(self, step: str) -> str:
-        """The key for the call that this step makes: the same in every try, and in no other request."""
+        """The key for the call that this step makes: the same in every attempt, and different in every other
+        request."""
         return derived_key(self.name.scope, self.name.key, step)
 
     def hold(self, connection: Connection) -> None:
-        """Prove the token, which also prolongs the lease."""
+        """Check that this holder still has the key, and prolong the lease."""
         hold(connection, self.name, self.token, self.idempotency.lease_times(connection).lease_until_ms)
 
 
 class Key(KeySteps):
-    """In a synchronous handler: `with key.step("charge") as step:`."""
+    """For a synchronous handler: `with key.step("charge") as step:`."""
 
     def step(self, name: str, *, unkeyed: bool = False) -> "Step":
         """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
@@ -53,7 +54,7 @@ class Key(KeySteps):
 
 
 class AsyncKey(KeySteps):
-    """On an asynchronous engine: `async with key.step("charge") as step:`."""
+    """For an asynchronous engine: `async with key.step("charge") as step:`."""
 
     def step(self, name: str, *, unkeyed: bool = False) -> "AsyncStep":
         """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
@@ -61,8 +62,8 @@ class AsyncKey(KeySteps):
 
 
 class AnyStep:
-    """`first` says whether it has to be done; `result` is what it came to, as JSON can say it. `is_in_doubt` says of an
-    unkeyed step that it is to be done, and that an earlier attempt may have done it already."""
+    """`first` says whether the step has to be done; `result` is its result, as a value that JSON can hold.
+    `is_in_doubt` says that an unkeyed step has to be done although an earlier attempt may have done it already."""
 
     def __init__(self, key: KeySteps, name: str, transaction: Transaction | LoopTransaction, unkeyed: bool) -> None:
         if not 1 <= len(name) <= STEP_CHARACTERS_MAX:
@@ -94,7 +95,7 @@ class AnyStep:
 
     def _enter(self) -> Procedure[None]:
         def look(connection: Connection) -> str | None:
-            # A holder that is late learns it here, before it calls another system.
+            # A late holder fails here, before it calls another system.
             self._key.hold(connection)
             result = finished_step(connection, self._key.name, self._name)
             if self._unkeyed and result is None:
@@ -139,7 +140,7 @@ class AnyStep:
         yield from self._open()
 
         def finish(connection: Connection) -> None:
-            # Again, since a lease that began with the transaction may be over when it ends.
+            # Again, because a lease that began with the transaction may have run out meanwhile.
             self._key.hold(connection)
             finish_step(connection, self._key.name, self._name, result, has_begun=self._unkeyed)
 
@@ -155,7 +156,7 @@ class Step(AnyStep):
     """A step in a synchronous handler."""
 
     def connection(self) -> Any:
-        """What is done on it commits with this step's result."""
+        """A connection whose changes commit with this step's result."""
         return drive(self._open())
 
     def __enter__(self) -> Self:
@@ -174,7 +175,7 @@ class AsyncStep(AnyStep):
     """A step in a coroutine."""
 
     async def connection(self) -> Any:
-        """What is done on it commits with this step's result."""
+        """A connection whose changes commit with this step's result."""
         return await drive_async(self._open())
 
     async def __aenter__(self) -> Self:

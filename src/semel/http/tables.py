@@ -1,7 +1,7 @@
 """The tables of the HTTP keys: one row for each caller and key, and one for each step that a handler has finished.
 
-Times are milliseconds since 1970. A row without a status is a request that is running, or that died; its token fences
-the holder before it.
+Times are in milliseconds since 1970. A row without a status belongs to a request that is running, or that died; its
+token fences the earlier holder.
 """
 
 from typing import Final
@@ -13,13 +13,13 @@ metadata: Final = MetaData()
 keys: Final = Table(
     "semel_http_keys",
     metadata,
-    # A digest of the caller: the value that identifies a caller may be a secret.
+    # A digest of the caller, because the value that identifies a caller may be a secret.
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
-    # Goes up with each new holder of the key.
+    # Rises with each new holder of the key.
     Column("token", BigInteger, nullable=False),
-    # Until when the holder has it; 0 if the holder has released it, -1 if a transaction holds it.
+    # Until when the holder has the key; 0 if the holder has released it, -1 if a transaction holds it.
     Column("lease_until_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
     # The stored answer. A status without headers is an answer that was not kept.
@@ -35,6 +35,6 @@ steps: Final = Table(
     Column("scope", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("step", Text, primary_key=True),
-    # As JSON; empty while a step is under way whose call takes no key.
+    # As JSON; empty while a step whose call takes no key is running.
     Column("result", Text, nullable=False),
 )

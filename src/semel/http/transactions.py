@@ -1,7 +1,7 @@
-"""One transaction on the database that the user configured: begun, committed and rolled back here, in one place.
+"""One transaction on the database that the user configured. Only this file begins it, commits it and rolls it back.
 
-This is the one room of the kit that ends transactions, because it begins them: the handler works on a connection that
-the middleware hands to it. A transaction must end exactly once, whatever is cancelled meanwhile.
+The HTTP keys end these transactions because they also begin them: the handler works on a connection that the middleware
+passes to it. A transaction must end exactly once, even if a task is cancelled meanwhile.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ AsyncBegin: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncHandle]]
 Database: TypeAlias = Engine | sessionmaker[Any] | Begin
 AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 
-# Transactions of keyed requests that are open at once in one process; others wait in order. A pool of SQLAlchemy has 15
-# connections, and the rest of the application wants some, too. SQLite has one writer.
+# How many transactions of requests with keys are open at once in one process; other requests wait in order. A pool of
+# SQLAlchemy has 15 connections, and the rest of the application needs some, too. SQLite has one writer.
 TRANSACTIONS_MAX: Final = 10
 TRANSACTIONS_MAX_SQLITE: Final = 1
 
 
 class _RolledBack(Exception):
-    """Goes through the context manager of a transaction, to have it rolled back."""
+    """Raised through the context manager of a transaction, so that it rolls back."""
 
 
 def _nothing(_connection: Connection) -> None:
-    """No work: a commit of what was done before."""
+    """No work: only commit."""
 
 
 def is_asynchronous(database: Database | AsyncDatabase) -> bool:
@@ -52,7 +52,7 @@ BeginT = TypeVar("BeginT", bound=Callable[..., Any])
 
 
 def of_one_thread(begin: BeginT) -> BeginT:
-    """Marks a function whose transaction is there in the thread that has begun it, and in no other."""
+    """Marks a function whose transaction exists only in the thread that has begun it."""
     begin.is_of_one_thread = True  # type: ignore[attr-defined]
     return begin
 
@@ -62,7 +62,7 @@ def is_of_one_thread(database: object) -> bool:
 
 
 def begin_of(database: Any) -> Any:
-    """What begins a transaction there; itself, where it is a function that does."""
+    """The function that begins a transaction on the database; the database itself, if it is such a function."""
     return getattr(database, "begin", database)
 
 
@@ -73,12 +73,12 @@ def transactions_max(database: Any) -> int:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether SQLite gave up waiting for its one writer."""
+    """Whether SQLite gave up waiting for another writer."""
     return isinstance(error, OperationalError | sqlite3.OperationalError) and "database is locked" in str(error)
 
 
 class Transaction:
-    """A transaction in this thread; `handle` is what the handler works on."""
+    """A transaction in this thread; the handler works on `handle`."""
 
     handle: Handle
 
@@ -91,12 +91,12 @@ class Transaction:
         return self._manager is not None
 
     def start(self, work: Callable[[Connection], T]) -> T:
-        """Begin it by some work. Where that fails it is still open."""
+        """Begin it and do some work. If the work fails, the transaction is still open."""
         manager = self._begin()
         self.handle = manager.__enter__()
         self._manager = manager
         if isinstance(self.handle, Connection | Session) and not self.handle.in_transaction():
-            # SQLAlchemy would begin by itself, and nothing would commit.
+            # SQLAlchemy would begin a transaction by itself, and nothing would commit it.
             raise TypeError(
                 "the function that is the database hands over what is in no transaction, so nothing would be "
                 "committed: give it an Engine, a sessionmaker, or a function that begins, as engine.begin does"
@@ -105,7 +105,7 @@ class Transaction:
             return work(connection)
 
     def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
-        """Do the last work and end it. Where the work fails it is still open."""
+        """Do the last work and commit. If the work fails, the transaction is still open."""
         if work is not _nothing:
             with within(self.handle) as connection:
                 work(connection)
@@ -122,9 +122,10 @@ class Transaction:
 
 
 class LoopTransaction(ABC):
-    """A transaction as a coroutine sees it. A task that is cancelled in one of its steps is cancelled after the step.
+    """A transaction for coroutines. If a task is cancelled during one of its steps, the cancellation takes effect after
+    the step.
 
-    A step is as long as it can be: each is a way to a thread and back.
+    There are as few steps as possible, because each may need a switch to a thread and back.
     """
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
@@ -170,7 +171,7 @@ class LoopTransaction(ABC):
 
 
 class AsyncTransaction(LoopTransaction):
-    """On an asynchronous engine."""
+    """A transaction on an asynchronous engine."""
 
     def __init__(self, begin: AsyncBegin, slots: asyncio.Semaphore) -> None:
         super().__init__(slots)
@@ -208,8 +209,8 @@ class AsyncTransaction(LoopTransaction):
 
 
 class ThreadTransaction(LoopTransaction):
-    """On a synchronous engine, in threads of our own. A transaction with a slot always finds a free thread, so its
-    commit never waits for requests that wait for it.
+    """A transaction on a synchronous engine, in threads of our own. A transaction with a slot always gets a free
+    thread, so its commit never waits for requests that wait for it.
     """
 
     def __init__(self, begin: Begin, slots: asyncio.Semaphore, threads: Executor) -> None:
@@ -235,12 +236,13 @@ class ThreadTransaction(LoopTransaction):
         return self._in_thread(self._transaction.roll_back)
 
     def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
-        # Not in a coroutine: what is awaited is the thread's own future, without a task around it.
+        # This is no coroutine: it returns the thread's own future, without a task around it.
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 async def whole(work: Awaitable[T]) -> T:
-    """Do the work to its end, even if the task that waits for it is cancelled; the cancellation comes after it."""
+    """Do the work to its end, even if the task that waits for it is cancelled; the cancellation takes effect after
+    that."""
     doing = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(doing)
@@ -248,7 +250,7 @@ async def whole(work: Awaitable[T]) -> T:
         while not doing.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([doing])
-        # What it failed of is of no interest any more, but it has to be asked for.
+        # Its error does not matter any more, but asyncio warns if nobody reads it.
         doing.exception()
         raise
 
@@ -256,7 +258,7 @@ async def whole(work: Awaitable[T]) -> T:
 def confirmed(
     name: Name, transaction: Transaction | LoopTransaction, is_there: Callable[[Connection], bool]
 ) -> Procedure[None]:
-    """Look, in another transaction, whether the one that has ended was committed."""
+    """Check, in another transaction, whether the one that has ended was committed."""
     try:
         was_committed = yield transaction.start(is_there)
     finally:

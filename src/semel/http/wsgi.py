@@ -1,7 +1,7 @@
 """The middleware for WSGI: Flask, Django, or any other application.
 
-Like the one for ASGI, it holds back the answer of a request with a key until claim, effect and answer are committed,
-and does not touch a request without one.
+Like the one for ASGI, it holds back the answer to a request with a key until claim, effect and answer are committed,
+and does not change a request without a key.
 """
 
 import io
@@ -22,7 +22,7 @@ _READ_BYTES: Final = 65536
 
 
 class WsgiIdempotency:
-    """`app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)`, or around any application."""
+    """Use `app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)`, or wrap any application."""
 
     def __init__(self, app: "WSGIApplication", idempotency: Idempotency) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class WsgiIdempotency:
         return exchange.run(self._app, start_response)
 
     def _exchange(self, request: Request, environ: "WSGIEnvironment") -> "_Exchange | _Gone | None":
-        """What the request asks for, None where it has no key and needs none."""
+        """How to handle the request; None if it has no key and needs none."""
         key = environ.get("HTTP_IDEMPOTENCY_KEY")
         name = self._idempotency.keyed(request, [] if key is None else [key])
         if name is None:
@@ -59,7 +59,8 @@ class WsgiIdempotency:
         return _Exchange(self._idempotency, holder, environ)
 
     def _body(self, environ: "WSGIEnvironment") -> bytes | None:
-        """As long as it says that it is; to its end, where the server knows that end. None where it is cut short."""
+        """The body: as long as its Content-Length says, or to its end if the server knows that end. None if it is cut
+        short."""
         body = bytearray()
         if environ.get("CONTENT_LENGTH"):
             length = _length(environ["CONTENT_LENGTH"])
@@ -74,7 +75,7 @@ class WsgiIdempotency:
 
 
 class _Gone:
-    """A client that went before it had sent all of its body, or a body whose end is unknown."""
+    """For a client that left before it had sent all of its body, or a Content-Length that is no number."""
 
     def run(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
         start_response("400 Bad Request", [("Content-Length", "0")])
@@ -132,7 +133,7 @@ class _Exchange:
         return self._written.extend
 
     def _read(self, pieces: Iterator[bytes]) -> bool:
-        """Whether it came to the end of an answer that can be kept."""
+        """Whether this has read to the end of an answer that can be kept."""
         for piece in pieces:
             self._written += piece
             if len(self._written) > self._idempotency.answer_bytes_max or self._is_stream():
@@ -151,7 +152,7 @@ def _whole(answer: Answer) -> Answer:
 
 
 class _Passing:
-    """An answer that is not kept: what was read of it, then the rest as it comes."""
+    """An answer that is not kept: first the part that was read, then the rest as it comes."""
 
     def __init__(self, read: bytes, rest: Iterator[bytes], pieces: Iterable[bytes]) -> None:
         self._read = read
@@ -167,7 +168,7 @@ class _Passing:
 
 
 def _length(text: str) -> int:
-    """What is no length is one that no body has."""
+    """The length; -1, which no body has, if the text is no number."""
     try:
         return int(text)
     except ValueError:
@@ -202,7 +203,7 @@ def _request(environ: "WSGIEnvironment") -> Request:
         for name, value in environ.items()
         if name.startswith("HTTP_") or name in _HEADERS_WITHOUT_PREFIX
     }
-    # As the routes of the application say it: without the place at which it is mounted, which is SCRIPT_NAME.
+    # The path as the application's routes see it: without the mount point, which is SCRIPT_NAME.
     path = (environ.get("PATH_INFO") or "/").encode("latin-1").decode("utf-8", "replace")
-    # As Flask and Django read it, or "post" would be executed past the key.
+    # In upper case, as Flask and Django read it; otherwise "post" would be executed without its key.
     return Request(environ["REQUEST_METHOD"].upper(), path, headers, environ)
