@@ -1,1 +1,1 @@
-"""Compaction: the one place that opens record batches in order to rewrite them."""
+"""Compaction: the only place that decompresses record batches to rewrite them."""

@@ -1,7 +1,8 @@
-"""Where the last record of each key is: the table that compaction fills from what is new, and asks for every record.
+"""The table with the offset of each key's last record: compaction fills it from the new records, and looks up every
+record.
 
-It is bounded: a key counts with a fixed number of bytes whatever its length, because a long one is known by its digest.
-When the table is full, the pass that fills it stops and says up to which offset the table is complete.
+Its memory is limited: each key counts as a fixed number of bytes, because the table has the digest of a long key. When
+the table is full, the pass stops filling it, and remembers up to which offset it is complete.
 """
 
 from array import array
@@ -9,54 +10,56 @@ from bisect import bisect_left
 from hashlib import blake2b
 from typing import Final
 
-# A key of at most this many bytes stands for itself, which is quicker than to digest it; the usual keys are numbers,
-# names and UUIDs. A digest is longer than all of those, so that the two cannot be mixed up.
+# A key of at most this many bytes, such as a number, a name or a UUID, is in the table itself, which is faster than a
+# digest. A digest is longer than these, so the two cannot be confused.
 PLAIN_KEY_BYTES_MAX: Final = 40
 _DIGEST_BYTES: Final = PLAIN_KEY_BYTES_MAX + 1
-# A digest and an offset as objects, and their place in a table while that is being doubled, as measured with CPython.
+# The memory of a digest, an offset, and their place in a table that is being doubled, as measured with CPython.
 BYTES_PER_KEY: Final = 210
-# Batches that could not be opened are remembered up to this number; beyond it every batch is opened again.
+# How many batches that could not be opened are remembered; with more, every batch is opened again.
 _LEFT_OUT_MAX: Final = 10_000
 
 
 def digest(key: bytes | memoryview) -> bytes:
-    """What a key is known by."""
+    """The form in which the table has a key: the key itself, or its digest."""
     return bytes(key) if len(key) <= PLAIN_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class LastOffsets:
-    """For every key that was noted, the offset of its last record before `until`.
+    """The offset of the last record before `until` for every noted key.
 
-    From `noted_from` on all batches before `until` were noted, except those that `leave_out` names. So the table says
-    of such a batch whether it has the last record of any key, and where keys come round often most batches have not.
+    All batches from `noted_from` to `until` were noted, except those of `leave_out`. So the table can say whether such
+    a batch has the last record of any key; if keys are written often, most batches have none.
     """
 
     __slots__ = ("_is_sorted", "_left_out", "_sorted", "keys_max", "noted_from", "offsets", "until")
 
     def __init__(self, bytes_max: int, until: int) -> None:
         self.keys_max = max(bytes_max // BYTES_PER_KEY, 1)
-        # By digest; the loops over records look into it directly.
+        # By `digest`; the loops over records read it directly.
         self.offsets: dict[bytes, int] = {}
         self.noted_from = 0
         self.until = until
-        # The base offsets of batches that were not noted, or not to their end.
+        # The base offsets of batches that were not noted, or not completely.
         self._left_out: set[int] = set()
-        # All offsets in the table, in order, once it is complete.
+        # All offsets in the table, sorted, once it is complete.
         self._sorted = array("q")
         self._is_sorted = False
 
     def has_space(self, record_count: int) -> bool:
-        """Whether a batch of `record_count` records is sure to fit, whatever its keys are."""
+        """Whether a batch of `record_count` records certainly fits, whatever its keys are."""
         return len(self.offsets) + record_count <= self.keys_max
 
     def leave_out(self, base_offset: int) -> None:
-        """Not all keys of the batch at this offset could be noted."""
+        """Remember that not all keys of the batch at this offset could be noted."""
         self._left_out.add(base_offset)
         if len(self._left_out) > _LEFT_OUT_MAX:
             self.noted_from = self.until
 
     def has_none_of(self, base_offset: int, next_offset: int) -> bool:
-        """Whether the batch with these offsets surely has the last record of no key. Nothing is noted any more."""
+        """Whether the batch with these offsets certainly has no key's last record. After the first call, nothing may be
+        noted.
+        """
         if base_offset < self.noted_from or next_offset > self.until or base_offset in self._left_out:
             return False
         if not self._is_sorted:

@@ -1,7 +1,7 @@
-"""The segment that compaction writes in place of others, in pieces, and syncs before the log uses it.
+"""The segment that replaces others: compaction writes it in pieces, and syncs it before the log uses it.
 
-Its file bears the name of the first of those segments and the next generation, so it lies beside them and is a stranger
-to every checkpoint until the log has taken it in. Nothing here is ever written to a file that the log knows.
+Its file has the name of the first of those segments with the next generation, so it is in the same directory, but no
+checkpoint names it before the log uses it. Nothing here ever writes to a file that the log uses.
 """
 
 from typing import Final
@@ -12,12 +12,12 @@ from semel.storage.files import File, Files
 from semel.storage.segment import Index, Segment, footer
 
 _PIECE_BYTES: Final = 1024 * 1024
-# What is written between one sync and the next: more at once would keep the journal's own syncs waiting.
+# How many bytes are written between two syncs: after more, the journal's own syncs would have to wait.
 _SYNC_BYTES: Final = 8 * _PIECE_BYTES
 
 
 class SegmentOutput:
-    """What is left of a few segments."""
+    """The segment with the remaining records of a group."""
 
     __slots__ = ("_file", "_files", "_group", "_index", "_parts", "_segment", "_synced", "_written")
 
@@ -34,7 +34,7 @@ class SegmentOutput:
         self._synced = 0
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """Add a batch after those that came before."""
+        """Add the next batch."""
         segment = self._segment
         segment.note(header)
         self._parts.append(batch)
@@ -42,13 +42,13 @@ class SegmentOutput:
             self._write()
 
     def note_horizon(self, horizon_ms: int) -> None:
-        """A mark of deletion in there may go from this time on."""
+        """Remember that a later pass may remove a tombstone in the segment from this time on."""
         segment = self._segment
         if segment.horizon_ms == NO_HORIZON or horizon_ms < segment.horizon_ms:
             segment.horizon_ms = horizon_ms
 
     def finish(self) -> Segment | None:
-        """All has come, and is durable when this returns; None if it was nothing."""
+        """Write the rest and sync; returns the durable segment, or None if no batch was added."""
         segment = self._segment
         if segment.size == 0:
             return None
@@ -78,6 +78,6 @@ class SegmentOutput:
     def _opened(self) -> File:
         if self._file is None:
             self._file = self._files.open(self._segment.path, create=True)
-            # What an earlier attempt may have left there.
+            # Removes the content that an earlier attempt may have left.
             self._file.truncate(0)
         return self._file

@@ -1,11 +1,11 @@
-"""One pass over the sealed segments of a partition: the last offset of each key is found, then segments are rewritten.
+"""One pass over the sealed segments of a partition: it finds the last offset of each key, then rewrites segments.
 
-What is rewritten lies in new files beside the old ones; the log goes on as if nothing had happened until it swaps them
-(`Log.swap`), group by group and in the order of the log, so that a mark of deletion never goes before what it deleted.
-A pass that is given up half-way, or cut off by a crash, leaves files that nobody knows of, and nothing else.
+It writes new files beside the old ones; the log uses the old ones until it swaps them (`Log.swap`), group by group in
+the order of the log, so that a tombstone is never removed before the records that it deletes. A pass that ends early,
+even by a crash, leaves only files that nobody uses.
 
-Made on the event loop of values that do not change, run in a thread, and never in both: nothing here touches the log.
-Memory is bounded by the table of keys, by one batch and what it decompresses to, and by a piece of output.
+A pass is made on the event loop, from values that do not change, and then runs only in a thread: nothing here uses the
+log. Its memory is limited to the table of keys, one batch with its decompressed records, and a piece of output.
 """
 
 from collections.abc import Callable, Generator
@@ -34,7 +34,7 @@ from semel.wire.errors import ProtocolError
 from semel.wire.records import opened
 
 _PIECE_BYTES: Final = 1024 * 1024
-# Beyond every offset.
+# Larger than every offset.
 _NOWHERE: Final = 2**63
 
 
@@ -45,26 +45,28 @@ class Tally:
     read_bytes: int = 0
     written_bytes: int = 0
     removed_records: int = 0
-    # Batches that stay as they are because they cannot be opened, or are too large when opened.
+    # Batches that stay as they are because they cannot be decompressed, or become too large.
     unopened_batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Sealed segments, and the one that may take their place: None if no record of them is left.
+    """Sealed segments, and the one that may replace them: None if none of their batches is left.
 
-    If they are not changed they stay, and nothing was written.
+    If `is_changed` is false, the old segments stay, and nothing was written.
     """
 
     old: list[Segment]
     new: Segment | None
     is_changed: bool
     now_ms: int
-    # From here on there are marks of deletion that the next pass has to come back for.
+    # From this offset on, there are tombstones that only the next pass can remove.
     postponed_from: int
 
     def forget_horizons(self) -> None:
-        """Segments that stay as they are have nothing in them that would have to go by now. For the event loop."""
+        """Note that the unchanged segments have no tombstone left that could be removed now. Call it on the event
+        loop.
+        """
         for segment in self.old:
             if has_gone_by(segment.horizon_ms, self.now_ms) and segment.next_offset <= self.postponed_from:
                 segment.horizon_ms = NO_HORIZON
@@ -72,7 +74,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass is about, and how far it has come. `pause` is called again and again, to let others work."""
+    """The parameters of a pass, and its progress. It calls `pause` often, to let others work."""
 
     files: Files
     directory: str
@@ -86,9 +88,9 @@ class Pass:
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
-    # Whether a batch stayed unopened: what it holds of a key is not known, and may be what a later mark deletes.
+    # Whether a batch stayed unopened: a later tombstone may delete one of its records.
     has_passed_unopened: bool = False
-    # From this offset on there was no space in the table for marks of deletion that an earlier pass left.
+    # From this offset on, the table had no space for tombstones that an earlier pass left.
     postponed_from: int = _NOWHERE
 
     def __post_init__(self) -> None:
@@ -97,12 +99,12 @@ class Pass:
 
     @property
     def until(self) -> int:
-        """Below this offset the partition is clean once all groups were swapped."""
+        """The offset below which the partition is clean after all groups were swapped."""
         return self.last_offsets.until
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was to be cleaned will be."""
+        """Whether the pass cleans all of its segments."""
         return self.until == self.segments[-1].next_offset
 
     @property
@@ -117,7 +119,7 @@ class Pass:
     def survey(self) -> None:
         """Find the last record of each key in the new records, until the table is full. The caller calls this first.
 
-        Before that, find the marks of deletion whose time is up, because a mark is removed only together with all
+        Before that, find the tombstones whose time is up, because a tombstone may be removed only together with all
         records that it deletes.
         """
         self._survey_marks()
@@ -147,7 +149,7 @@ class Pass:
         self.last_offsets.leave_out(header.base_offset)
 
     def _survey_marks(self) -> None:
-        """Note the marks that an earlier pass left and whose time is up, in half of the table at most."""
+        """Note the tombstones of earlier passes whose time is up; they take at most half of the table."""
         for segment in self.segments:
             if segment.base_offset >= self.cleaned_until or not has_gone_by(segment.horizon_ms, self.rules.now_ms):
                 continue
@@ -172,7 +174,9 @@ class Pass:
                 offsets[digest(key)] = base_offset + offset_delta
 
     def groups(self) -> list[list[Segment]]:
-        """The segments to rewrite: as many in one as surely fit a segment, so that small ones do not pile up."""
+        """The segments to rewrite, grouped: as many together as certainly fit into one segment, so that there are not
+        ever more small ones.
+        """
         groups: list[list[Segment]] = []
         bytes_left = 0
         for segment in self.segments:
@@ -186,7 +190,7 @@ class Pass:
         return groups
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
-        """Write what is left of these segments. The caller goes through the `groups` in their order."""
+        """Write the remaining records of these segments. The caller has to rewrite the `groups` in their order."""
         output = SegmentOutput(self.files, self.directory, group)
         is_changed = len(group) > 1
         try:
@@ -200,7 +204,9 @@ class Pass:
         return Rewritten(group, new, is_changed, self.rules.now_ms, self.postponed_from)
 
     def _rewrite_segment(self, segment: Segment, output: SegmentOutput, is_begun: bool) -> bool:
-        """Write what is left of a segment, from the first difference on if it is not begun; whether it is, by then."""
+        """Write the remaining records of a segment. If `is_begun` is false, nothing is written before the first
+        difference. Returns whether the output is begun afterwards.
+        """
         passed_bytes = 0
         with closing(self._batches(segment)) as batches:
             for header, batch in batches:
@@ -223,7 +229,7 @@ class Pass:
         return is_begun
 
     def _copy(self, segment: Segment, size: int, output: SegmentOutput) -> None:
-        """The first `size` bytes of a segment stay as they are."""
+        """Copy the first `size` bytes of a segment, which have no difference."""
         if size == 0:
             return
         copied = 0
@@ -237,17 +243,18 @@ class Pass:
                     break
 
     def _is_to_come_back_for(self, header: BatchHeader) -> bool:
-        """Whether a later pass may remove the marks of deletion that this one leaves in the batch: their time is not up
-        yet, or the table was full in this pass."""
+        """Whether a later pass can remove the tombstones that this one leaves in the batch, because their time is not
+        up yet, or the table was full in this pass.
+        """
         horizon_ms = horizon_of(header)
         is_postponed = self.postponed_from <= header.base_offset < self.cleaned_until
         return horizon_ms > self.rules.now_ms or (is_postponed and horizon_ms != NO_HORIZON)
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """What is left of a batch: itself, or less, or nothing."""
+        """The batch itself, a smaller one with its remaining records, or None."""
         rules = self.rules
         if not _is_intact(header, batch):
-            # Rewritten, its checksum would be right, and nobody would ever learn of the damage.
+            # A rewritten batch would have a right checksum, and nobody would ever notice the damage.
             self.has_passed_unopened = True
             return batch
         if header.is_control:
@@ -277,7 +284,7 @@ class Pass:
         )
 
     def _batches(self, segment: Segment) -> Generator[tuple[BatchHeader, memoryview], None, None]:
-        """The batches of a segment, one at a time, and time for others after each."""
+        """The batches of a segment, one at a time, with a pause for others after each."""
         if segment.size == 0:
             return
         file = self.files.open(segment.path)

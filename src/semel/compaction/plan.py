@@ -1,8 +1,8 @@
-"""Which partitions are worth a pass, and what a pass is given: looked at on the event loop, and nothing is changed.
+"""Decides which partitions are worth a pass, and makes the pass, on the event loop and without changing anything.
 
-What may be rewritten are sealed segments in which everything is decided and durable, and which are old enough. Whether
-it is worth the while depends on how much of that is new since the last pass, as in Apache Kafka; a pass is due besides
-when a record has waited too long, or when marks of deletion that an earlier pass left have had their time.
+A pass may rewrite sealed segments that are old enough and have only durable records without open transactions. It is
+worth while if enough of them is new since the last pass, as in Apache Kafka; it is also due when a record has waited
+too long, or when the time of an earlier pass's tombstones is up.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from semel.storage.segment import Segment
 
 @value
 class Bounds:
-    """What a pass may take."""
+    """The limits of a pass."""
 
     key_bytes_max: int
     opened_bytes_max: int
@@ -26,7 +26,7 @@ class Bounds:
 
 @value
 class Plan:
-    """A partition that is worth a pass: the more so the larger the part of it that is new."""
+    """A partition that is worth a pass; the larger its new part, the more urgent."""
 
     partition: PartitionLog
     configs: TopicConfigs
@@ -34,7 +34,7 @@ class Plan:
     dirty_ratio: float
 
     def begin(self, files: Files, bounds: Bounds, now_ms: int, pause: Callable[[], None]) -> Pass:
-        """The pass, on values that do not change any more."""
+        """Make the pass, from values that do not change any more."""
         partition, configs = self.partition, self.configs
         return Pass(
             files=files,
@@ -55,7 +55,9 @@ class Plan:
 
 
 def plan(partition: PartitionLog, configs: TopicConfigs, now_ms: int, *, is_unfinished: bool = False) -> Plan | None:
-    """The plan for a partition, or None if it can wait. `is_unfinished`: the last pass did not go to the end."""
+    """The plan for a partition, or None if it can wait. `is_unfinished` means that the last pass did not get to the
+    end.
+    """
     segments = _cleanable(partition, configs, now_ms)
     if not segments:
         return None
@@ -73,13 +75,13 @@ def plan(partition: PartitionLog, configs: TopicConfigs, now_ms: int, *, is_unfi
 
 
 def is_to_roll(partition: PartitionLog, configs: TopicConfigs, now_ms: int) -> bool:
-    """Whether the segment that grows has done so for long enough, or in a quiet topic it would never be compacted."""
+    """Whether the growing segment is old enough to be sealed; without this, a quiet topic would never be compacted."""
     segments = partition.segments
     return bool(segments) and segments[-1].size > 0 and now_ms - segments[-1].begun_at_ms >= configs.segment_ms
 
 
 def _cleanable(partition: PartitionLog, configs: TopicConfigs, now_ms: int) -> list[Segment]:
-    """The sealed segments, from the first on, in which no record is too young or may still be aborted."""
+    """The sealed segments, from the first one up to the first with a record that is too young or not yet stable."""
     cleanable = []
     stable_offset = partition.stable.offset
     lag_min_ms = configs.compaction_lag_min_ms

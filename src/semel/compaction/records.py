@@ -1,9 +1,10 @@
-"""Batches opened as far as compaction needs it: where each record lies, its offset, its key, whether it has a value.
+"""Reads of each record in a batch only what compaction needs: its place, its offset, its key, and whether it has a
+value.
 
-This is the inner loop of compaction, and it runs for every record of a topic, so it spells out what could be calls. The
-bytes may be anything at all, because the broker took them as they came: what is no record raises `ProtocolError`, and
-neither the size of what is decompressed nor the number of records ever goes beyond what the caller and the batch's
-header say. Nothing here decides which records stay.
+This is the inner loop of compaction, which runs for every record of a topic, so it has code in place of calls. The
+bytes may be anything, because the broker accepts them unread: bytes that are no record raise `ProtocolError`, the
+decompressed size never exceeds the caller's limit, and the number of records never exceeds that of the header. Nothing
+here decides which records stay.
 """
 
 from collections.abc import Iterator
@@ -18,21 +19,24 @@ from semel.wire.records import opened_in_place
 # A 64-bit number in pieces of seven bits takes ten bytes.
 _SHIFT_MAX: Final = 63
 
-# What is opened on the event loop, compressed and decompressed; more takes up to 200 ms, so a thread opens it.
+# The sizes, compressed and decompressed, up to which the event loop decompresses a batch; more takes up to 200 ms, in a
+# thread.
 _COMPRESSED_HERE_MAX: Final = 256 * 1024
 _OPENED_HERE_MAX: Final = 1024 * 1024
-# How many of those may be open at once: 64 MiB, which is what a single large one may take by default.
+# How many small batches may be decompressed at once: 64 MiB, as much as a single large one may take by default.
 SMALL_AT_ONCE: Final = 64
 
-# The records without a key that an answer names: nobody needs more of them to see what is wrong.
+# How many records without a key an answer names: nobody needs more to see the mistake.
 KEYLESS_NAMED_MAX: Final = 1_000
 
-# Where a record begins and ends among all, its offset less the batch's, its key, and whether it has a value.
+# Where a record begins and ends among all, its offset minus the batch's, its key, and whether it has a value.
 FoundRecord = tuple[int, int, int, bytes | memoryview | None, bool]
 
 
 class KeylessRecords(Refused):
-    """Records without a key, the first of them by their places in the batch: compaction would not know what to do."""
+    """A batch has records without a key, which compaction could not handle; the first ones, by their places in the
+    batch.
+    """
 
     def __init__(self, places: list[int]) -> None:
         super().__init__(INVALID_RECORD, "the topic is compacted, and takes no record without a key")
@@ -40,7 +44,7 @@ class KeylessRecords(Refused):
 
 
 def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[FoundRecord]:
-    """All records of a batch whose header this is, given what `semel.wire.records` made of it when it opened it."""
+    """All records of the batch with this header, from its decompressed bytes."""
     at = 0
     size = len(records)
     left = header.record_count
@@ -81,7 +85,7 @@ def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[Fou
             else:
                 key = records[at : at + (byte >> 1)]
                 at += byte >> 1
-            # -1, for no value, is the byte 1.
+            # The length -1, which means no value, is encoded as the byte 1.
             has_value = records[at] != 1
             if at >= end:
                 raise ProtocolError("a record that goes beyond its end")
@@ -94,11 +98,11 @@ def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[Fou
 
 
 class KeyChecks:
-    """Looks through the batches that clients send to compacted topics, which are decompressed for that.
+    """Checks the batches that clients send to compacted topics, and decompresses them for that.
 
-    A batch stays decompressed for as long as it is looked through, which is many turns of the event loop if it has very
-    many records, and every connection may have one. So only few small ones and one large one are open at once, from all
-    clients together; the others wait.
+    A batch stays decompressed while it is checked, which takes many turns of the event loop if it has very many
+    records, and every connection may send one. So only a limited number of small batches and one large batch are
+    decompressed at once, of all clients together; the others wait.
     """
 
     def __init__(self, opened_bytes_max: int, *, small_at_once: int = SMALL_AT_ONCE) -> None:
@@ -107,13 +111,13 @@ class KeyChecks:
         self._large = Door(1)
 
     def check(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
-        """Refuse a batch if a record has no key, or the batch cannot be opened.
+        """Refuse a batch if a record has no key, or the batch cannot be decompressed.
 
-        What cannot be opened could never be compacted; and here, unlike anywhere else, it is noticed in time.
+        A batch that cannot be decompressed could never be compacted, and only here it is noticed in time.
         """
         try:
             if not header.attributes & CODEC_MASK:
-                # Nothing to open: the records lie in the request.
+                # The batch is not compressed: its records are in the request.
                 yield from _check_records(memoryview(batch)[HEADER_BYTES:], header)
                 return
             is_checked = False
@@ -125,7 +129,7 @@ class KeyChecks:
             raise Refused(INVALID_RECORD, f"the topic is compacted, and the batch cannot be opened: {error}") from error
 
     def _check_small(self, batch: Buffer, header: BatchHeader) -> Steps[bool]:
-        """False if it was not small; nobody can tell beforehand."""
+        """False if the batch was not small, which only decompressing it shows."""
         try:
             records = opened_in_place(batch, header.attributes, min(self._opened_bytes_max, _OPENED_HERE_MAX))
         except ProtocolError:

@@ -1,12 +1,12 @@
-"""What compaction does with one batch: it keeps it as it is, rewrites it with fewer records, or drops it.
+"""Compacts one batch: keeps it as it is, rewrites it with fewer records, or drops it.
 
-Offsets never change. A batch that is rewritten keeps its header's base offset, last offset delta, producer, sequence
-and codec; what changes is the number of records, the latest timestamp, the length and the checksum.
+Offsets never change. A rewritten batch keeps the base offset, last offset delta, producer, sequence and codec of its
+header; the number of records, the latest timestamp, the length and the checksum change.
 
-A record that deletes its key, and the marker of a transaction that has no records any more, stay for a while, so that
-consumers come to see them. How long is written into their batch, as Apache Kafka does it (KIP-534): one bit of the
-attributes says that the base timestamp is not the first record's time but that of the deletion. The timestamps of the
-records are counted from it all the same.
+A tombstone, and the marker of a transaction without remaining records, stay for a while, so that consumers see them.
+Their batch says until when, as in Apache Kafka (KIP-534): one bit of the attributes says that the base timestamp is the
+time from which they may be removed, and not the first record's time. The timestamps of the records are still counted
+from it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,31 +27,31 @@ from semel.wire.errors import ProtocolError
 from semel.wire.records import compressed, opened, varint
 
 NO_HORIZON: Final = -1
-# Times, and differences between them, have 64 bits, one of which is the sign.
+# Times and their differences have 64 bits, one of them for the sign.
 TIME_MAX: Final = 2**63 - 1
 
 
 @value
 class Rules:
-    """What one pass over a partition goes by."""
+    """The parameters of one pass over a partition."""
 
     now_ms: int
-    # How long a mark of deletion stays after the pass that found it the last of its key.
+    # How long a tombstone stays after the pass that found it to be the last record of its key.
     delete_retention_ms: int
-    # The last offset of all that is cleaned: its record stays even if it is a mark of deletion whose time is up, or a
-    # consumer on its way to the end would never be told that it has arrived.
+    # The last offset of the pass: its record stays even if it is a tombstone whose time is up, because otherwise a
+    # consumer that reads to the end would never know that it has arrived.
     last_offset: int
-    # A batch that is larger than this when it is decompressed stays as it is.
+    # A batch that is larger than this after decompression stays as it is.
     opened_bytes_max: int
 
     @property
     def horizon_ms(self) -> int:
-        """Until when marks of deletion stay that this pass finds."""
+        """The time until which tombstones stay that this pass finds."""
         return min(self.now_ms + self.delete_retention_ms, TIME_MAX)
 
 
 def horizon_of(header: BatchHeader) -> int:
-    """When the marks of deletion in a batch may go; NO_HORIZON where no pass has seen them yet, or there are none."""
+    """When the tombstones in a batch may be removed; NO_HORIZON if no pass has seen them yet, or there are none."""
     return header.base_timestamp if header.attributes & HORIZON_BIT else NO_HORIZON
 
 
@@ -60,7 +60,7 @@ def has_gone_by(horizon_ms: int, now_ms: int) -> bool:
 
 
 class _Survivors(NamedTuple):
-    """The records of a batch that stay: their stretches among all, how many, and whether one deletes its key."""
+    """The remaining records of a batch: their stretches among all, their number, and whether one is a tombstone."""
 
     stretches: list[tuple[int, int]]
     record_count: int
@@ -70,11 +70,11 @@ class _Survivors(NamedTuple):
 def without_superseded(
     header: BatchHeader, batch: Buffer, offsets: Mapping[bytes, int], rules: Rules, *, marks_may_go: bool
 ) -> Buffer | None:
-    """The batch with the records that stay, given the last offset of each key; None if there are none.
+    """The batch with its remaining records, given the last offset of each key; None if no record remains.
 
-    It is the very same batch if nothing changes. ProtocolError if it cannot be opened. A mark of deletion whose time is
-    up goes if `marks_may_go`, which says that all before the batch was looked at, and if it is in `offsets`: only then
-    what it deletes has gone.
+    If nothing changes, the same object is returned. ProtocolError if the batch cannot be decompressed. A tombstone
+    whose time is up is removed if it is in `offsets` and `marks_may_go` is true, which means that all batches before
+    this one were opened: only then all records that it deletes have been removed.
     """
     records = opened(batch, header.attributes, rules.opened_bytes_max)
     survivors = _surviving(header, records, offsets, rules, marks_may_go)
@@ -88,7 +88,7 @@ def without_superseded(
 
 
 def marker_with_horizon(header: BatchHeader, batch: Buffer, rules: Rules) -> Buffer:
-    """The marker of a transaction that has no records any more, with the time from which on it may go."""
+    """The marker of a transaction without remaining records, with the time from which it may be removed."""
     records = opened(batch, header.attributes, rules.opened_bytes_max)
     return _rebuilt(header, records, _Survivors([(0, len(records))], header.record_count, True), rules.horizon_ms)
 
@@ -123,7 +123,7 @@ def _surviving(
 
 
 def _rebuilt(header: BatchHeader, records: bytes, survivors: _Survivors, new_horizon_ms: int) -> bytearray:
-    """A batch of some of its records, with a new horizon if there is one."""
+    """A batch of the surviving records, with the new horizon if there is one."""
     latest = NO_TIMESTAMP
     is_marked_anew = new_horizon_ms != NO_HORIZON
     base_timestamp = new_horizon_ms if is_marked_anew else header.base_timestamp
@@ -143,7 +143,7 @@ def _rebuilt(header: BatchHeader, records: bytes, survivors: _Survivors, new_hor
     rewritten = header._replace(
         attributes=header.attributes | (HORIZON_BIT if is_marked_anew else 0),
         base_timestamp=base_timestamp,
-        # Where the log set the time it set one for all.
+        # If the broker set the time (LogAppendTime), it set one time for all records.
         max_timestamp=header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest,
         record_count=survivors.record_count,
     )
@@ -151,7 +151,9 @@ def _rebuilt(header: BatchHeader, records: bytes, survivors: _Survivors, new_hor
 
 
 def _timestamps(records: bytes, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """For each record of a stretch: where its attributes are, its timestamp delta, and where that and it end."""
+    """For each record of a stretch: where its attributes are, its timestamp delta, where the delta ends, and where the
+    record ends.
+    """
     while begin < end:
         record_bytes, attributes_at, delta, delta_end = timestamp_delta(records, begin)
         begin = attributes_at + record_bytes

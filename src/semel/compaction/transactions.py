@@ -1,8 +1,9 @@
-"""Which records of transactions may go: aborted ones at once, a marker some time after the last record it speaks of.
+"""Which records of transactions may be removed: aborted records at once, a marker some time after the last record of
+its transaction.
 
-A pass over a partition asks about every transactional batch, in the order of the log and from its beginning. All of
-them lie below the last stable offset, so every transaction in question has been decided. What a marker is still there
-for is only known to a pass that has seen all that came before it.
+A pass asks about every transactional batch of a partition, in the order of the log and from its beginning. All of them
+are below the last stable offset, so all their transactions have ended. Only a pass that has seen all batches before a
+marker knows whether its transaction still has records.
 """
 
 from array import array
@@ -10,27 +11,27 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final
 
-# From an offset to before another: producer id, first offset and marker's offset of the aborted transactions that reach
-# into there, in the order of the markers.
+# Gets a begin and an end offset; returns producer id, first offset and marker's offset of each aborted transaction
+# between them, in the order of the markers.
 AbortedSpans = Callable[[int, int], Iterable[tuple[int, int, int]]]
 
-# The stretch in which a pass looks up aborted transactions at once: each takes an offset at least, so this bounds the
+# How many offsets a pass looks up aborted transactions for at once: each has at least one offset, so this limits the
 # memory.
 _STRETCH_OFFSETS: Final = 50_000
 
 
 class TransactionsPassed:
-    """What a pass has to know about transactions, and has seen of them."""
+    """The aborted transactions of the log, and those with remaining records that a pass has seen."""
 
     __slots__ = ("_aborted", "_begin", "_end", "_spans", "_with_records")
 
     def __init__(self, spans: AbortedSpans) -> None:
         self._spans = spans
-        # The stretch of the log that is known just now. By producer id, the first offsets and the markers' offsets of
-        # what was aborted and reaches into it. Transactions of one producer do not overlap.
+        # The stretch of the log that was looked up last. By producer id, the first offsets and the markers' offsets of
+        # the aborted transactions in it. Transactions of one producer do not overlap.
         self._begin = self._end = 0
         self._aborted: dict[int, tuple[array[int], array[int]]] = {}
-        # Producers of whose transaction, up to here, at least one record stays.
+        # The producers whose present transaction has at least one remaining record so far.
         self._with_records: set[int] = set()
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
@@ -53,11 +54,11 @@ class TransactionsPassed:
             markers.append(marker_offset)
 
     def note_kept(self, producer_id: int) -> None:
-        """A batch of the producer's transaction stays, or some of it."""
+        """Note that records of the producer's transaction remain."""
         self._with_records.add(producer_id)
 
     def end(self, producer_id: int) -> bool:
-        """The pass has come to a marker: whether any record of the transaction that it ends stays."""
+        """Handle the marker of a producer's transaction; returns whether any record of the transaction remains."""
         if producer_id in self._with_records:
             self._with_records.remove(producer_id)
             return True

@@ -22,9 +22,9 @@ from semel.storage.journal import Damaged
 from semel.storage.segment import Stretch
 from semel.store import Missing, Store
 
-# The most parts that are fetched at the same time; each is in memory meanwhile.
+# How many parts are fetched at the same time; each is in memory meanwhile.
 AT_ONCE: Final = 4
-# How long a fetched part is kept: if it was freed at once, its reader would never make progress.
+# A smaller cache would free a fetched part at once, and its reader would never make progress.
 CACHE_BYTES_MIN: Final = 64 * 1024 * 1024
 CACHE_BYTES: Final = 10 * 1024 * 1024 * 1024
 
@@ -63,7 +63,7 @@ class Cache:
         self._frees = True
 
     def use(self, worker: Worker, tell: Callable[[str], None]) -> None:
-        """Work in this thread. `tell` gets messages for the operator."""
+        """Use this thread for the disk. `tell` gets messages for the operator."""
         self._worker = worker
         self._tell = tell
 
@@ -76,8 +76,8 @@ class Cache:
     # -- fetching -----------------------------------------------------------------------------------------------
 
     async def bring(self, stretches: Iterable[Stretch]) -> Failures:
-        """Return when these parts of files are on the disk, however long that takes, with the reasons for those that
-        cannot be fetched. They may be freed again, unless they are held.
+        """Fetch these parts of files, however long that takes; returns when they are on the disk, with the reasons for
+        those that cannot be fetched. They may be freed again, unless they are held.
         """
         tasks = {self._task_of(path, part): path for path, part in self.files.lacking(stretches)}
         if tasks:
@@ -132,7 +132,7 @@ class Cache:
                 if not self.files.coming[path]:
                     del self.files.coming[path]
                 if not task.cancelled():
-                    # `bring` gets the error from it, if a reader still waits for it.
+                    # Marks the error as seen; `bring` gets it from the task, if a reader still waits.
                     task.exception()
 
             task.add_done_callback(ended)

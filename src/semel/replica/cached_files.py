@@ -165,7 +165,7 @@ class CachedFiles:
     # -- what the disk has --------------------------------------------------------------------------------------
 
     def check(self, path: str, size: int, position: int) -> None:
-        """NotHere if these bytes cannot be read. Otherwise the caller is about to read them."""
+        """Raise NotHere if these bytes are not on the disk; otherwise note that the caller is about to read them."""
         row = self._rows.get(path)
         if row is None:
             return
@@ -199,7 +199,7 @@ class CachedFiles:
         ]
 
     def note_here(self, path: str, extent: Extent) -> None:
-        """This extent was fetched. Nothing happens if the file no longer has it."""
+        """Note that this extent was fetched; ignored if the file no longer has it."""
         row = self._rows.get(path)
         part = None if row is None else row.part_like(extent)
         if row is None or part is None:
@@ -208,13 +208,13 @@ class CachedFiles:
             self.cached_bytes += extent.size * (part.state == GONE)
             part.state, part.read_at = HERE, next(self._clock)
         else:
-            # From now on these bytes are only on this disk.
+            # The store does not have these bytes any longer, so they are only on this disk.
             self._put(path, Row((other for other in row.parts if other is not part), row.named))
 
     # -- what the store has -------------------------------------------------------------------------------------
 
     def begin(self, contents: Contents) -> None:
-        """The contents of the store at the start of a broker; the files have their whole size."""
+        """Take over the contents of the store at the start of a broker; the files have their whole size."""
         self._rows, self.cached_bytes = {}, 0
         for path, extents in contents.files.items():
             file = self.disk.open(path)
@@ -226,8 +226,8 @@ class CachedFiles:
             self._put(path, Row(parts, extents))
 
     def name(self, contents: Contents) -> None:
-        """The store has exactly these contents now, and the files on the disk have the same bytes, except for missing
-        parts.
+        """Note that the store has exactly these contents now, and that the files on the disk have the same bytes,
+        except for missing parts.
         """
         for path in {**self._rows, **contents.files}:
             before, named = self._rows.get(path, Row(())), contents.files.get(path, ())

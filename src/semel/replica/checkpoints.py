@@ -26,9 +26,9 @@ from semel.replica.writer import Fenced, SlotWriter, answered
 from semel.storage.checkpoint import CheckpointJob
 from semel.store import Changed, Missing, Store, StoreError, Unsure
 
-# Reading a slot takes some milliseconds, and deleting it some more.
+# Reading a slot takes some milliseconds, and deleting one takes more.
 SLOTS_MAX: Final = 2000
-# A large checkpoint is written less often: one more slot for each of these units.
+# A large checkpoint is written less often: it waits for one more slot for each of these units.
 SLOT_BYTES: Final = 32 * 1024
 
 
@@ -64,7 +64,7 @@ class StoreCheckpoints:
         return self._writer.next_slot - self._floor.slot >= slots_max
 
     def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
-        """Write a checkpoint; `done` gets the outcome. One at a time."""
+        """Write a checkpoint; `done` gets the outcome. Only one is written at a time."""
 
         async def run() -> None:
             outcome: JobError = None
@@ -114,14 +114,14 @@ class StoreCheckpoints:
             raise BrokenHistory(f"{where}: the floor is at slot {floor.slot}, before that slot was written")
 
     async def follow(self, floor: Floor) -> None:
-        """Another broker has written this floor, and this broker has read everything that its checkpoint covers: so it
-        may free the bytes that the checkpoint names. Raises Overtaken if the store no longer has the parts that are
-        missing here.
+        """Adopt the floor of another broker, after this broker has read everything that the floor's checkpoint covers:
+        so it may free the bytes that the checkpoint names. Raises Overtaken if the store no longer has the parts that
+        are missing here.
         """
         try:
             self._contents = await self._contents_of(floor)
         except Missing:
-            # There is a newer one by now.
+            # There is a newer floor by now.
             return
         self._floor = floor
 

@@ -1,4 +1,4 @@
-"""Where the bytes of a log's files lie in a store: each file is a row of extents, and an object holds many of them.
+"""Where a store has the bytes of a log's files: each file is a row of extents, and an object holds many of them.
 
 A checkpoint names the extents of all files. The next one keeps the extents that it can, and adds extents for the rest.
 So a growing file is uploaded once, and the tails of many files share an object. If less than half of an object is still
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.storage.segment import Stretch
 
-# Some objects are in memory at once, and each costs a request.
+# Larger objects would take more memory, because some are in memory at once; smaller ones would need more requests.
 OBJECT_BYTES_MAX: Final = 8 * 1024 * 1024
 # Neighbours become one extent if there are 16 of them, and each is smaller than one of these sizes.
 MERGED_AT_ONCE: Final = 16
@@ -40,7 +40,7 @@ class Contents(NamedTuple):
     objects: dict[str, int]
 
     def to_record(self) -> dict[str, Any]:
-        """All of it, as values that JSON can hold."""
+        """The contents, as values that JSON can hold."""
         number_of = {key: number for number, key in enumerate(self.objects)}
         files = {
             path: [[extent.position, extent.size, number_of[extent.key], extent.place, extent.digest] for extent in row]
@@ -97,7 +97,7 @@ def _large_or_few(row: list[Extent], unreadable: Collection[str]) -> list[Extent
             is_small = _size(group) < small_bytes and group[0].key not in unreadable
             number += not is_small or group[0].position != end
             numbers.append(number)
-            # An extent that is not small has a number of its own.
+            # An extent that is not small forms its own group.
             end = group[-1].position + group[-1].size if is_small else -1
         runs = groupby(zip(numbers, groups, strict=True), lambda one: one[0])
         groups = [group for _, run in runs for group in _merged([group for _, group in run])]

@@ -16,7 +16,7 @@ FLOOR_KEY: Final = "floor"
 
 
 class Piece(NamedTuple):
-    """A part of a checkpoint, as an object of its own."""
+    """A part of a checkpoint, in its own object."""
 
     key: str
     size: int

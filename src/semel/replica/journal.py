@@ -55,11 +55,11 @@ class SlotJournal:
         return self.slot_end - self.synced
 
     def note_synced(self, position: int) -> None:
-        """Everything before this position is durable."""
+        """Note that everything before this position is durable."""
         self.synced = position
 
     def follow(self, position: int) -> None:
-        """Another broker's slots were read up to this position."""
+        """Note that another broker's slots were read up to this position."""
         self.end = self.slot_end = self.synced = position
 
     def mark(self) -> int:

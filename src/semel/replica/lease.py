@@ -95,15 +95,15 @@ class LeaseWatch:
             return
         if version != self._version:
             self.lease, self._version = decode_lease(content), version
-            # It may have been written while this look was under way, so its silence begins only now.
+            # It may have been written during this look, so its silence begins only now.
             self._silent_seconds, self._looked_at = 0.0, clock()
         elif self.lease is not None:
-            # That time does not count: this process was stopped, or the store did not answer.
+            # A longer pause does not count in full: this process was stopped, or the store did not answer.
             self._silent_seconds += min(now - looked_at, 2 * self.pause_seconds)
 
 
 class LeaseHolder:
-    """The lease as the active broker, or one that is about to become active, holds it."""
+    """The lease, held by the active broker, or by one that is about to become active."""
 
     def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float) -> None:
         self._store = store

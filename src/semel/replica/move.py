@@ -134,7 +134,7 @@ def _cache_of(store: Store, files: Files) -> Cache:
 
 
 def _tell_nobody(reason: str) -> None:
-    """The caller gets the reason as an error."""
+    """Tell nobody, because the caller gets the reason as an error."""
 
 
 def _settle_down(log: Log) -> None:
@@ -195,8 +195,8 @@ async def _same_contents(
 
 
 async def _begin(store: Store, floor: Floor, cluster_id: str) -> None:
-    """Make it the log of the store. The move that creates the floor wins: if another move replaced the floor, the first
-    would not notice, and would give up a log that the store no longer names.
+    """Make this log the log of the store. The move that creates the floor wins: if another move replaced the floor, the
+    first would not notice, and would give up a log that the store no longer names.
     """
     for key, content in ((FLOOR_KEY, floor.encode()), (FORMAT_KEY, format_of(cluster_id))):
         if not await create_surely(store, key, content):

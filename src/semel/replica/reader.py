@@ -21,9 +21,9 @@ from semel.replica.writer import Fenced, answered, create_surely
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
-# Slots to read between two looks at the floor.
+# How many slots are read between two looks at the floor.
 SLOTS_PER_LOOK: Final = 50
-# Entries that the log applies in one turn of the event loop.
+# How many entries the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
 
 
@@ -34,7 +34,7 @@ class Follower(Protocol):
         """Apply an entry that another broker wrote."""
 
     def enter_epoch(self, epoch: int) -> None:
-        """The next entries were written in this epoch."""
+        """Note that the next entries were written in this epoch."""
 
     def clear(self) -> Steps[None]:
         """Remove files that are no longer needed."""

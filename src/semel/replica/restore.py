@@ -20,12 +20,12 @@ from semel.storage.files import Files
 from semel.storage.journal import Damaged
 from semel.store import Missing, Store
 
-# Objects that are created or deleted at once.
+# How many objects are checked at once.
 AT_ONCE: Final = 4
 
 
 class Beginning(NamedTuple):
-    """The beginning of a broker."""
+    """The state from which a broker starts."""
 
     floor: Floor
     # The slots that the checkpoint covers.
@@ -69,7 +69,9 @@ async def read_checkpoint(store: Store, floor: Floor) -> Content:
 
 
 async def check_replaced(store: Store, floor: Floor, gone: Missing) -> None:
-    """An object that this floor's checkpoint needs is gone. Raises BrokenHistory unless there is a newer floor."""
+    """Explain why an object that this floor's checkpoint needs is gone: raises BrokenHistory unless there is a newer
+    floor.
+    """
     if (await answered(lambda: read_floor(store)))[0] == floor:
         raise BrokenHistory(f"{gone}, and the newest checkpoint needs it") from None
 

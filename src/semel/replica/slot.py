@@ -1,7 +1,7 @@
 """The object in a slot: a head, and the entries of the journal that it carries.
 
-    head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead`
-    body    entries, one after the other: the size of the payload, the kind, three bytes of nothing, the payload
+    head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead` body    entries,
+    one after the other: the size of the payload, the kind, three zero bytes, the payload
 
 The digests are the first 16 bytes of SHA-256.
 """
@@ -83,7 +83,7 @@ def decode(slot: int, content: bytes) -> Slot:
 
 
 def entries(slot: int, body: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Kind and payload of each entry in a body."""
+    """The kind and the payload of each entry in a body."""
     at = 0
     while at < len(body):
         if at + ENTRY_HEAD_BYTES > len(body):

@@ -37,7 +37,7 @@ class Standby(NamedTuple):
 
 
 class StoreStatus(NamedTuple):
-    """All of it."""
+    """The whole status."""
 
     cluster_id: str
     # The broker that was last active, if there ever was one; and whether it still is.

@@ -1,4 +1,4 @@
-"""A thread that waits for the disk, as this room uses one."""
+"""The interface of a thread that waits for the disk."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Worker(Protocol):
 
 
 class Here:
-    """A worker without a thread, for a caller that holds up nobody."""
+    """A worker without a thread, for a caller that may block."""
 
     def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
         """Run both now."""
@@ -31,7 +31,7 @@ class Here:
         done(outcome)
 
     def stop(self) -> None:
-        """All jobs have run."""
+        """Do nothing, because all jobs have run."""
 
 
 async def in_thread(worker: Worker, job: Callable[[], Result]) -> Result:

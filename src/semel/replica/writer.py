@@ -16,7 +16,7 @@ from semel.replica.journal import SlotJournal
 from semel.replica.slot import digest_of, encode_head, key_of
 from semel.store import Exists, Missing, Store, Unsure
 
-# Large enough that a PUT has many bytes, and small enough that four of them arrive soon.
+# Large enough that a PUT has many bytes, and small enough that four PUTs arrive soon.
 SLOT_BYTES_MAX: Final = 4 * 1024 * 1024
 _AGAIN_SECONDS_MIN: Final = 0.05
 _AGAIN_SECONDS_MAX: Final = 1.0
@@ -86,14 +86,14 @@ class SlotWriter:
         # The history at the cut of the journal, once all slots before it were sent.
         self._at_cut: dict[str, Any] = {}
         self._progress: asyncio.Future[None] | None = None
-        # How many proofs were asked for, and how many of these were given.
+        # How many proofs were requested, and how many of these were given.
         self._proofs_asked = self._proofs_given = 0
         self._is_proving = False
         self._failed = False
         self._is_open = False
 
     def open(self) -> None:
-        """The fence is created, and the history ends with it."""
+        """Begin to write, after the fence, with which the history now ends."""
         self._is_open = True
 
     @property
@@ -137,8 +137,8 @@ class SlotWriter:
             self._at_cut = self._history.to_record()
 
     def prove(self, done: Done) -> int:
-        """Prove that no other broker had taken over before now; the number of this proof. `done` gets a number when
-        all proofs up to it are given, or why they cannot be.
+        """Prove that no other broker had taken over before now; returns the number of this proof. `done` gets a number
+        when all proofs up to it are given, or why they cannot be.
         """
         self._proofs_asked += 1
         if not self._is_proving:
@@ -173,7 +173,7 @@ class SlotWriter:
         return False
 
     async def _next_progress(self) -> None:
-        """Return when more slots are certain."""
+        """Wait until more slots are certain."""
         if self._progress is None or self._progress.done():
             self._progress = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._progress)
@@ -204,7 +204,7 @@ class SlotWriter:
         self._settle(done)
 
     def _settle(self, done: Done) -> None:
-        """Report the slots that have ended and are not preceded by unfinished ones."""
+        """Report the slots that have ended, up to the first unfinished one."""
         while self._under_way and not self._failed:
             slot, (target, error, has_ended) = next(iter(self._under_way.items()))
             if not has_ended:

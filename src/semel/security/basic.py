@@ -13,11 +13,11 @@ class BasicLogin(NamedTuple):
 
     @property
     def header(self) -> str:
-        """The value of `Authorization` for it."""
+        """The value of its `Authorization` header."""
         return f"Basic {base64.b64encode(f'{self.name}:{self.password}'.encode()).decode()}"
 
     def is_in(self, headers: dict[str, str]) -> bool:
-        """Whether a request has it."""
+        """Whether a request with these headers has this login."""
         _, _, expected = self.header.partition(" ")
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         sent_credentials = credentials.strip().encode(errors="replace")

@@ -1,6 +1,7 @@
-"""Hosts in addresses and in Host headers: how they are shown with a port, and whether they are the loopback or our own.
+"""Hosts in addresses and in Host headers: shows them with a port, and says whether they are the loopback or the
+server's own.
 
-The rule for Host headers ends DNS rebinding. A browser may show a page of another site, whose owner makes its name
+The rule for Host headers prevents DNS rebinding. A browser may show a page of another site, whose owner makes its name
 resolve to this machine. The browser then takes requests of that page to this machine for requests to the page's own
 site, but sends the name of that site as the Host. Nothing here may resolve a name.
 """

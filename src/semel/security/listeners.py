@@ -1,7 +1,7 @@
 """Listeners: the addresses on which the broker accepts connections, with their protocols and advertised addresses.
 
-Beyond the loopback, a listener without login or without encryption is refused, unless the operator says that the
-network is trusted. Nothing here may open a socket or resolve a name.
+An unencrypted listener that is not on the loopback is refused, unless the operator says that the network is trusted.
+Nothing here may open a socket or resolve a name.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class ListenersRefused(ValueError):
 
 @dataclass(frozen=True)
 class Listener:
-    """An address to listen on. Without an advertised one, clients are told the address itself."""
+    """An address to listen on. Without an advertised address, clients get the address itself."""
 
     name: str = SecurityProtocol.PLAINTEXT
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
@@ -93,7 +93,7 @@ class Listener:
 
 
 def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
-    """Refuse two listeners with one name, and an unencrypted one beyond the loopback, unless `insecure`."""
+    """Refuse two listeners with one name, and, unless `insecure`, an unencrypted one that is not on the loopback."""
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:

@@ -85,7 +85,7 @@ class Login:
         return self.is_over and (self.expires_at_ms is None or now_ms < self.expires_at_ms)
 
     def choose(self, mechanism: str) -> None:
-        """The client begins to log in by this mechanism."""
+        """Begin a login by this mechanism."""
         if self._chosen is not None:
             raise Refused(ILLEGAL_SASL_STATE, "a login by another mechanism is under way")
         if mechanism not in self.mechanisms:

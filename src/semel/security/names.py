@@ -112,7 +112,7 @@ def subject_of(certificate: bytes) -> str:
         ((_, certificate_content, _),) = _elements(certificate)
         to_be_signed = next(_elements(certificate_content))
         fields = [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
-        # After the serial number, the signature's algorithm, the issuer, and the validity.
+        # The subject comes after the serial number, the signature's algorithm, the issuer, and the validity.
         relative_names = [list(_elements(relative.content)) for relative in _elements(fields[4].content)]
         return ",".join("+".join(map(_attribute, relative)) for relative in reversed(relative_names))
     except (IndexError, StopIteration, UnicodeDecodeError) as error:

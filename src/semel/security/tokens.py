@@ -28,7 +28,7 @@ ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = {
 ALGORITHMS_DEFAULT: Final = ("RS256", "ES256")
 # How far two clocks may differ, as in Apache Kafka (sasl.oauthbearer.clock.skew.seconds).
 SKEW_SECONDS: Final = 30
-# Providers have two or three.
+# Providers have two or three keys.
 KEYS_MAX: Final = 100
 # The parameters that checking needs. Some sets hold the private part as well, which is ignored.
 _PUBLIC: Final = frozenset(("kty", "crv", "n", "e", "x", "y"))

@@ -1,8 +1,7 @@
 """The settings of each semantic for each client, and why each one is as it is.
 
-A bundle holds what the semantic depends on, and nothing else: addresses, names and sizes are the program's own. This
-file must never hold a setting that its own check would object to; a test holds it to that, and runs every bundle with
-the real client.
+A bundle has only the settings that the semantic depends on: addresses, names and sizes are up to the program. This file
+must never have a setting that `conflicts` objects to; a test checks that, and runs every bundle with the real client.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -113,7 +112,7 @@ _IN_TRANSACTIONS: Final = (
     ),
 )
 
-# Strict order, which costs throughput; larger batches make up for some of it. librdkafka's are large already.
+# Strict order costs throughput; larger batches compensate for a part of that. librdkafka's are large already.
 _IN_STRICT_ORDER: Final = (
     _Line("max.in.flight.requests.per.connection", 1, "a record that is given up must not have successors in the log"),
     _Line("linger.ms", 20, "one request at a time, so each has to carry more: wait a moment for others"),
@@ -193,8 +192,9 @@ def bundle(
 ) -> Bundle:
     """The settings of a semantic; with a transactional id, those of a producer that writes in transactions.
 
-    `strict_order` is for a program that goes on after a record was given up: no later record of the partition is in the
-    log then, because the producer has one request under way at a time. (aiokafka never has more to a partition.)"""
+    `strict_order` is for a program that goes on after a record was given up: then the log has no later record of the
+    partition, because the producer has one request under way at a time. (aiokafka never has more for one partition.)
+    """
     semantics, client = Semantics(semantics), Client(client)
     if strict_order and semantics is Semantics.AT_MOST_ONCE:
         raise ValueError(f"{Semantics.AT_MOST_ONCE} never sends again, so nothing arrives out of order")
@@ -244,6 +244,7 @@ def at_least_once(client: Client | str, *, strict_order: bool = False) -> Bundle
 
 
 def exactly_once(client: Client | str, transactional_id: str | None = None, *, strict_order: bool = False) -> Bundle:
-    """No record is lost and none is stored twice, within one life of the producer; with a transactional id, which
-    fences the lives before, across all of them. `strict_order` is explained at `bundle`."""
+    """No record is lost or stored twice while a producer runs; with a transactional id, which fences the earlier
+    producers, also across restarts. `strict_order` is explained at `bundle`.
+    """
     return bundle(Semantics.EXACTLY_ONCE, client, transactional_id, strict_order=strict_order)

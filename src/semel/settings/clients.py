@@ -1,7 +1,7 @@
-"""The clients, with each client's name and default for a setting, and the types of this room. Inside this room every
-setting has Java's name. There is one table for each client; a setting that the client does not have is not in its
+"""The clients, with each client's name and default for a setting, and the types of this package. Inside this package
+every setting has Java's name. There is one table for each client; a setting that the client does not have is not in its
 table. The defaults are those of confluent-kafka 2.16, aiokafka 0.14, kafka-python 3.0 and Java 4.3; a test compares
-them with what is installed. This module must never know what a setting is good for.
+them with what is installed. This module must never depend on the meaning of a setting.
 """
 
 from collections.abc import Mapping
@@ -106,15 +106,15 @@ _JAVA_CONSUMER: Final = {
 
 
 def _with_underscores(table: Mapping[str, Known], **defaults: Value) -> dict[str, Known]:
-    """The same table as the Python clients write it, with the defaults that they have otherwise."""
+    """The same table with the names of Python's clients, and with these other defaults."""
     renamed = {java: known.name.replace(".", "_") for java, known in table.items()}
     return {java: Known(name, defaults.get(name, table[java].default)) for java, name in renamed.items()}
 
 
 _KAFKA_PYTHON_PRODUCER: Final = _with_underscores(_JAVA_PRODUCER, linger_ms=0)
 
-# aiokafka has one time for an answer and for all repetitions, repeats until it is over (an idempotent producer for
-# ever), and has one request under way to each partition.
+# aiokafka has one timeout for an answer and for all repetitions, repeats until it is over (an idempotent producer for
+# ever), and has one request under way for each partition.
 _AIOKAFKA_PRODUCER: Final = {
     "enable.idempotence": Known("enable_idempotence", False),
     "acks": Known("acks", "1"),
@@ -125,8 +125,8 @@ _AIOKAFKA_PRODUCER: Final = {
     "transaction.timeout.ms": Known("transaction_timeout_ms", 60_000),
 }
 
-# In librdkafka `request.timeout.ms` is what the broker is told; how long an answer is waited for is the socket's
-# timeout. Its defaults give way to idempotence and to transactions, and are those without.
+# librdkafka sends `request.timeout.ms` to the broker, but waits for an answer up to the socket's timeout. Idempotence
+# and transactions change some of its defaults; these are the defaults without them.
 _CONFLUENT_PRODUCER: Final = {
     "enable.idempotence": Known("enable.idempotence", False),
     "acks": Known("acks", "all", ("request.required.acks",)),
@@ -191,14 +191,14 @@ _OF_KAFKA_PYTHON: Final = (
 _OF_AIOKAFKA: Final = ("max_batch_size", "loop", "rebalance_timeout_ms")
 
 
-# Names that the client has too, for settings that this room does not know.
+# Names that the client also has, for settings that this package does not know.
 SOMETHING_ELSE: Final[Mapping[Client, frozenset[str]]] = {
     **dict.fromkeys(Client, frozenset()),
     Client.CONFLUENT: frozenset({"request.timeout.ms"}),
     Client.JAVA: frozenset({"metadata.recovery.strategy"}),
 }
 
-# Settings that both the producers and the consumers of a client have: they do not show which of the two it is.
+# Settings that both producers and consumers have, so they do not show the role.
 _OF_BOTH_ROLES: Final = (
     *("request.timeout.ms", "request_timeout_ms", "socket.timeout.ms", "metadata.recovery.strategy"),
     *("max.in.flight", "max.in.flight.requests.per.connection", "max_in_flight_requests_per_connection"),

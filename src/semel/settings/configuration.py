@@ -14,7 +14,7 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "auto.offset.reset": {"earliest": "earliest", "latest": "latest", "none": "none"},
     "metadata.recovery.strategy": {"none": "none", "rebootstrap": "rebootstrap"},
 }
-# librdkafka has words of its own.
+# librdkafka has other words.
 _RESETS_OF_LIBRDKAFKA: Final = {
     **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
     **dict.fromkeys(("latest", "largest", "end"), "latest"),
@@ -35,7 +35,9 @@ class Unread:
 
 
 class Configuration:
-    """The settings of one role of one client. `value` is what the client uses, `is_set` is whether the user set it."""
+    """The settings of one role of one client. `value` is the value that the client uses, and `is_set` says whether the
+    user set it.
+    """
 
     def __init__(self, client: Client, role: Role, raw: Mapping[str, object]) -> None:
         self.client = client
@@ -76,7 +78,7 @@ class Configuration:
         return words[word]
 
     def has(self, java: str) -> bool:
-        """Does this client have such a setting?"""
+        """Whether this client has such a setting."""
         return java in self._table
 
     def is_set(self, java: str) -> bool:
@@ -112,7 +114,7 @@ class Configuration:
 
     @property
     def forgoes_idempotence(self) -> list[str]:
-        """The settings because of which the client silently turns its idempotence off."""
+        """The settings that make the client silently turn its idempotence off."""
         if self.wants_idempotence or self.client not in (Client.JAVA, Client.KAFKA_PYTHON):
             return []
         against = []
@@ -126,12 +128,12 @@ class Configuration:
 
     @property
     def idempotent(self) -> bool:
-        """Will batches be numbered?"""
+        """Whether the client numbers its batches."""
         return self.wants_idempotence or (bool(self.value("enable.idempotence")) and not self.forgoes_idempotence)
 
     @property
     def in_flight(self) -> int:
-        """Requests under way at a time."""
+        """How many requests may be under way at a time."""
         java = "max.in.flight.requests.per.connection"
         if not self.has(java):
             return 1
@@ -141,7 +143,7 @@ class Configuration:
 
     @property
     def repeats(self) -> bool:
-        """Is a batch sent again that was not answered?"""
+        """Whether the client sends a batch again that was not answered."""
         if not self.has("retries"):
             return self.value("acks") != "0"
         return self.number("retries") > 0

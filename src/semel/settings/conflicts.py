@@ -1,7 +1,7 @@
 """Finds settings in a configuration that contradict each other or break the promise of a semantic, and says what that
 would cost. Each rule looks at the effective settings and names one kind of conflict. The rules also name conflicts that
-the client itself refuses: before the program starts, and with the reason. This file must never object to a bundle of
-its own room.
+the client itself refuses, but before the program starts, and with the reason. This file must never object to one of
+`bundles`.
 """
 
 import itertools
@@ -150,7 +150,7 @@ def _against_idempotence(config: Configuration, _: Semantics) -> Iterator[Confli
 
 
 def _without_idempotence(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Exactly once, without numbers on the batches."""
+    """Exactly once, but without numbered batches."""
     if semantics is not Semantics.EXACTLY_ONCE or config.idempotent:
         return
     remedy = f"set {config.name('enable.idempotence')}=true"
@@ -172,7 +172,7 @@ def _without_idempotence(config: Configuration, semantics: Semantics) -> Iterato
 
 
 def _early_answers(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Answers before the record is safe, where nothing may be lost."""
+    """Answers before the record is safe, though nothing may be lost."""
     acks = config.value("acks")
     if semantics is Semantics.AT_MOST_ONCE or acks == "all" or config.wants_idempotence:
         return
@@ -186,7 +186,7 @@ def _early_answers(config: Configuration, semantics: Semantics) -> Iterator[Conf
 
 
 def _giving_up(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Batches that are not sent again, where nothing may be lost."""
+    """Batches that are not sent again, though nothing may be lost."""
     if semantics is Semantics.AT_MOST_ONCE or config.repeats or config.wants_idempotence:
         return
     if config.has("retries"):
@@ -199,7 +199,7 @@ def _giving_up(config: Configuration, semantics: Semantics) -> Iterator[Conflict
 
 
 def _sending_again(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Batches that are sent again, where nothing may be there twice."""
+    """Batches that are sent again, though nothing may be stored twice."""
     if semantics is not Semantics.AT_MOST_ONCE or config.idempotent or not config.repeats:
         return
     setting = "retries" if config.has("retries") else "acks"
@@ -235,7 +235,7 @@ def _beginning_anew(config: Configuration, semantics: Semantics) -> Iterator[Con
 
 
 def _overtaking(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Several batches under way that nothing keeps in order when one is sent again."""
+    """Several batches under way that lose their order when one is sent again."""
     if semantics is Semantics.AT_MOST_ONCE or config.idempotent or not config.repeats:
         return
     if config.in_flight > 1:
@@ -261,13 +261,13 @@ def _several_under_way(config: Configuration, others: Sequence[Conflict]) -> Ite
 
 
 def _impatience(config: Configuration, _: Semantics) -> Iterator[Conflict]:
-    """A record that is given up before it could be sent a second time."""
+    """A timeout after which a record is given up before it could be sent a second time."""
     if not config.has("request.timeout.ms") or not config.is_set("delivery.timeout.ms"):
         return
     delivery, linger = config.number("delivery.timeout.ms"), config.number("linger.ms")
     request = config.number("request.timeout.ms")
     in_librdkafka = config.client is Client.CONFLUENT
-    if delivery >= linger + request or (in_librdkafka and delivery == 0):  # the word for infinity
+    if delivery >= linger + request or (in_librdkafka and delivery == 0):  # 0 means infinity
         return
     is_refused = not in_librdkafka or delivery <= linger
     if not is_refused and not config.repeats:
@@ -323,7 +323,7 @@ def _longer_than_the_transaction(config: Configuration, transaction_ms: int) -> 
 
 
 def _committing_by_itself(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """Offsets that the client commits on its own."""
+    """Offsets that the client commits automatically."""
     if not config.value("enable.auto.commit"):
         return
     stored_by_hand = config.has("enable.auto.offset.store") and not config.value("enable.auto.offset.store")
@@ -361,7 +361,7 @@ def _aborted_records(config: Configuration, semantics: Semantics) -> Iterator[Co
 
 
 def _beginning_at_the_end(config: Configuration, semantics: Semantics) -> Iterator[Conflict]:
-    """A group that skips what was written before it had offsets."""
+    """A group that skips the records from before its first offsets."""
     if semantics is Semantics.AT_MOST_ONCE or config.value("auto.offset.reset") != "latest":
         return
     yield Conflict(

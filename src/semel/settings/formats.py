@@ -1,7 +1,7 @@
 """Settings as text: a configuration read from properties, JSON or TOML, and a bundle written to be pasted.
 
-A configuration may hold the settings of a producer and of a consumer apart, under `producer` and `consumer`. A bundle
-is written with the reason beside each setting; JSON has no comments. This module must never open a file, nor print.
+A configuration may have separate settings for a producer and a consumer, under `producer` and `consumer`. A bundle is
+written with the reason beside each setting; JSON has no comments. This module must never open a file, nor print.
 """
 
 import json
@@ -26,7 +26,7 @@ class NotAConfiguration(ValueError):
 
 
 def read(text: str, form: str) -> dict[Role | None, dict[str, object]]:
-    """The settings in a text, by role; under None those without a role."""
+    """The settings in a text, by role; settings without a role are under None."""
     if form == "properties":
         settings: dict[str, object] = dict(_read_properties(text))
         return _by_role(settings)
@@ -40,7 +40,7 @@ def read(text: str, form: str) -> dict[Role | None, dict[str, object]]:
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Names with dots, which TOML parses as nested tables."""
+    """Turn nested tables, as which TOML parses names with dots, back into such names."""
     settings: dict[str, object] = {}
     for name, value in table.items():
         if isinstance(value, dict):
@@ -75,7 +75,7 @@ def _read_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Without comments and empty lines; a line that ends with a backslash goes on in the next one."""
+    """The lines without comments and empty lines; a line that ends with a backslash continues in the next one."""
     lines: list[str] = []
     goes_on = False
     for line in text.splitlines():

@@ -1,6 +1,6 @@
-"""An object store that outlives this machine: five calls, and the promises that every engine keeps. `open_store` opens
-one by its URL. The engines are a directory, a bucket of any service that speaks S3, and PostgreSQL. This room must
-never know what the objects mean.
+"""A store of objects that outlives this machine: five calls, and the promises that every engine keeps. `open_store`
+opens one by its URL. The engines are a directory, a bucket of any service that speaks S3, and PostgreSQL. This package
+must never depend on the meaning of the objects.
 """
 
 from semel.store.address import open_store

@@ -1,8 +1,8 @@
 """The engine for object stores that speak S3, through `obstore`.
 
 A create is a PUT with `If-None-Match: *`, a replace one with `If-Match`. The status in the server's answer says what a
-failed request means, not the class of the exception: `obstore` makes one kind of a 412, which says that the object
-exists, and of a 409, which says only that somebody else is writing it. This must never send a put twice.
+failed request means, not the class of the exception: `obstore` raises the same exception for a 412, which says that the
+object exists, and for a 409, which only says that another client is writing it. This must never send a PUT twice.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from semel.store.contract import (
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-# A request that takes longer is given up, and its outcome is unknown. 4 MiB over a slow line take a few seconds.
+# After this time a request is given up, and its outcome is unknown. 4 MiB over a slow line take a few seconds.
 REQUEST_SECONDS_MAX: Final = 20
 CONNECT_SECONDS_MAX: Final = 5
 
@@ -149,7 +149,7 @@ class BucketStore:
             await self._obstore.delete_async(self._store, key)
 
     async def close(self) -> None:
-        """Its connections are closed with it."""
+        """Do nothing: the connections are closed with the object."""
 
     def describe(self) -> str:
         return self._address
@@ -158,7 +158,7 @@ class BucketStore:
         try:
             return make(*arguments, **options)
         except Exception as error:
-            # One of the two keys, or an invalid endpoint: the first line of the error says which.
+            # Only one of the two keys was given, or the endpoint is invalid: the first line of the error says which.
             reason = str(error).partition("\n")[0]
             raise StoreRefused(f"{self._address}: {reason}: correct the URL, or the AWS_* variables") from error
 
@@ -185,7 +185,7 @@ class BucketStore:
 
 def failure(error: Exception) -> Failure:
     """The server's answer; status 0 if there was none."""
-    # After this, obstore's debugging representation repeats everything.
+    # After these words, obstore's debugging text repeats everything.
     text = str(error).partition("Debug source:")[0]
     match = _STATUS.search(text)
     return Failure(int(match[1]), match[2] or "") if match else Failure(_NO_ANSWER, "")

@@ -14,7 +14,7 @@ class Contents(NamedTuple):
 
 
 async def contents_of(store: Store) -> dict[str, Contents]:
-    """The contents in the order of the names. On most stores this takes a call for each thousand objects."""
+    """The contents, sorted by name. On most stores this takes a call for each thousand objects."""
     objects: Counter[str] = Counter()
     size_bytes: Counter[str] = Counter()
     async for listed in store.list(""):

@@ -17,11 +17,11 @@ from typing import Final, NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# A segment has 64 MiB by default; PostgreSQL takes no value above 1 GB, and needs twice its size in memory.
+# A segment has 64 MiB by default; PostgreSQL accepts no value above 1 GB, and needs twice its size in memory.
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
-# S3 allows 1,024 bytes with the prefix of the user, and a path on a disk 255 in each part.
+# S3 allows 1,024 bytes including the user's prefix, and a path on a disk 255 bytes in each part.
 KEY_CHARACTERS_MAX: Final = 200
-# Parts between slashes. None begins with a dot, because the directory engine uses such names itself.
+# Parts between slashes. No part begins with a dot, because the directory engine uses such names itself.
 _KEY: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 
 
@@ -87,7 +87,9 @@ class Store(Protocol):
         ...
 
     async def get_range(self, key: str, start: int, size: int) -> bytes:
-        """`size` bytes from `start`; fewer if the object ends before, none after its end; raises Missing."""
+        """`size` bytes from `start`; fewer if the object ends before that, and none from after its end; raises
+        Missing.
+        """
         ...
 
     def list(self, folder: str) -> AsyncIterator[Listed]:
@@ -101,7 +103,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Return when no call of this process is under way any more. No call may follow."""
+        """Return when no call of this process is under way any more. No call may come after this."""
         ...
 
     def describe(self) -> str:

@@ -27,7 +27,7 @@ _LOCK: Final = ".lock"
 # A file that a crash has left in `.new` is removed after this time; writing an object never takes as long.
 ABANDONED_SECONDS: Final = 24 * 3600
 PAGE_OBJECTS: Final = 1000
-# These errors pass when there is space again, or when the server of the file system is back.
+# These errors end when there is space again, or when the server of the file system is back.
 _PASSING: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 )
@@ -44,7 +44,7 @@ class DirectoryStore:
         now: Callable[[], float] = time.time,
         sync: Callable[[int], None] = sync_with_metadata,
     ) -> None:
-        """Creates the directory if it does not exist. `sync` gets the descriptor of a file or a directory."""
+        """Create the directory if it does not exist. `sync` gets the descriptor of a file or a directory."""
         self._root = root.absolute()
         self._sync = sync
         self._sync_failed = False
@@ -136,7 +136,7 @@ class DirectoryStore:
             os.link(new, path)
 
     def _make_folder(self, folder: Path) -> None:
-        """Create it and those above it, each of them durably."""
+        """Create a folder and those above it, each durably."""
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
@@ -157,7 +157,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other thread or process replaces or deletes meanwhile."""
+        """A context in which no other thread or process replaces or deletes."""
         descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -205,7 +205,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Errors of the operating system as errors of the contract."""
+        """A context in which errors of the operating system become errors of the contract."""
         if self._sync_failed:
             raise StoreRefused(f"{self.describe()}: a sync of its directory has failed: check the disk, then restart")
         try:

@@ -2,7 +2,8 @@
 
 A create is an insert that does nothing if the key exists. Failover makes this more than five statements:
 
-- A commit that waited for the standby and was cancelled succeeds, with a warning. It is then unknown whether a failover
+- A commit that is cancelled while it waits for the standby succeeds, with a warning. It is then unknown whether a
+failover
   would keep it, so the call raises Unsure.
 - The rows of such a commit are visible, and so are rows that a server which restarted after a crash has not sent to its
   standby yet; and a server that was replaced still answers. So a read commits something as well, and counts only if
@@ -56,10 +57,10 @@ _ALONE: Final = (
     "acknowledged data would be on this server alone: set synchronous_standby_names there, or add ?allow_async=1 to "
     "the URL to accept its loss with the server"
 )
-# Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's intervention; and the code of a
-# server that may not write, which is a standby.
+# Errors that may end by themselves. Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's
+# intervention; and the code of a server that may not write, which is a standby.
 _PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "58030")
-# A message of the client library that comes without a code.
+# Messages of the client library that come without a code.
 _FOR_A_PERSON: Final = ("authentication failed", "does not exist", "no password", "invalid", "certificate")
 
 
@@ -88,7 +89,7 @@ class PostgresStore:
                 application_name="semel",
                 connect_timeout=CONNECT_SECONDS_MAX,
                 target_session_attrs="read-write",
-                # For a server that disappears without closing its connections.
+                # Notices a server that disappears without closing its connections.
                 keepalives_idle=CONNECT_SECONDS_MAX,
                 keepalives_interval=CONNECT_SECONDS_MAX,
                 keepalives_count=3,
@@ -283,14 +284,14 @@ class _Session:
         connection.add_notice_handler(self._note)
 
     def run(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows that it returns."""
+        """Run a statement; returns its rows."""
         self.warned = False
         with self.connection.cursor(binary=True) as cursor:
             cursor.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def cancel(self) -> None:
-        """End its statement; a commit that waits succeeds then, with a warning."""
+        """Cancel its statement; a waiting commit then succeeds, with a warning."""
         with contextlib.suppress(Exception):
             self.connection.cancel_safe(timeout=CONNECT_SECONDS_MAX)
 
@@ -303,7 +304,7 @@ class _Session:
         self.connection.close()
 
     def _note(self, notice: "psycopg.errors.Diagnostic") -> None:
-        # "The table exists" is a notice as well.
+        # Only warnings count, because "the table exists" is a notice as well.
         self.warned |= notice.severity_nonlocalized == "WARNING"
 
 

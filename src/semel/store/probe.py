@@ -1,9 +1,9 @@
 """Tests whether a store keeps its contract, before a broker writes its log there.
 
 Some stores accept conditional writes and ignore the condition, or check it first and write later. They lose
-acknowledged records as soon as two brokers write. So the probe has several calls race for one key. It cannot prove that
-a store never violates the contract, but it finds those that usually do. It writes below `probe/`, under a name that
-nobody else uses, and must remove its objects.
+acknowledged records as soon as two brokers write. So the probe lets several calls race for one key. It cannot prove
+that a store never violates the contract, but it finds those that usually do. It writes below `probe/`, under a name
+that nobody else uses, and must remove its objects.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from typing import Final
 from semel.store.contract import Changed, Exists, Missing, Store, StoreError, StoreRefused, Unsure
 
 FOLDER: Final = "probe"
-# Enough for a start: a store that checks first and writes later loses nearly every race.
+# Enough for a start: a store that checks first and writes later fails in nearly every race.
 ROUNDS: Final = 3
-# Some stores decide a race of two in milliseconds, and one of eight in seconds.
+# Some stores decide a race of two calls in milliseconds, but one of eight only in seconds.
 RACERS: Final = 2
 # A restarting store answers within this time; if the operator named a wrong store, the start has to fail.
 START_SECONDS_MAX: Final = 30.0

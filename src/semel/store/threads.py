@@ -1,4 +1,6 @@
-"""The seam over an engine that blocks: each call runs in a thread, so that the event loop never waits for it."""
+"""Makes an asynchronous store of an engine that blocks: each call runs in a thread, so that the event loop never
+waits.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -8,7 +10,8 @@ from typing import Final, Protocol, TypeVar
 
 from semel.store.contract import Buffer, Found, Listed, check_body, check_folder, check_key, check_range
 
-# A journal has four creates under way; beside it there are reads, a checkpoint, and the lease, which must not queue.
+# A journal has four creates under way; at the same time there are reads, a checkpoint, and the lease, which must not
+# queue.
 CALLS_AT_ONCE_MAX: Final = 12
 
 Result = TypeVar("Result")
@@ -66,7 +69,7 @@ class ThreadedStore:
         await self._run(partial(self._engine.delete, check_key(key)))
 
     async def close(self) -> None:
-        # Not in a thread of this pool, which would wait for itself.
+        # A thread of this pool would wait for itself.
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._engine.close)
 
