@@ -1,10 +1,10 @@
-"""Idempotent producing in sixty lines: a claim, its window, a fence. Run it, and it speaks like `semel lab --plain`:
+"""Idempotent producing in sixty lines: a claim, its window, a fence. It answers like `semel lab --plain`:
 
     python examples/model/idempotence.py docs/examples/lab.txt
 
-A producer numbers what it sends. The log keeps, for each producer, the next number and the last five, because a client
-has at most five requests under way. That is the whole rule. The sixty lines leave out what the rest of semel is for:
-that the claim and the record survive a crash together, or neither does.
+A producer numbers its records. For each producer, the log keeps the next number and the last five, because a client has
+at most five requests in flight. That is the whole rule. The sixty lines leave out the purpose of the rest of semel:
+after a crash, either both the claim and the record exist, or neither does.
 """
 
 import shlex
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Claims:
-    """What the log knows of one producer in one place."""
+    """What the log knows about one producer in one place."""
 
     next_number: int = 0
     window: deque[int] = field(default_factory=lambda: deque(maxlen=5))
@@ -39,11 +39,11 @@ class Model:
     def produce(self, name: str, number: str, payload: str, place: str = "lab") -> str:
         claims = self.claims[name].setdefault(place, Claims())
         if name in self.fenced:
-            return "ERROR: fenced"  # a successor is at work
+            return "ERROR: fenced"  # a successor has taken over
         if int(number) in claims.window:
-            return "DUPLICATE"  # the answer was lost: give it once more, and write nothing
+            return "DUPLICATE"  # the answer was lost: give it again, and write nothing
         if int(number) != claims.next_number:
-            return "ERROR: sequence gap"  # to take it would be to lose those before it
+            return "ERROR: sequence gap"  # accepting it would lose the ones before it
         claims.next_number += 1
         claims.window.append(int(number))
         self.records.append(payload)

@@ -1,4 +1,4 @@
-"""A small payment service on semel: an API, a ledger that books what the API accepted, and a trial of both.
+"""A small payment service on semel: an API, a ledger that books the accepted payments, and a trial of both.
 
-It is made to be copied. README.md says where each guarantee comes from.
+Copy it for your own service. README.md says where each guarantee comes from.
 """

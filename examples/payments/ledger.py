@@ -1,7 +1,7 @@
-"""The ledger: books each payment once, as two entries that add up. Run it by `python -m payments.ledger`.
+"""The ledger: books each payment once, as two entries that add up. Run it with `python -m payments.ledger`.
 
-The claim of the event commits with the entries, and the offset goes to the broker after that. If it is killed in
-between, it gets the event again, and finds that it was booked.
+The claim of the event commits with the entries, and the offset is committed to the broker after that. If the ledger is
+killed in between, it gets the event again, and finds that it was booked.
 """
 
 import json
@@ -20,9 +20,9 @@ from semel.inbox import Inbox, Message
 KAFKA: Final = {
     "bootstrap.servers": os.environ.get("BOOTSTRAP", "127.0.0.1:9092"),
     "group.id": "ledger",
-    # What a transaction of the relay wrote that did not commit is no event.
+    # Records of a relay's transaction that did not commit are no events.
     "isolation.level": "read_committed",
-    # The consumer that takes over from one that was killed need not wait for long.
+    # Short, so that the consumer after a killed one does not wait long.
     "session.timeout.ms": 6000,
 }
 TOPICS: Final = ("payments",)
@@ -32,7 +32,7 @@ logger = logging.getLogger("ledger")
 
 
 def event_of(message: Message) -> dict[str, Any]:
-    """What cannot be read is put aside by the inbox: `semel inbox quarantine list` shows it."""
+    """If this raises, the inbox puts the message aside: `semel inbox quarantine list` shows it."""
     event: dict[str, Any] = json.loads(message.value or b"")
     return event
 
@@ -50,7 +50,7 @@ ended = threading.Event()
 
 
 def report() -> None:
-    """Say how far it has come: from time to time, and at the end."""
+    """Log the counts: from time to time, and at the end."""
     is_last = False
     said = None
     while not is_last:
@@ -62,7 +62,7 @@ def report() -> None:
 
 
 def stop(*_: object) -> None:
-    """The message at hand is finished, and its offset committed."""
+    """Stop after the present message, whose offset is then committed."""
     inbox.stop()
 
 

@@ -1,7 +1,7 @@
-"""The API: takes payments, each once however often it is sent. Run it by `uvicorn payments.service:app`.
+"""The API: accepts each payment once, even if it is sent several times. Run it with `uvicorn payments.service:app`.
 
-The payment, the event that tells of it, the key and the answer commit in one transaction. Nothing here talks to the
-broker: the relay does, when the transaction has committed.
+The payment, its event, the key and the answer commit in one transaction. Nothing here talks to the broker: the relay
+does, after the transaction has committed.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ from semel.database import engine_of
 from semel.http import AsgiIdempotency, Idempotency, document, reap
 
 TOPIC: Final = "payments"
-# What is above this is not for a machine to decide.
+# A person has to decide about larger payments.
 AMOUNT_CENTS_MAX: Final = 100_000
 REAP_EVERY_SECONDS: Final = 3600
 
 logger = logging.getLogger("payments")
 engine = engine_of(PAYMENTS_DATABASE)
-# A real service takes the caller from its authentication, which lies outside: see docs/how-to/http.md. Here he says so
-# himself.
+# A real service takes the caller from its authentication, which runs before: see docs/how-to/http.md. Here the caller
+# names itself.
 idempotency = Idempotency(engine, scope=lambda request: request.headers.get("x-api-key"), steps=("/receipts",))
 
 
 class Payment(BaseModel):
-    # PostgreSQL keeps no text with a NUL in it.
+    # PostgreSQL cannot store a text that contains a NUL.
     payer: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")
     payee: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")
     amount_cents: int = Field(gt=0)
@@ -58,7 +58,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
 
 
 async def reap_for_ever() -> None:
-    """Answers that nobody will ask for any more go, once an hour."""
+    """Delete expired keys and their answers, once an hour."""
     while True:
         try:
             await asyncio.to_thread(reap, engine)
@@ -70,7 +70,7 @@ async def reap_for_ever() -> None:
 app = FastAPI(title="Payments", lifespan=lifespan)
 app.add_middleware(AsgiIdempotency, idempotency=idempotency)
 document(app, idempotency)
-# Counters are in the registry by themselves; this has what waits in the database shown beside them.
+# The counters are in the registry already; this adds the gauges of what waits in the database.
 watch.register(engine)
 app.mount("/metrics", prometheus_client.make_asgi_app())
 
@@ -82,8 +82,9 @@ def pay(payment: Payment, request: Request) -> Accepted:
     connection = idempotency.connection(request)
     row = {"id": str(uuid.uuid4()), **payment.model_dump()}
     connection.execute(insert(payments), row)
-    # An id of its own, because a payment may have more events one day. Its key is the payer: his events are in one
-    # partition. If two payments come at the same moment, either may be first, because nothing here locks the payer.
+    # The event has its own id, because a payment may have more events one day. Its key is the payer, so all events of a
+    # payer are in one partition. If two payments come at the same moment, either may be first, because nothing here
+    # locks the payer.
     event = {"event": str(uuid.uuid4()), **row}
     outbox.add(connection, TOPIC, key=payment.payer, value=json.dumps(event))
     return Accepted(payment=row["id"])
@@ -100,8 +101,8 @@ def look_up(payment_id: str) -> dict[str, str | int]:
 
 @app.post("/receipts", status_code=202)
 def mail_receipt(receipt: Receipt, request: Request) -> Accepted:
-    """A mail takes no key, so this one call may happen twice. `unkeyed` says so: each time that it may have happened, a
-    warning and a counter tell. A transaction would not help: what is outside of the database, none can take back."""
+    """A mail takes no key, so this call may happen twice. `unkeyed` says so: a warning and a counter show each time
+    that it may have. A transaction would not help, because it cannot take back a mail."""
     with idempotency.key(request).step("mail", unkeyed=True) as step:
         if step.first:
             send_mail(receipt.payment)
@@ -109,5 +110,5 @@ def mail_receipt(receipt: Receipt, request: Request) -> Accepted:
 
 
 def send_mail(payment: str) -> None:
-    """In the place of a mail server."""
+    """Stands for a mail server."""
     logger.info("a receipt for payment %s was mailed", payment)

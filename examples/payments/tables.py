@@ -1,7 +1,7 @@
 """The tables of the service and of the ledger: `python -m payments.tables` makes them, with those of semel.
 
-Each side has a database to itself: the API never looks into the ledger's, nor the ledger into the API's. Nothing here
-keeps a payment from being booked twice, no unique key on `entries.payment`: that is what semel's tables are for.
+Each side has its own database: the API never reads the ledger's, nor the ledger the API's. Nothing here prevents a
+payment from being booked twice, not even a unique key on `entries.payment`: that is the task of semel's tables.
 """
 
 import os
@@ -38,7 +38,7 @@ entries: Final = Table(
 
 
 def make(payments_engine: Engine, ledger_engine: Engine) -> None:
-    """Make all tables that are not there."""
+    """Make all missing tables."""
     payments_metadata.create_all(payments_engine)
     schema.make(payments_engine, "http", "outbox")
     ledger_metadata.create_all(ledger_engine)

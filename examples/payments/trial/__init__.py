@@ -1,4 +1,4 @@
-"""The trial of the service: real processes, clients that lose answers and repeat themselves, and `kill -9` throughout.
+"""The trial of the service: real processes, clients that lose answers and repeat requests, and `kill -9` all the time.
 
-It is how one finds out whether a service keeps its promise, and no part of the service: nothing there knows of it.
+It tests whether the service keeps its promises, and is no part of it: nothing in the service knows about the trial.
 """

@@ -1,6 +1,7 @@
-"""`python -m payments.trial`: the whole service on this machine, its bad days in fast motion, and then the books.
+"""`python -m payments.trial`: runs the whole service on this machine with many failures in a short time, and then
+checks the books.
 
-Exit code 0 if they are balanced and each request has its one answer, 1 if not, 2 if it was called wrongly.
+Exit code 0 if they are balanced and each request has exactly one answer, 1 if not, 2 if the arguments are wrong.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def _try(options: argparse.Namespace, seed: int, say: Say) -> int:
     except (InUse, SQLAlchemyError):
         directory.rmdir()
         raise
-    # What went wrong is there to be looked at.
+    # After a failure, everything stays, so that a person can look at it.
     keeps = True
     try:
         steps = plan(seed, options.requests, VICTIMS, options.kills)
@@ -72,7 +73,7 @@ def _try(options: argparse.Namespace, seed: int, say: Say) -> int:
 
 
 async def _until_told_to_end(trial: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """An interrupted trial leaves no process behind, however often it is interrupted."""
+    """Run the trial. If it is interrupted, even several times, it leaves no process behind."""
     task = asyncio.ensure_future(trial)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())

@@ -1,6 +1,6 @@
-"""The check of the books: one query over both databases, and its answer.
+"""The check of the books: one query over both databases, and its result.
 
-The query is printed, so that anybody can ask it himself.
+The query is printed, so that anybody can run it.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SELECT
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What the query answers."""
+    """The result of the query."""
 
     payments: int
     accepted_cents: int

@@ -1,7 +1,7 @@
-"""The clients: each asks until it has an answer, always under the same key, and remembers every answer it got.
+"""The clients: each repeats its request under the same key until it has an answer, and remembers every answer.
 
-They trust nobody: an answer that differs from an earlier one to the same request is on record, and so is a request
-that never got any.
+They trust nothing: they record an answer that differs from an earlier one to the same request, and a request that never
+got an answer.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ Answer = tuple[int, bytes]
 @dataclass(slots=True)
 class Counts:
     attempts: int = 0
-    # After no answer, or one that says to ask again.
+    # After no answer, or an answer that says to try again.
     retries: int = 0
-    # Sent beside another one, at the same moment.
+    # Sent at the same moment as another one.
     duplicates: int = 0
     lost_answers: int = 0
     replays: int = 0
-    # The service said that something failed on its side.
+    # Answers with a status of 500 or more.
     failures: int = 0
     # Calls that ended without an answer, by the number of their attempts or because the retry budget was used up.
     given_up: int = 0
 
 
 class Clients:
-    """All of them; `answers` holds for each request the different answers that it got: one, if all is well."""
+    """All clients; `answers` has for each request the different answers that it got: one, if all is well."""
 
     def __init__(self, address: str, seed: int) -> None:
         self.answers: dict[Request, set[Answer]] = {}
@@ -57,7 +57,7 @@ class Clients:
         await self._http.aclose()
 
     async def send(self, request: Request) -> None:
-        """Send it in its manner, until it is answered."""
+        """Send the request in its manner, until it is answered."""
         self.answers.setdefault(request, set())
         if request.manner is Manner.AT_ONCE:
             self.counts.duplicates += AT_ONCE - 1
@@ -68,17 +68,18 @@ class Clients:
             await self._ask(request)
 
     async def _lose(self, request: Request) -> None:
-        """Send it, and cut the connection before there is an answer."""
+        """Send the request, and cut the connection before there is an answer."""
         try:
             self._note(request, await self._post(request, read_seconds=request.lost_after_seconds))
         except httpx.ReadTimeout:
             self.counts.lost_answers += 1
         except httpx.TransportError:
-            # Nobody was there to send it to.
+            # The service was down.
             pass
 
     async def _ask(self, request: Request) -> None:
-        """The caller tries again by itself, as far as the budget of all clients goes; then it is asked again later."""
+        """The caller retries by itself, as long as the budget of all clients allows; after that, this calls it again
+        later."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -93,7 +94,7 @@ class Clients:
                 )
                 return
             except KeyMisused as misused:
-                # No client of a trial does that, so it goes on record.
+                # No client of a trial misuses a key, so the answer is recorded.
                 self._note(request, misused.answer)
                 return
             except GaveUp:
@@ -111,7 +112,7 @@ class Clients:
         self.counts.attempts += 1
 
     async def figures(self) -> dict[str, float]:
-        """What the API shows to Prometheus, without the labels."""
+        """The metrics that the API exposes to Prometheus, by their name and labels."""
         shown = await self._http.get("/metrics/")
         lines = (line.rpartition(" ") for line in shown.text.splitlines() if line.startswith("semel_"))
         return {name: float(value) for name, _, value in lines}
@@ -125,7 +126,7 @@ class Clients:
         )
 
     def _note(self, request: Request, answered: httpx.Response) -> None:
-        """On record is what was final: not that it still runs, nor that something failed."""
+        """Record a final answer: not one that says that the request is still running, or that something failed."""
         if answered.status_code != RUNNING and answered.status_code < 500:
             self.counts.replays += is_replay(answered)
             self.answers[request].add((answered.status_code, answered.content))

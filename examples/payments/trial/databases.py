@@ -1,6 +1,6 @@
-"""The two databases of a trial, and one connection that sees both, under the names `payments` and `ledger`.
+"""The two databases of a trial, and one connection that reads both, under the names `payments` and `ledger`.
 
-On SQLite they are two files, on PostgreSQL two schemas of the database that was named. This must never touch data
+On SQLite they are two files, on PostgreSQL two schemas of the database that the user named. This must never touch data
 that it did not write.
 """
 
@@ -18,13 +18,13 @@ NAMES: Final = ("payments", "ledger")
 
 
 class InUse(Exception):
-    """What a trial would make is there already."""
+    """A schema that the trial would make exists already."""
 
 
 class Databases(ABC):
     @abstractmethod
     def url(self, name: str) -> str:
-        """Where one side finds its own tables."""
+        """The URL under which one side finds its tables."""
 
     @abstractmethod
     def make(self) -> None: ...
@@ -34,11 +34,11 @@ class Databases(ABC):
 
     @abstractmethod
     def seen(self) -> contextlib.AbstractContextManager[Connection]:
-        """Both at once."""
+        """A connection that reads both databases."""
 
 
 class SqliteFiles(Databases):
-    """They go with their directory."""
+    """Two files, which are deleted with their directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -68,7 +68,7 @@ class PostgresqlSchemas(Databases):
         self._engine = engine_of(url)
 
     def url(self, name: str) -> str:
-        """The same database, where names without a schema are those of this one."""
+        """The URL of the same database, with this schema for names that have none."""
         there = self._url.query.get("options", "")
         options = " ".join([*([there] if isinstance(there, str) else there), f"-c search_path={name}"]).strip()
         return self._url.update_query_dict({"options": options}).render_as_string(hide_password=False)

@@ -1,6 +1,7 @@
-"""What happens in a trial, all of it decided beforehand from a seed: who asks for what and how, and who is killed when.
+"""The plan of a trial, made from a seed before it starts: which client sends which request how, and which process is
+killed when.
 
-It does no IO. The same seed is the same plan; how processes and network interleave differs from run to run.
+It does no IO. The same seed gives the same plan; how processes and network interleave differs from run to run.
 """
 
 import random
@@ -11,14 +12,15 @@ from typing import Final, TypeAlias
 
 CALLERS: Final = ("shop-berlin", "shop-paris")
 ACCOUNTS: Final = tuple(f"account-{number}" for number in range(50))
-# Above what the service takes: one request of twenty is refused, and its refusal is an answer like any other.
+# More than the service accepts: one request of twenty is refused, and the refusal is an answer like any other.
 REFUSED_SHARE: Final = 0.05
 REFUSED_CENTS: Final = 1_000_000
 ACCEPTED_CENTS_MAX: Final = 100_000
 AT_ONCE_SHARE: Final = 0.05
 LOST_SHARE: Final = 0.15
 AGAIN_SHARE: Final = 0.05
-# How long a client waits that is about to lose its answer: from before the service has read it to after it is done.
+# How long a client waits before it drops the connection: from before the service has read the request to after it is
+# done.
 LOST_SECONDS_MAX: Final = 0.03
 STRUCK_SECONDS_MAX: Final = 0.05
 
@@ -41,14 +43,14 @@ class Request:
 
     @property
     def status(self) -> int:
-        """What the service is to answer."""
+        """The status that the service has to answer."""
         return 201 if self.amount_cents <= ACCEPTED_CENTS_MAX else 403
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
     victim: str
-    # So long after a payment was seen to arrive.
+    # The time after a payment has arrived in the ledger.
     after_seconds: float
 
 
@@ -56,7 +58,8 @@ Step: TypeAlias = Request | Kill
 
 
 def plan(seed: int, requests: int, victims: Sequence[str], kills: int) -> list[Step]:
-    """`requests` different requests, some of which come a second time, and `kills` of each victim evenly among them."""
+    """`requests` different requests, some of which come twice, with `kills` kills of each victim spread evenly among
+    them."""
     chance = random.Random(seed)
     placed: list[tuple[float, Step]] = [(number, _request(number, chance)) for number in range(requests)]
     again = chance.sample(placed, round(requests * AGAIN_SHARE))
@@ -74,7 +77,7 @@ def _request(number: int, chance: random.Random) -> Request:
     amount_cents = REFUSED_CENTS if refused else chance.randint(1, ACCEPTED_CENTS_MAX)
     shares = (1 - AT_ONCE_SHARE - LOST_SHARE, AT_ONCE_SHARE, LOST_SHARE)
     return Request(
-        # Both callers use the same keys, and must never get each other's answers.
+        # Both callers use the same keys, and neither must ever get the other's answers.
         caller=CALLERS[number % 2],
         key=f"payment-{number // 2}",
         payer=payer,

@@ -1,7 +1,7 @@
-"""The processes of the service, as a person who runs one sees them: started, killed, and started again.
+"""The processes of the service: starts them, kills them, and starts them again.
 
-A process that ends by itself is started again too, and that is on record: a trial must not hide it. Whatever was
-started ends with the trial.
+A process that ends by itself is started again, too, and that is recorded: a trial must not hide it. All processes end
+with the trial.
 """
 
 import asyncio
@@ -14,28 +14,28 @@ from typing import Final
 
 WORKING_SECONDS_MAX: Final = 120.0
 STOPPING_SECONDS_MAX: Final = 20.0
-# A process that ends by itself may do so over and over again.
+# The pause before a restart, because a process that ends by itself may do so again and again.
 AGAIN_AFTER_SECONDS: Final = 0.5
 TOLD_LINES: Final = 5
 
 
 class NotWorking(Exception):
-    """A process does not get to work; the message has the end of its log."""
+    """A process does not become ready; the message has the end of its log."""
 
 
 class Process:
-    """One process of the service, through all its lives; what it says goes to a file as well."""
+    """One process of the service, with all its restarts; its output also goes to a file."""
 
     def __init__(self, name: str, words: Sequence[str], works: str, environment: Mapping[str, str], log: Path) -> None:
-        """`works` is a pattern for the line that it says in each life when it is at work."""
+        """`works` is a pattern for the line that the process prints after each start when it is ready."""
         self.name = name
         self.words = list(words)
         self.kills = 0
-        # The lines that each life printed.
+        # The lines that the process printed, for each start.
         self.lives: list[list[str]] = []
-        # The last lines of each life that ended by itself.
+        # The last lines before each time that it ended by itself.
         self.ended_by_itself: list[str] = []
-        # It did not end when it was asked to.
+        # Whether it did not end when it was asked to.
         self.had_to_be_killed = False
         self._works = re.compile(works)
         self._environment = environment
@@ -46,19 +46,19 @@ class Process:
         self._living: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Have it run from here on, in as many lives as it takes."""
+        """Start the process, and start it again each time it ends."""
         self._is_wanted = True
         self._living = asyncio.create_task(self._live())
 
     async def working(self) -> str:
-        """Wait until it is at work; answer the line that says so."""
+        """Wait until the process is ready; return the line that says so."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._working.wait(), WORKING_SECONDS_MAX)
             return next(line for line in reversed(self.lives[-1]) if self._works.search(line))
         raise NotWorking(f"{self.name} is not at work after {WORKING_SECONDS_MAX:g} s: {self.last_words()}")
 
     def kill(self) -> None:
-        """`kill -9`; it is started again at once."""
+        """`kill -9`; then the process is started again at once."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             self._working.clear()
@@ -66,7 +66,7 @@ class Process:
             self.kills += 1
 
     async def stop(self) -> None:
-        """Ask it to end, and wait until it has."""
+        """Ask the process to end, and wait until it has."""
         self._is_wanted = False
         if self._living is None:
             return
@@ -95,7 +95,7 @@ class Process:
                 stdout=pipe,
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
-                # Ctrl-C interrupts the trial alone, and the trial ends its processes.
+                # Ctrl-C interrupts only the trial, and the trial ends its processes.
                 start_new_session=True,
             )
             if not self._is_wanted:

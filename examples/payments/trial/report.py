@@ -1,4 +1,4 @@
-"""What a trial has to say at its end: the query, its answer, how bad the days were, and the verdict."""
+"""The report of a trial: the query, its result, the counts of retries, lost answers and kills, and the verdict."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _DUPLICATES: Final = re.compile(r"duplicate=(\d+)")
 
 
 def report(outcome: Outcome, mistakes: Sequence[str]) -> str:
-    """`mistakes` are what is wrong, if anything is."""
+    """`mistakes` has what is wrong, if anything is."""
     counts = outcome.clients.counts
     answers = [answer for different in outcome.clients.answers.values() for answer in different]
     accepted = sum(status == 201 for status, _ in answers)
@@ -42,7 +42,7 @@ def report(outcome: Outcome, mistakes: Sequence[str]) -> str:
 
 
 def _redelivered(processes: Sequence[Process]) -> int:
-    """By the last count of each life of the ledger; what it counted after that, nobody was told."""
+    """The sum of the last logged count of each life of the ledger; what a life counted after that is unknown."""
     [ledger] = [process for process in processes if process.name == LEDGER]
     counted = ([_DUPLICATES.search(line) for line in reversed(life)] for life in ledger.lives)
     return sum(next((int(found[1]) for found in life if found is not None), 0) for life in counted)

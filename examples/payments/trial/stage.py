@@ -1,7 +1,7 @@
-"""What a trial is played on: broker, API, relay and ledger, each a process, and where they are found.
+"""The service of a trial: broker, API, relay and ledger, each a process, and their addresses.
 
-They are started as an operator would start them: a trial must not give a process anything that it would not have
-elsewhere.
+They are started as an operator would start them: a trial must not give a process anything that it would not have in
+production.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ VICTIMS: Final = (API, RELAY, LEDGER, BROKER)
 TOPIC: Final = "payments"
 GROUP: Final = "ledger"
 PARTITIONS: Final = 4
-# Where `payments` is imported from.
+# The directory from which `payments` is imported.
 _SOURCES: Final = str(Path(__file__).parents[2])
 _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
 
 
 class TablesMissing(Exception):
-    """The tables could not be made; the message has what was said to that."""
+    """The tables could not be made; the message has the output of the command."""
 
 
 class Service:
@@ -58,18 +58,18 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """From here on each of them runs, in as many lives as it takes."""
+        """Inside this context, all processes run, and are started again each time they end."""
         await self._make_tables()
         try:
             await self._start()
             yield
         finally:
-            # The broker last: the others have something to tell it when they end.
+            # The broker ends last, because the others still send to it when they end.
             await asyncio.gather(*(self.processes[name].stop() for name in (API, RELAY, LEDGER)))
             await self.processes[BROKER].stop()
 
     async def working(self) -> None:
-        """Wait until all of them are at work, also those that were killed before."""
+        """Wait until all processes are ready, also those that were killed before."""
         for process in self.processes.values():
             await process.working()
 
@@ -79,7 +79,7 @@ class Service:
         api.start()
         self.bootstrap = _address_in(await broker.working())
         await asyncio.to_thread(topic.create, self.bootstrap, TOPIC, PARTITIONS)
-        # A broker that is started again has its old address.
+        # A restarted broker gets its old address.
         broker.words[-1] = relay.words[-1] = self._environment["BOOTSTRAP"] = self.bootstrap
         relay.start()
         ledger.start()

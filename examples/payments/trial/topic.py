@@ -1,6 +1,6 @@
-"""The topic between the two sides: how often each payment is in it, and whether the ledger is through with it.
+"""The topic between the two sides: how often each payment is in it, and whether the ledger has consumed it all.
 
-It reads on its own, as no member of the ledger's group, and must never commit an offset.
+It reads without joining the ledger's group, and must never commit an offset.
 """
 
 import json
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 POLL_SECONDS: Final = 0.2
 ASK_SECONDS_MAX: Final = 5.0
 CREATE_SECONDS_MAX: Final = 30.0
-# Somebody who watches a trial need not see what librdkafka logs about its connections.
+# A person who watches a trial need not see librdkafka's messages about its connections.
 SILENT: Final = {"log_level": 0}
 
 
@@ -24,7 +24,7 @@ def create(bootstrap: str, name: str, partitions: int) -> None:
 
 class Topic:
     def __init__(self, bootstrap: str, name: str, partitions: int, group: str) -> None:
-        # For each payment how many events there are that tell of it.
+        # For each payment, the number of its events.
         self.events: Counter[str] = Counter()
         self._consumer = Consumer(
             {
@@ -36,19 +36,19 @@ class Topic:
             }
         )
         self._places = [TopicPartition(name, number, 0) for number in range(partitions)]
-        # The place after the last event of each partition.
+        # The offset after the last event of each partition.
         self._ends = dict.fromkeys(range(partitions), 0)
         self._consumer.assign(self._places)
 
     def read_on(self) -> None:
-        """Read until nothing comes any more."""
+        """Read until no more events come."""
         while (message := self._consumer.poll(POLL_SECONDS)) is not None:
             if message.error() is None:
                 self.events[json.loads(message.value() or b"")["id"]] += 1
                 self._ends[int(message.partition() or 0)] = int(message.offset() or 0) + 1
 
     def is_consumed(self) -> bool:
-        """Whether the group has committed what lies after all that was read."""
+        """Whether the group has committed the offsets after all events that were read."""
         try:
             committed = self._consumer.committed(self._places, timeout=ASK_SECONDS_MAX)
         except KafkaException:

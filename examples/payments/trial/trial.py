@@ -1,4 +1,4 @@
-"""One trial from its beginning to its end: the load, the kills in the middle of it, and the wait for the last event."""
+"""One trial from beginning to end: the load, the kills in the middle of it, and the wait for the last event."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ from payments.trial.topic import Topic
 
 AT_A_TIME: Final = 32
 SAY_EVERY_SECONDS: Final = 2.0
-# How long the last event may take from its transaction into the ledger, all restarts included.
+# How long the last event may take from its transaction to the ledger, including all restarts.
 DRAIN_SECONDS_MAX: Final = 90.0
-# How long a kill waits for a payment to arrive; if none arrives, it strikes all the same.
+# How long a kill waits for a payment to arrive; if none arrives, it happens all the same.
 ARRIVE_SECONDS_MAX: Final = 10.0
 LOOK_EVERY_SECONDS: Final = 0.02
 TIDY_SECONDS_MAX: Final = 10.0
@@ -35,12 +35,12 @@ class Outcome:
 
     steps: Sequence[Step]
     clients: Clients
-    # For each payment how many events tell of it.
+    # For each payment, the number of its events.
     events: Counter[str]
     # Payer, payee and amount of each payment.
     payments: dict[str, tuple[str, str, int]]
     books: Books
-    # What the API showed to Prometheus at the end.
+    # The metrics that the API exposed to Prometheus at the end.
     figures: dict[str, float]
     processes: Sequence[Process]
     seconds: float
@@ -66,7 +66,7 @@ async def run(steps: Sequence[Step], seed: int, databases: Databases, directory:
 
 
 class _Load:
-    """Goes through the steps: requests side by side, and kills in the middle of them."""
+    """Executes the steps: requests in parallel, and kills in the middle of them."""
 
     def __init__(self, service: Service, clients: Clients, steps: Sequence[Step], say: Say) -> None:
         self._service = service
@@ -90,7 +90,7 @@ class _Load:
                         await self._slots.acquire()
                         tasks.create_task(self._send(step))
         except ExceptionGroup as failed:
-            # The others only ended because of it.
+            # The other tasks ended only because of the first error.
             raise failed.exceptions[0] from None
         finally:
             saying.cancel()
@@ -103,7 +103,8 @@ class _Load:
             self._slots.release()
 
     async def _kill(self, kill: Kill) -> None:
-        """All of them run, and requests are on their way: strike when a payment has just arrived at the other end."""
+        """All processes run, and requests are in flight: kill the process shortly after a payment has arrived in the
+        ledger."""
         await self._arrival()
         await asyncio.sleep(kill.after_seconds)
         self._service.processes[kill.victim].kill()
@@ -133,7 +134,7 @@ class _Load:
 
 
 async def _drained(service: Service) -> Counter[str]:
-    """Wait until each payment has an event and the ledger is through with them all, or the time is up."""
+    """Wait until each payment has an event and the ledger has consumed them all, or the time is over."""
     with service.databases.seen() as connection:
         payments = books.accepted(connection).keys()
     topic = Topic(service.bootstrap, TOPIC, PARTITIONS, GROUP)
@@ -150,7 +151,8 @@ async def _drained(service: Service) -> Counter[str]:
 
 
 async def _figures(clients: Clients) -> dict[str, float]:
-    """The figures when nothing waits any more, or when the time is up: the relay tidies up after the last event."""
+    """The metrics when no message waits any more, or when the time is over: the relay deletes the last messages a
+    little later."""
     deadline = time.monotonic() + TIDY_SECONDS_MAX
     while True:
         figures = await clients.figures()

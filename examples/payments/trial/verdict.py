@@ -1,6 +1,6 @@
-"""What is not as it was promised: the books, the answers, the events, and the kills that there were to be.
+"""Finds broken promises: in the books, the answers and the events; and checks that all planned kills happened.
 
-Pure. It compares what the clients were told with what the databases and the topic hold.
+Pure. It compares the answers that the clients got with the databases and the topic.
 """
 
 import json
