@@ -24,7 +24,7 @@ from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
 
 A = TypeVar("A")
 
-# What a coordinator can be asked for.
+# The kinds of names that have a coordinator.
 GROUP: Final = 0
 TRANSACTION: Final = 1
 

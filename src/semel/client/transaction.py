@@ -186,7 +186,7 @@ class Transaction:
     # -- the coordinator
 
     def _claim_id(self, claim: tuple[int, int]) -> tuple[int, int]:
-        """Claim the id, as a successor of `claim`; returns the new producer id and epoch."""
+        """Claim the id, going on from `claim`; returns the new producer id and epoch."""
         producer_id, epoch = claim
         answer = self._ask_coordinator(
             INIT_PRODUCER_ID,

@@ -3,13 +3,13 @@
 Pure, except for the secrets that it makes. In this order:
 
 1. The Host of each request is a name that no foreign name server can point at the console: an address in digits,
-`localhost`, or the name that the console listens on. This prevents DNS rebinding.
+   `localhost`, or the name that the console listens on. This prevents DNS rebinding.
 2. If a request says which page made it (`Origin`), that must be the console's own page.
 3. Only a session gets answers about the cluster: the printed address has a token that opens one session, or, if people
-log in, their name and password open it. The browser keeps the session in a cookie that no script can read and no other
-site can send.
-4. A change needs `--allow-changes`, the session of a person who may change things, and the token of that session in a
-header, which only the console's own page can know.
+   log in, their name and password open it. The browser keeps the session in a cookie that no script can read and no
+   other site can send.
+4. A change needs `--allow-changes`, a session of somebody who may change things, and the token of that session in a
+   header, which only the console's own page can know.
 
 No path may serve anything without asking here. A token must never open two sessions.
 """

@@ -1,9 +1,12 @@
 """The paths of the console, and who may use them.
 
-    /enter?token=...      opens a session, once /static/...           the files for the browser, the same for everybody
-    /api/QUESTION?...     an answer as it is now, as JSON /events/QUESTION?...  the same answer, and again whenever it
-    changes /do/CHANGE            a change, by POST /login, /logout       if people log in, by POST anything else the
-    shell, in which the browser shows the page of that path
+    /enter?token=...      opens a session, once
+    /static/...           the files for the browser, the same for everybody
+    /api/QUESTION?...     an answer as it is now, as JSON
+    /events/QUESTION?...  the same answer, and again whenever it changes
+    /do/CHANGE            a change, by POST
+    /login, /logout       if people log in, by POST
+    anything else         the shell, in which the browser shows the page of that path
 
 The door checks every request first, and every path with answers or changes asks it again. A question must never change
 anything: changes have their own table.

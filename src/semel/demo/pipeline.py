@@ -176,7 +176,7 @@ class _Work:
         points = self.pipeline.growth.setdefault(sink, [])
         points.append((self._passed(), (points[-1][1] if points else 0) + rows))
 
-    # -- what is done to it: each answers whether the driver is still there ---------------------------------------
+    # -- faults: each method returns whether the driver still runs ------------------------------------------------
 
     def _strike(self, driver: Driver, batch: int) -> bool:
         if batch < FIRST_STRUCK or not self._deeds:

@@ -1,7 +1,7 @@
 """The object in a slot: a head, and the entries of the journal that it carries.
 
-    head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead` body    entries,
-    one after the other: the size of the payload, the kind, three zero bytes, the payload
+    head    magic, version, CRC-32C of the rest of the head, and the fields of `core.slots.SlotHead`
+    body    entries, one after the other: the size of the payload, the kind, three zero bytes, the payload
 
 The digests are the first 16 bytes of SHA-256.
 """

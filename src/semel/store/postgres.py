@@ -2,9 +2,8 @@
 
 A create is an insert that does nothing if the key exists. Failover makes this more than five statements:
 
-- A commit that is cancelled while it waits for the standby succeeds, with a warning. It is then unknown whether a
-failover
-  would keep it, so the call raises Unsure.
+- A commit that is cancelled while it waits for the standby succeeds, with a warning. It is then unknown whether
+  a failover would keep it, so the call raises Unsure.
 - The rows of such a commit are visible, and so are rows that a server which restarted after a crash has not sent to its
   standby yet; and a server that was replaced still answers. So a read commits something as well, and counts only if
   that commit was clean: then the standby has everything that the read saw, and has not taken over.

@@ -23,12 +23,12 @@ during recovery. `survivors` takes a seed, or a function that gets the number of
 What the disk promises:
 - `File.sync` makes the content and size of that file survive, but not its name.
 - A created, renamed or removed name survives once its directory was synced (after a rename to another directory, both
-directories), and the name of a directory is a name like any other. Until then each such change may survive or not,
-independently of the others. A rename is atomic: never both names, and never none.
+  directories), and the name of a directory is a name like any other. Until then each such change may survive or not,
+  independently of the others. A rename is atomic: never both names, and never none.
 - Of a write that was not synced, any combination of sectors may survive. A lost sector holds its earlier bytes, or
-zeros if the file grew. A truncation or an allocation survives or does not.
+  zeros if the file grew. A truncation or an allocation survives or does not.
 - After a failed sync, the data counts as clean though it is not on the disk: the next sync succeeds, but does not save
-it. Reads still see it.
+  it. Reads still see it.
 - Every call is atomic for other threads.
 """
 

@@ -8,7 +8,7 @@ loops in several threads. `FaultyStore` is for one loop, and on demand as bad as
 
     store = FaultyStore(seed=7)
     store.arm(StoreFault("late", call="create", key="journal/*", chance=0.1))
-    run(store)                                  # who hears Unsure, sends again or looks, or loses what it promised
+    run(store)                                  # code that gets Unsure has to send again, or look
     assert store.fired["late"]                  # a fault that never fired proves nothing
 
 Each of its calls is like a message in a network: it takes effect at its time, even if the caller was cancelled and no

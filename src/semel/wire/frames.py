@@ -19,7 +19,8 @@ A = TypeVar("A")
 
 SIZE_BYTES: Final = 4
 
-# The same few client ids come with every request. Their number and length are limited, because clients choose them.
+# The same few client ids come with every request. The cache limits their number and length, because clients choose
+# them.
 _CLIENT_IDS_CACHED_MAX: Final = 1024
 _CLIENT_ID_CACHED_BYTES_MAX: Final = 256
 

@@ -16,9 +16,9 @@ The values for `encode_response` and `build_request`:
 - A field has kio's name: Kafka's in snake case, without `_ms` (`throttle_time`, `timeout`).
 - A field that this version does not have is dropped; a name that no version has is a TypeError.
 - A struct is a mapping, an array any iterable, a time milliseconds, an error code a number, a topic id 16 bytes. -1
-means no time, and 16 zero bytes mean no id.
+  means no time, and 16 zero bytes mean no id.
 - `throttle_time`, `error_code`, `error_message` and every field with a default in the protocol may be left out. These
-three may also be given for an API whose answers lack them, so every refusal can have a message.
+  three may also be given for an API whose answers lack them, so every refusal can have a message.
 
 To read a request: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
 `getattr(request, "field", otherwise)` for a field that older versions lack.

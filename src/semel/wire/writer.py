@@ -274,7 +274,7 @@ def _write_uuid(out: bytearray, encoded: bytes) -> None:
 
 
 def _plain(value: Any, kafka_type: str) -> Any:
-    """A default of kio's as a plain value."""
+    """A default value of kio, as a plain value."""
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)
     if value is None and kafka_type == "datetime_i64":

@@ -87,7 +87,7 @@ def visible_files(path: Path) -> list[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """The directory of a partition is never hidden, whatever its column is called: `_day=1` is one."""
+    """The directory of a partition, such as `_day=1`, is never hidden, whatever its column is called."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
