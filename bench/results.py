@@ -39,7 +39,7 @@ class Results:
     """Every figure of every run, by measure, contender and metric, and what could not run and why."""
 
     figures: dict[tuple[str, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    # What is said below the table, and about which measure; None where it is about all of them.
+    # What is said below the table, and about which measure; None if it is about all of them.
     notes: list[tuple[str | None, str]] = field(default_factory=list)
 
     def add(self, measure: Measure, contender: str, figures: Figures) -> None:

@@ -64,6 +64,8 @@ TURNS: Final = {
     r"\b(stands?|stood) in every checkpoint\b": "every checkpoint contains it",
     r"\bwould not take it\b|\bnot taken in\b": "refuses it",
     r"\b(is|are) to be had\b|\bmakes? way\b": "say who does it",
+    r"\b(None|True|False) where\b": "None if",
+    r"\bthat (it|they) (was|were) handed\b": "the caller's transaction, the caller's options",
 }
 
 

@@ -75,7 +75,7 @@ class WindowCount:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in one place. `amount` is None where no amounts were compared.
+    """What was counted in one place. `amount` is None if no amounts were compared.
 
     `unreadable` are rows that have an id, and a time or an amount that cannot be read.
     """

@@ -49,7 +49,7 @@ class Key(KeySteps):
     """For a synchronous handler: `with key.step("charge") as step:`."""
 
     def step(self, name: str, *, unkeyed: bool = False) -> "Step":
-        """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
+        """`unkeyed` says that its call takes no key, and so may be made twice; then a warning and a counter say so."""
         return Step(self, name, self.idempotency.transaction(), unkeyed)
 
 
@@ -57,7 +57,7 @@ class AsyncKey(KeySteps):
     """For an asynchronous engine: `async with key.step("charge") as step:`."""
 
     def step(self, name: str, *, unkeyed: bool = False) -> "AsyncStep":
-        """`unkeyed` says that its call takes no key, and so may be made twice: then this is noted and told."""
+        """`unkeyed` says that its call takes no key, and so may be made twice; then a warning and a counter say so."""
         return AsyncStep(self, name, self.idempotency.loop_transaction(), unkeyed)
 
 

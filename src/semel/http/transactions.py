@@ -91,7 +91,7 @@ class Transaction:
         return self._manager is not None
 
     def start(self, work: Callable[[Connection], T]) -> T:
-        """Begin it and do some work. If the work fails, the transaction is still open."""
+        """Begin the transaction and do some work. If the work fails, the transaction is still open."""
         manager = self._begin()
         self.handle = manager.__enter__()
         self._manager = manager

@@ -2,10 +2,10 @@
 
 A batch is a number and a list of rows. The relay stores both in the shard's row before it sends anything, so that after
 a crash the next relay finds the same batch. Numbers have no gaps: each is one more than the last, under the lock of
-that row. A shard has at most one batch that is not known to be in the log. When it is known to be there, its rows are
-deleted in the transaction that makes the next batch from the rows that are left, in the order of their numbers. The
-next batch is never limited to numbers above the last one: a transaction that commits late has rows with lower numbers.
-Every change of a batch first checks that the shard still belongs to this relay.
+that row. A shard has at most one batch that is not known to be in the log: the batch at hand. When it is known to be
+there, its rows are deleted in the transaction that makes the next batch from the rows that are left, in the order of
+their numbers. The next batch is never limited to numbers above the last one: a transaction that commits late has rows
+with lower numbers. Every change of a batch first checks that the shard still belongs to this relay.
 """
 
 import json

@@ -25,7 +25,7 @@ messages: Final = Table(
     Column("headers", Text),
     # Messages of one aggregate keep their order; null if the message has none.
     Column("aggregate", LargeBinary),
-    # A hash of the aggregate: modulo the number of shards, it is the shard.
+    # A hash of the aggregate. The shard is this hash modulo the number of shards.
     Column("bucket", BigInteger, nullable=False),
     Column("added_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("number", name="semel_outbox_pkey"),

@@ -1,4 +1,5 @@
-"""The retry budget: retries are at most a share of the first attempts, for all callers of one process together.
+"""The retry budget: limits the retries of all callers of one process together, to a share of the first attempts and a
+small rate.
 
 It is a token bucket, counted in thousandths. A first attempt adds a share of a token, time adds some, and a retry takes
 one. While a service works, the bucket is full and has no effect. In an outage it becomes empty, and from then on a call

@@ -1,7 +1,7 @@
 """A move from one cluster into another, from its beginning to the audit and the offsets of groups.
 
-    copying   everything that is committed, transaction by transaction, until nothing is written and nobody reads
-    audited   both sides were compared, and the offsets of the groups are written down for the target
+    copying   everything that is committed, transaction by transaction, until no client writes or reads
+    audited   both sides were compared, and the offsets of the groups in the target are stored
     moved     the topics have their configurations, and the groups their offsets, all of them in one transaction
 
 Each step is committed in the target, so a move may be killed at any moment and started again. It must never reach the

@@ -28,7 +28,7 @@ _TEXTS: Final = (spark_types.StringType, spark_types.VarcharType, spark_types.Ch
 
 
 def affinity_of(declared: str) -> str:
-    """By SQLite's rules, in their order (https://sqlite.org/datatype3.html, 3.1)."""
+    """The affinity of a declared type, by SQLite's rules in their order (https://sqlite.org/datatype3.html, 3.1)."""
     if not declared:
         return "BLOB"
     names = (name for name, words in _WORDS if any(word in declared.upper() for word in words))
