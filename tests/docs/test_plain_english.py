@@ -64,6 +64,9 @@ TURNS: Final = {
     r"\b(stands?|stood) in every checkpoint\b": "every checkpoint contains it",
     r"\bwould not take it\b|\bnot taken in\b": "refuses it",
     r"\b(is|are) to be had\b|\bmakes? way\b": "say who does it",
+    r"[,;] else\b": "otherwise",
+    r"\b[Mm]arks? of deletion\b": "tombstone",
+    r"\b(is|are) told (by its name|beside|as such)\b": "the page shows it, the message names it",
     r"\b(None|True|False) where\b": "None if",
     r"\bthat (it|they) (was|were) handed\b": "the caller's transaction, the caller's options",
 }

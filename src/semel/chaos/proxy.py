@@ -4,8 +4,8 @@
         producer = Producer({"bootstrap.servers": proxy.bootstrap, "enable.idempotence": True})
         proxy.arm(Fault.DROP_ACK)
 
-It runs in its own thread, forwards whole frames, and knows the request of each answer. In answers with addresses of
-brokers it puts its own addresses, with one listener for each broker of a cluster, so that clients keep using the proxy.
+It runs in its own thread, forwards whole frames, and knows the request of each answer. In answers it replaces the
+addresses of brokers by its own, with one listener for each broker of a cluster, so that clients keep using the proxy.
 It must never change a message in any other way: its faults are those of networks.
 
 TLS passes through. The proxy then sees TLS records, but not the requests and answers in them: faults strike TLS

@@ -136,7 +136,7 @@ class FaultyBroker(EmbeddedBroker):
         self._call(jump())
 
     def compact(self) -> None:
-        """Compact every compacted topic that is due now instead of within 15 s; returns when that is done."""
+        """Compact all compacted topics that are due, without up to 15 s of waiting; returns when that is done."""
         self._call(self._broker.compactor.compact())
 
     def kill(self) -> None:

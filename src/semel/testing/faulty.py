@@ -1,6 +1,6 @@
 """A disk under a page cache that crashes, tears, loses and refuses on demand: a double of `semel.storage.files`.
 
-It proves that a program which keeps its files through `Files` never loses data that it has acknowledged. It is in
+It tests whether a program that keeps its files through `Files` ever loses data that it has acknowledged. It is in
 memory, is deterministic except for the order in which threads call it, and must never be kinder than POSIX: data that
 was not synced may be lost as a whole, in part, or not at all, whatever was written after it.
 
