@@ -61,7 +61,7 @@ def some_of_list(cluster: Cluster, wanted: str, begin: int, end: int) -> tuple[i
 
 
 def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
-    """The committed offsets of a group; None if they cannot be read, for example because the group commits none."""
+    """The committed offsets of a group; None if they cannot be read, as for a kind of group that has none."""
     try:
         committed = groups.committed(cluster, group.coordinator, group.name)
         return {where: one.offset for where, one in committed.items()}
