@@ -4,6 +4,7 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_COUNTED: Final = "tests/outbox/test_outbox_counted.py"
 _RELAYING: Final = "tests/outbox/test_relaying.py"
 _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
 _REFUSED: Final = "tests/outbox/test_refused.py"
@@ -100,6 +101,24 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "row.owner != owner.life",
         "row.owner is None",
         (_RELAYING, "-k", "changes_nothing and sqlite"),
+    ),
+    # -- relays that are fenced are counted -------------------------------------------------------------------------
+    Bug(
+        "a relay that is fenced is not counted",
+        "semel.outbox.relay:_fence_counted",
+        "FENCED.add()",
+        "",
+        (_COUNTED, "-k", "at_its_start and sqlite"),
+    ),
+    Bug(
+        "each thread of a relay that is fenced counts it",
+        "semel.outbox.relay:Relay._guarded",
+        "self._failure = self._failure or error",
+        """
+        FENCED.add()
+        self._failure = self._failure or error
+        """,
+        (_COUNTED, "-k", "of_many_shards and sqlite"),
     ),
     # -- shards -----------------------------------------------------------------------------------------------------
     Bug(

@@ -64,6 +64,16 @@ class Progress(NamedTuple):
     waits_for: str | None = None
 
 
+@contextlib.contextmanager
+def _fence_counted() -> Iterator[None]:
+    """Count a relay that ends because another one has taken a shard: once, even if several of its threads find out."""
+    try:
+        yield
+    except RelayFenced:
+        FENCED.add()
+        raise
+
+
 class Relay:
     """Publishes the messages that committed transactions have added to one database.
 
@@ -115,6 +125,7 @@ class Relay:
         self._failure: BaseException | None = None
         self._check_settings()
 
+    @_fence_counted()
     def run(self) -> None:
         """Publish the waiting messages and those that are added later, until `stop`."""
         try:
@@ -138,6 +149,7 @@ class Relay:
         if self._failure is not None:
             raise self._failure
 
+    @_fence_counted()
     def drain(self, wait_seconds: float = DRAIN_WAIT_SECONDS) -> int:
         """Publish the waiting messages in this thread, do not wait for more, and return how many were published.
 
@@ -241,8 +253,6 @@ class Relay:
         except Stopped:
             return
         except Exception as error:
-            if isinstance(error, RelayFenced):
-                FENCED.add()
             with self._mutex:
                 self._failure = self._failure or error
             self.stop()
