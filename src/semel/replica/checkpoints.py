@@ -18,7 +18,7 @@ from semel.replica.cache import Cache, Unreadable
 from semel.replica.contents import Contents
 from semel.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.replica.reader import Overtaken
-from semel.replica.restore import AT_ONCE, check_replaced, read_checkpoint
+from semel.replica.restore import check_replaced, read_checkpoint
 from semel.replica.slot import JOURNAL, slot_of
 from semel.replica.uploads import CHECKPOINTS, SEGMENTS, Uploads
 from semel.replica.worker import JobError, Worker
@@ -30,6 +30,8 @@ from semel.store import Changed, Missing, Store, StoreError, Unsure
 SLOTS_MAX: Final = 2000
 # A large checkpoint is written less often: it waits for one more slot for each of these units.
 SLOT_BYTES: Final = 32 * 1024
+# How many objects are deleted at once.
+DELETED_AT_ONCE: Final = 4
 
 
 class StoreCheckpoints:
@@ -159,8 +161,8 @@ class StoreCheckpoints:
         """Delete what the floor allows. The next checkpoint finds the rest."""
         try:
             waste = [key async for key in self._waste(floor, frozenset(fences), needed)]
-            for first in range(0, len(waste), AT_ONCE):
-                await asyncio.gather(*(self._store.delete(key) for key in waste[first : first + AT_ONCE]))
+            for first in range(0, len(waste), DELETED_AT_ONCE):
+                await asyncio.gather(*(self._store.delete(key) for key in waste[first : first + DELETED_AT_ONCE]))
         except Unsure:
             return
         except StoreError as refusal:

@@ -6,7 +6,7 @@ somebody reads it; bytes that an earlier process has left on the disk are compar
 import asyncio
 from collections import defaultdict
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from semel.core.slots import BrokenHistory, History
 from semel.replica.cache import Cache
@@ -19,9 +19,6 @@ from semel.storage.checkpoint import Content
 from semel.storage.files import Files
 from semel.storage.journal import Damaged
 from semel.store import Missing, Store
-
-# How many objects are checked at once.
-AT_ONCE: Final = 4
 
 
 class Beginning(NamedTuple):

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from semel.replica.cache import Cache, Unreadable, has
 from semel.replica.contents import OBJECT_BYTES_MAX, Contents, Extent, kept, missing, packed, with_object
 from semel.replica.floor import Piece
-from semel.replica.restore import AT_ONCE
 from semel.replica.slot import digest_of
 from semel.replica.worker import Worker, in_thread
 from semel.replica.writer import Fenced, create_surely
@@ -26,6 +25,8 @@ from semel.store import Store
 
 SEGMENTS: Final = "segments"
 CHECKPOINTS: Final = "checkpoints"
+# How many objects are created at once, each of which is in memory meanwhile.
+CREATED_AT_ONCE: Final = 4
 
 Result = TypeVar("Result")
 
@@ -47,8 +48,8 @@ class Uploads:
         while True:
             contents, batches = await self._in_thread(partial(_planned, job, before, frozenset(self._unreadable)))
             try:
-                for first in range(0, len(batches), AT_ONCE):
-                    some = batches[first : first + AT_ONCE]
+                for first in range(0, len(batches), CREATED_AT_ONCE):
+                    some = batches[first : first + CREATED_AT_ONCE]
                     await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
                 return contents
             except Unreadable as error:
