@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from log_under_test import LogUnderTest
+from pyspark.sql.datasource import InputPartition
 from small_driver import source
 
 from semel.client.errors import UnknownTopic
@@ -47,7 +48,10 @@ def test_a_batch_reads_from_the_first_record_to_the_last_that_is_committed(log: 
 
 
 def test_an_empty_topic_has_no_rows(log: LogUnderTest) -> None:
-    assert read(log, log.make(3)) == []
+    topic = log.make(3)
+    assert read(log, topic) == []
+    # If there is no partition, PySpark makes this one.
+    assert run(pickle.dumps(InputPartition(None)), log, subscribe=topic) == []
 
 
 def test_a_batch_is_bounded_by_offsets(log: LogUnderTest) -> None:

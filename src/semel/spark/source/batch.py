@@ -36,11 +36,11 @@ class SemelBatchReader(DataSourceReader):
             _LOG.warning("option %s is for streams and changes nothing in a batch", name)
         with told_in_one_line(), LogClient(self._options.client) as client:
             cut = portions.split(self._slices(client), self._options.partitions_min, self._options.records_max)
-            # If there is no partition, Spark makes this empty one itself.
-            return [reader.SlicePartition(piece) for piece in cut] or [InputPartition(None)]
+            return [reader.SlicePartition(piece) for piece in cut]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         with told_in_one_line():
+            # If there are no slices, PySpark makes one empty partition itself, of its own class.
             if isinstance(partition, reader.SlicePartition):
                 yield from reader.read(partition.piece, self._columns, self._options)
 
