@@ -64,6 +64,43 @@ def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -
     browse(NOWHERE, story, people=People(file), allow_changes=True)
 
 
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_while_the_file_cannot_be_read_nobody_is_let_in_and_no_session_ends(file: Path, content: str | None) -> None:
+    """Somebody may be removed in the content that cannot be read."""
+    good = file.read_text()
+
+    def damage() -> None:
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+
+    def mend() -> None:
+        file.write_text(good)
+
+    async def story(browser: Browser) -> None:
+        assert await login(browser, "reader") == 200
+        damage()
+        refused = await browser.get("/api/session")
+        assert (refused.status, "people.json" in refused.told["error"]) == (502, True)
+        assert (await browser.get("/events/topics")).status == 502
+        mend()
+        assert (await browser.get("/api/session")).told["person"] == "reader"
+        damage()
+        assert (await browser.get("/api/session")).status == 502
+        mend()
+        people.remove(file, "reader")
+        assert (await browser.get("/api/session")).status == 403
+        # Whoever wants to leave can leave.
+        assert await login(browser, "writer") == 200
+        damage()
+        assert (await browser.post("/logout", {})).status == 200
+        mend()
+        assert (await browser.get("/api/session")).status == 403
+
+    browse(NOWHERE, story, people=People(file))
+
+
 def test_the_address_of_another_console_lets_in_nobody_where_people_log_in(file: Path) -> None:
     door = Door("127.0.0.1", 8080, allow_changes=True, people=People(file))
     with pytest.raises(PageRefused):

@@ -60,6 +60,27 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         (_PEOPLE, "-k", "only_looks_unless"),
     ),
     Bug(
+        "a file of people that is being replaced ends the sessions of those who ask",
+        "semel.console.people:People._read",
+        "raise PageRefused(502, str(error)) from None",
+        "return {}",
+        (_PEOPLE, "-k", "cannot_be_read"),
+    ),
+    Bug(
+        "who was in the file stays in while it cannot be read",
+        "semel.console.people:People._read",
+        "raise PageRefused(502, str(error)) from None",
+        "return self._known",
+        (_PEOPLE, "-k", "cannot_be_read"),
+    ),
+    Bug(
+        "nobody can log out while the file of people cannot be read",
+        "semel.console.door:Door.logout",
+        "self._kept(request)",
+        "self.session_of(request)",
+        (_PEOPLE, "-k", "cannot_be_read"),
+    ),
+    Bug(
         "a printed address lets in whom nobody has added",
         "semel.console.door:Door.enter",
         "self.people is not None",

@@ -87,7 +87,7 @@ class Door:
         """End the session of this browser."""
         if "origin" not in request.headers:
             raise PageRefused(403, "a logout comes from the console's own page")
-        self._sessions.pop(self.session_of(request).cookie, None)
+        self._sessions.pop(self._kept(request).cookie, None)
 
     def allows_changes(self, session: Session) -> bool:
         """Whether this session may change anything."""
@@ -120,19 +120,27 @@ class Door:
             raise PageRefused(403, "another page sent this request")
 
     def session_of(self, request: Request) -> Session:
+        """The session of this browser, with the rights that its person has now. PageRefused without a session, and
+        while nobody can tell whether the person may still come in.
+        """
+        return self._as_now(self._kept(request))
+
+    def _kept(self, request: Request) -> Session:
         for part in request.headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self.cookie_name and value in self._sessions:
-                return self._as_now(self._sessions[value])
+                return self._sessions[value]
         raise PageRefused(403, _NOT_LET_IN if self.people is None else _NOT_LOGGED_IN)
 
     def _as_now(self, session: Session) -> Session:
-        """The session with the rights that its person has now; PageRefused if the person was removed."""
+        """The session with the rights that its person has now; PageRefused if the person was removed, which also ends
+        the session, and while the file of the people cannot be read, which ends nothing.
+        """
         if self.people is None or session.person is None:
             return session
         person = self.people.now(session.person.name)
         if person is None:
-            del self._sessions[session.cookie]
+            self._sessions.pop(session.cookie, None)
             raise PageRefused(403, _NOT_LOGGED_IN)
         return session._replace(person=person)
 

@@ -52,7 +52,7 @@ class People:
         # One try at a time, because each takes memory.
         self._trying = threading.Lock()
         self._nobody = _entry("nobody", may_change=False)
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._known = read(path)
 
     def check(self, name: str, password: str) -> Person:
@@ -64,10 +64,7 @@ class People:
             self._wrong = [at for at in self._wrong if now - at < WRONG_SECONDS]
             if len(self._wrong) >= WRONG_MAX:
                 raise PageRefused(503, "too many wrong passwords: try again in a minute")
-            try:
-                entry = read(self._path).get(name)
-            except NoPeople as error:
-                raise PageRefused(502, str(error)) from None
+            entry = self._read().get(name)
             known = entry or self._nobody
             fits = hmac.compare_digest(_digest(password, bytes.fromhex(known["salt"])), known["scrypt"])
             if entry is None or not fits:
@@ -76,16 +73,29 @@ class People:
             return Person(name, entry["may_change"])
 
     def now(self, name: str) -> Person | None:
-        """The person as in the file now; None if the person was removed."""
-        try:
-            state = self._path.stat()
-            stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
-            if stamp != self._stamp:
-                self._stamp, self._known = stamp, read(self._path)
-        except (OSError, NoPeople):
-            return None
+        """The person as in the file now; None if the person was removed. PageRefused while the file cannot be read."""
+        stamp = self._look()
+        if stamp is None or stamp != self._stamp:
+            # If this fails, the people in the former content are not let in: one of them may have been removed in the
+            # content that cannot be read.
+            self._known = self._read()
+            self._stamp = stamp
         entry = self._known.get(name)
         return None if entry is None else Person(name, entry["may_change"])
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return read(self._path)
+        except NoPeople as error:
+            raise PageRefused(502, str(error)) from None
+
+    def _look(self) -> tuple[int, ...] | None:
+        """A value that changes when the file changes, or who may read it; None if there is no file to look at."""
+        try:
+            state = self._path.stat()
+        except OSError:
+            return None
+        return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino
 
 
 def read(path: Path) -> dict[str, Any]:
