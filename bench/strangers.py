@@ -4,6 +4,7 @@ themselves must not be counted against the broker."""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import multiprocessing
 import socket
@@ -13,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection as Pipe
+from typing import Any
 
 from bench.clients import LoadFailed
-from semel.client.connection import Connection
-from semel.client.errors import LogError
-from semel.client.settings import from_options
+from semel.wire import messages
+from semel.wire.frames import parse_response_header
+from semel.wire.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 CONNECTIONS_PER_SECOND = 300
 # The oldest are closed.
@@ -115,16 +117,12 @@ def _connect(pipe: Pipe, act: Callable[[socket.socket], None], port: int) -> Non
 
 def _guess(pipe: Pipe, user: str, port: int) -> None:
     tries = itertools.count()
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
-    options = {"bootstrap.servers": f"127.0.0.1:{port}", **login, "sasl.username": user, "sasl.password": "a guess"}
-    settings = from_options({f"kafka.{name}": value for name, value in options.items()})
-    (address,) = settings.bootstrap
 
     def guess() -> None:
         while True:
             # It is refused, or there is no place for it.
-            with suppress(LogError):
-                Connection(address, settings).close()
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), CONNECT_SECONDS_MAX) as connected:
+                _log_in_wrongly(connected, user)
             next(tries)
 
     for _ in range(GUESSERS):
@@ -135,3 +133,26 @@ def _guess(pipe: Pipe, user: str, port: int) -> None:
         now = next(tries)
         pipe.send(now - before)
         before = now + 1
+
+
+def _log_in_wrongly(connected: socket.socket, user: str) -> None:
+    """A whole login by SCRAM-SHA-256 whose proof is wrong. The proof is not computed: hashing a password takes a client
+    far longer than it takes the broker to refuse it, and would take the machine from the client that is measured."""
+    _ask(connected, SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
+    answer = _ask(connected, SASL_AUTHENTICATE, 2, auth_bytes=f"n,,n={user},r=guess".encode())
+    nonce = answer.auth_bytes.decode().partition("r=")[2].partition(",")[0]
+    wrong = base64.b64encode(bytes(32)).decode()
+    _ask(connected, SASL_AUTHENTICATE, 2, auth_bytes=f"c=biws,r={nonce},p={wrong}".encode())
+
+
+def _ask(connected: socket.socket, api_key: int, version: int, **fields: object) -> Any:
+    entity = messages.build_request(api_key, version, **fields)
+    connected.sendall(messages.encode_request(api_key, version, 1, None, entity))
+    frame = bytearray()
+    while len(frame) < 4 or len(frame) < 4 + int.from_bytes(frame[:4]):
+        piece = connected.recv(4096)
+        if not piece:
+            raise ConnectionError("the broker has hung up")
+        frame += piece
+    _, begin = parse_response_header(api_key, version, frame[4:])
+    return messages.decode_response(api_key, version, memoryview(frame)[4 + begin :])

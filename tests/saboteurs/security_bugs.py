@@ -173,6 +173,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LOGINS}::test_a_stranger_may_ask_a_few_times_and_a_user_as_often_as_it_likes",),
     ),
     Bug(
+        "all requests of a stranger are served before anybody else's",
+        "semel.broker.connection:Connection._serve_frames",
+        "is_stranger and self._frames_served > frames_served",
+        "False",
+        (f"{_LOGINS}::test_requests_that_a_stranger_sends_at_once_are_served_in_a_turn_each",),
+    ),
+    Bug(
         "all passwords of strangers are queued to be hashed",
         "semel.security.login:Login.respond",
         "self._hashing.inside(_check_plain(user, password, self._users))",

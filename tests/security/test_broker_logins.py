@@ -1,7 +1,9 @@
 """A client has to log in before it may ask for anything, real clients can, and a stranger costs little."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -217,6 +219,24 @@ def test_a_stranger_may_ask_a_few_times_and_a_user_as_often_as_it_likes() -> Non
                 metadata(ask)
             *_, again = log_in(ask, Mechanism.SCRAM_SHA_256)
             assert again.error_code == 0
+
+
+def test_requests_that_a_stranger_sends_at_once_are_served_in_a_turn_each() -> None:
+    limit = Limits().login_requests_max
+    frame = messages.encode_request(API_VERSIONS, 0, 1, None, messages.build_request(API_VERSIONS, 0))
+
+    async def most_in_a_turn() -> int:
+        (connection,) = broker._broker.connections
+        ask.post(bytes(frame) * limit)
+        served = [connection._frames_served]
+        while served[-1] < limit:
+            await asyncio.sleep(0)
+            served.append(connection._frames_served)
+        return max(later - earlier for earlier, later in pairwise(served))
+
+    with SecuredBroker() as broker, Asker(broker.bootstrap) as ask:
+        assert eventually(lambda: broker.look(lambda one: len(list(one.connections))) == 1)
+        assert broker._call(most_in_a_turn()) == 1
 
 
 def test_our_client_goes_on_when_its_login_has_expired() -> None:

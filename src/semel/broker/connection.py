@@ -242,10 +242,12 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_frames(self) -> bool:
         """Return whether the next request may be served as soon as it is complete."""
         turns, buffer = self.host.turns, self._buffer
-        pieces = turns.pieces
+        pieces, frames_served = turns.pieces, self._frames_served
         while self._transport is not None and (self._may_serve() or self._may_serve_after_sending()):
-            if turns.pieces - pieces >= turns.pieces_per_turn:
-                # There were many short requests: let other connections go first.
+            is_stranger = self.login is not None and not self.login.is_over
+            if turns.pieces - pieces >= turns.pieces_per_turn or (is_stranger and self._frames_served > frames_served):
+                # There were many short requests, or one of a client that has not logged in: let other connections go
+                # first.
                 self._has_to_wait = True
                 asyncio.get_running_loop().call_soon(self._go_on)
                 return False

@@ -24,9 +24,9 @@ class Limits:
     login_ms_max: int = 20_000
     # The largest request of a client that has not logged in; the messages of a login are far smaller.
     login_frame_bytes_max: int = 32 * 1024
-    # The requests that a client may send until it has logged in. Clients send about five; thousands of requests for
+    # The requests that a client may send until it has logged in. Clients send about five; many requests for
     # ApiVersions would take the event loop's time from the clients that are logged in.
-    login_requests_max: int = 20
+    login_requests_max: int = 10
     # How long the answer to a failed login is delayed, as in Apache Kafka, so that passwords can only be guessed
     # slowly.
     failed_login_delay_ms: int = 100

@@ -92,6 +92,16 @@ def encode_response_in_steps(
 ) -> Steps[bytes]:
     """The same, a few elements at a time."""
     body = yield from write_entity(_entity_type(api_key, version, "response"), values)
+    return response_of(api_key, version, correlation_id, body)
+
+
+def encode_response_body(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """The response without what differs from one request to the next, for `response_of`."""
+    return bytes(finish(write_entity(_entity_type(api_key, version, "response"), values)))
+
+
+def response_of(api_key: int, version: int, correlation_id: int, body: bytes | bytearray) -> bytes:
+    """The whole response with this body."""
     return response_prefix(api_key, version, correlation_id, len(body)) + body
 
 

@@ -6,12 +6,14 @@ of this one API, so that it can try again. The answer does not wait for the disk
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
+from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
 
@@ -24,6 +26,8 @@ _LEVEL_0_FROM: Final = 4
 _NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 # Features change only with another version of semel, and so with another connection.
 _FEATURES_EPOCH: Final = 0
+# What an answer from the cache takes, as pieces of work: so many requests take a turn, and not any number.
+_CACHED_PIECES: Final = 20
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
@@ -34,7 +38,17 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     if not all(_NAME.fullmatch(name) for name in _software(request)):
         yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
         return
-    yield from answer_in_steps(exchange, {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(exchange.version)})
+    yield _CACHED_PIECES
+    told = _body(exchange.version, exchange.throttle())
+    exchange.reply((messages.response_of(API_VERSIONS, exchange.version, exchange.correlation_id, told),))
+
+
+@lru_cache(maxsize=16)
+def _body(version: int, throttle_ms: int) -> bytes:
+    """The body of the answer. Strangers may ask for it, and without the cache they would take a tenth of a millisecond
+    with each request."""
+    fields = {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(version)}
+    return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
 
 
 def _software(request: Any) -> list[str]:
