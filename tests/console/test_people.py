@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -32,6 +33,13 @@ async def login(browser: Browser, user: str, password: str = PASSWORD, **headers
     return answer.status
 
 
+def take_right(file: Path, name: str) -> None:
+    """Let a person change nothing any more, and leave the password as it is."""
+    told = json.loads(file.read_text())
+    told["people"][name]["may_change"] = False
+    file.write_text(json.dumps(told))
+
+
 def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -> None:
     async def story(browser: Browser) -> None:
         (line,) = browser.lines
@@ -53,8 +61,9 @@ def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -
         change = {"id": "a", "producer_id": 0, "producer_epoch": 0}
         assert (await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])).status == 502
         # Who is taken out of the file is let in no longer, and who may no longer change things does not.
-        people.add(file, "writer", PASSWORD, may_change=False)
-        assert (await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])).status == 403
+        take_right(file, "writer")
+        refused = await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])
+        assert (refused.status, "you may only read" in refused.told["error"]) == (403, True)
         people.remove(file, "writer")
         assert (await browser.get("/api/session")).status == 403
         assert await login(browser, "reader") == 200
@@ -97,6 +106,28 @@ def test_while_the_file_cannot_be_read_nobody_is_let_in_and_no_session_ends(file
         assert (await browser.post("/logout", {})).status == 200
         mend()
         assert (await browser.get("/api/session")).status == 403
+
+    browse(NOWHERE, story, people=People(file))
+
+
+def test_a_new_password_ends_the_sessions_that_the_old_one_opened(file: Path) -> None:
+    async def story(browser: Browser) -> None:
+        assert await login(browser, "reader") == 200
+        readers = browser.cookie
+        assert await login(browser, "writer") == 200
+        people.add(file, "writer", "another horse", may_change=True)
+        assert (await browser.get("/api/session")).status == 403
+        assert await login(browser, "writer") == 403
+        assert await login(browser, "writer", "another horse") == 200
+        assert (await browser.get("/api/session")).told["person"] == "writer"
+        # Even if it is the same one again: whoever knew it before has to log in.
+        people.add(file, "writer", "another horse", may_change=True)
+        assert (await browser.get("/api/session")).status == 403
+        people.remove(file, "writer")
+        people.add(file, "writer", "another horse", may_change=True)
+        assert (await browser.get("/api/session")).status == 403
+        browser.cookie = readers
+        assert (await browser.get("/api/session")).told["person"] == "reader"
 
     browse(NOWHERE, story, people=People(file))
 

@@ -81,6 +81,13 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         (_PEOPLE, "-k", "cannot_be_read"),
     ),
     Bug(
+        "a session outlives the password that opened it",
+        "semel.console.people:People.now",
+        "entry['scrypt'] != person.scrypt",
+        "False",
+        (_PEOPLE, "-k", "new_password"),
+    ),
+    Bug(
         "a printed address lets in whom nobody has added",
         "semel.console.door:Door.enter",
         "self.people is not None",

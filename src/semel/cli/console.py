@@ -127,7 +127,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     things = parser.add_subparsers(dest="thing", metavar="[user]", title="the people who may log in")
     user = add_subcommand(things, "user", "add or remove a person who may log in to the console")
     actions = user.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = add_subcommand(actions, "add", "add a person, or change a person's password")
+    add = add_subcommand(actions, "add", "add a person, or change a person's password and end this person's sessions")
     add.add_argument("--may-change", action="store_true", help="let the person change things, not only look")
     add.add_argument(
         "--password-file", metavar="FILE", help="read the password from the first line of this file (ask for it)"

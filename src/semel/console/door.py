@@ -133,12 +133,12 @@ class Door:
         raise PageRefused(403, _NOT_LET_IN if self.people is None else _NOT_LOGGED_IN)
 
     def _as_now(self, session: Session) -> Session:
-        """The session with the rights that its person has now; PageRefused if the person was removed, which also ends
-        the session, and while the file of the people cannot be read, which ends nothing.
+        """The session with the rights that its person has now; PageRefused if the person was removed, or has another
+        password now, which also ends the session; and while the file of the people cannot be read, which ends nothing.
         """
         if self.people is None or session.person is None:
             return session
-        person = self.people.now(session.person.name)
+        person = self.people.now(session.person)
         if person is None:
             self._sessions.pop(session.cookie, None)
             raise PageRefused(403, _NOT_LOGGED_IN)

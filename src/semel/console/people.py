@@ -35,6 +35,8 @@ WRONG_SECONDS: Final = 60.0
 class Person(NamedTuple):
     name: str
     may_change: bool
+    # The salted hash of the password; each `add` makes another one, even of the same password.
+    scrypt: str
 
 
 class NoPeople(ValueError):
@@ -70,18 +72,22 @@ class People:
             if entry is None or not fits:
                 self._wrong.append(now)
                 raise PageRefused(403, "no person has this name and password")
-            return Person(name, entry["may_change"])
+            return _person(name, entry)
 
-    def now(self, name: str) -> Person | None:
-        """The person as in the file now; None if the person was removed. PageRefused while the file cannot be read."""
+    def now(self, person: Person) -> Person | None:
+        """The person as in the file now; None for one who was removed, or has another password now. PageRefused while
+        the file cannot be read.
+        """
         stamp = self._look()
         if stamp is None or stamp != self._stamp:
             # If this fails, the people in the former content are not let in: one of them may have been removed in the
             # content that cannot be read.
             self._known = self._read()
             self._stamp = stamp
-        entry = self._known.get(name)
-        return None if entry is None else Person(name, entry["may_change"])
+        entry = self._known.get(person.name)
+        if entry is None or entry["scrypt"] != person.scrypt:
+            return None
+        return _person(person.name, entry)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -124,7 +130,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def add(path: Path, name: str, password: str, *, may_change: bool) -> None:
-    """Add a person, or replace one. Raises NoPeople."""
+    """Add a person, or set the password and the rights of one anew, which ends the sessions. Raises NoPeople."""
     if not 0 < len(name) <= NAME_MAX or not name.isprintable():
         raise NoPeople(f"a name has 1 to {NAME_MAX} characters that can be printed")
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
@@ -142,6 +148,10 @@ def remove(path: Path, name: str) -> None:
     if people.pop(name, None) is None:
         raise NoPeople(f"{path} has nobody named {name!r}")
     _write(path, people)
+
+
+def _person(name: str, entry: dict[str, Any]) -> Person:
+    return Person(name, entry["may_change"], entry["scrypt"])
 
 
 def _entry(password: str, *, may_change: bool) -> dict[str, Any]:
