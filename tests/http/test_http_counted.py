@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest_http import NewShop
-from sqlalchemy import Engine
+from conftest_http import NewShop, caller
+from sqlalchemy import Engine, update
 from test_http_steps import Service
 
-from semel.http import reap
+from eventually import eventually
+from semel.http import AsgiIdempotency, Fenced, Idempotency, reap
 from semel.http.attempts import Meaning, meaning_of
+from semel.http.tables import keys
 from semel.metrics import Count, hook
 from semel.testing.clock import Clock
 
@@ -152,3 +155,67 @@ def test_a_late_holder_is_counted_as_fenced(engine: Engine, counts: Counter[str]
     assert service.post().status_code == 500
     assert answers == [0, 201]
     assert counts == {"accepted": 1, "fenced": 1}
+
+
+def test_a_late_holder_is_counted_as_fenced_though_its_framework_answers(engine: Engine, counts: Counter[str]) -> None:
+    """Flask and Django make a 500 of the error, and the middleware sees only that."""
+    clock = Clock()
+    executions: list[int] = []
+
+    def handler(key: Any) -> bytes:
+        executions.append(len(executions))
+        if len(executions) == 1:
+            clock.ms += 60_000
+            service.post()
+            with key.step("charge"):
+                pass
+        return b"done"
+
+    class Answering(Service):
+        def _app(self, environ: Any, start_response: Any) -> list[bytes]:
+            try:
+                return super()._app(environ, start_response)
+            except Fenced:
+                start_response("500 Internal Server Error", [])
+                return [b""]
+
+    service = Answering(engine, handler, clock=clock, lease_ms=30_000)
+    assert service.post().status_code == 500
+    assert counts == {"accepted": 1, "fenced": 1}
+
+
+def test_a_late_holder_whose_heart_finds_out_is_counted_as_fenced(engine: Engine, counts: Counter[str]) -> None:
+    """It has no step left, and answers with a failure, which is not kept anyway."""
+
+    class Failing(Service):
+        def _app(self, environ: Any, start_response: Any) -> list[bytes]:
+            # As if another request had taken the key over.
+            with engine.begin() as connection:
+                connection.execute(update(keys).values(token=keys.c.token + 1))
+            assert eventually(lambda: counts["fenced"])
+            start_response("503 Service Unavailable", [])
+            return [b""]
+
+    assert Failing(engine, lambda key: b"", lease_ms=300).post().status_code == 503
+    assert counts == {"fenced": 1}
+
+
+def test_a_request_that_is_executed_and_never_answered_is_counted_as_forgotten(
+    engine: Engine, counts: Counter[str]
+) -> None:
+    """As when its client has gone, and the handler ends because of that."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    idempotency = Idempotency(engine, scope=caller)
+    headers = [(b"idempotency-key", b"k-1"), (b"x-caller", b"anna")]
+    scope = {"type": "http", "method": "POST", "path": "/payments", "query_string": b"", "headers": headers}
+    asyncio.run(AsgiIdempotency(app, idempotency)(scope, receive, send))
+    assert counts == {"forgotten": 1}

@@ -4,6 +4,7 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_COUNTED: Final = "tests/http/test_http_counted.py"
 _FRAMEWORKS: Final = "tests/http/test_frameworks.py"
 _MIDDLEWARE: Final = "tests/http/test_http_middleware.py"
 _RACES: Final = "tests/http/test_http_races.py"
@@ -268,6 +269,20 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "self._token = outcome.token",
         "pass",
         (_STEPS,),
+    ),
+    Bug(
+        "a late holder is counted only if its error leaves the application",
+        "semel.http.steps:KeySteps.hold",
+        'self.tally.count("fenced")',
+        "",
+        (_COUNTED, "-k", "sqlite and framework_answers"),
+    ),
+    Bug(
+        "a request that is never answered is not counted",
+        "semel.http.holders:tallied",
+        'holder.tally.count("forgotten")',
+        "",
+        (_COUNTED, "-k", "sqlite and never_answered"),
     ),
     Bug(
         "one error ends the heartbeat",

@@ -1,5 +1,6 @@
 """What the HTTP keys count."""
 
+import threading
 from typing import Final
 
 from semel.metrics.counters import Counter
@@ -19,12 +20,15 @@ REAPED: Final = Counter("semel_http_keys_reaped_total", "Expired keys that were 
 
 
 class Tally:
-    """Counts the outcome of one request once: the first one that is known."""
+    """Counts the outcome of one request once: the first one that is known. The handler and the heartbeat may both find
+    one."""
 
     def __init__(self) -> None:
+        self._mutex = threading.Lock()
         self._is_counted = False
 
     def count(self, outcome: str) -> None:
-        if not self._is_counted:
-            self._is_counted = True
+        with self._mutex:
+            is_first, self._is_counted = not self._is_counted, True
+        if is_first:
             CLAIMS.add(outcome)

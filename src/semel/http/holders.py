@@ -38,7 +38,6 @@ from semel.http.claims import (
     Name,
     Running,
     claim,
-    hold,
     is_kept,
     keep,
     release,
@@ -158,12 +157,13 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
 
 @contextlib.contextmanager
 def tallied(holder: Holder) -> Iterator[None]:
-    """Count a request whose handler raises."""
+    """Count a request that ends without being settled: its handler raises, or does not answer."""
     try:
         yield
     except BaseException as error:
         holder.tally.count("fenced" if isinstance(error, Fenced) else "forgotten")
         raise
+    holder.tally.count("forgotten")
 
 
 def _counted(holder: Holder, outcome: KeyState) -> Answer:
@@ -225,7 +225,7 @@ class Leased:
         outcome: KeyState = yield from self._briefly(self._claim)
         if isinstance(outcome, Accepted):
             kind = AsyncKey if self._idempotency.is_asynchronous else Key
-            self._steps = kind(self._idempotency, self._name, self._token)
+            self._steps = kind(self._idempotency, self._name, self._token, self.tally)
         return outcome
 
     def _claim(self, connection: Connection) -> KeyState:
@@ -256,11 +256,7 @@ class Leased:
 
     def beat(self) -> Procedure[None]:
         """Hold the key for another lease."""
-        yield from self._briefly(
-            lambda connection: hold(
-                connection, self._name, self._token, self._idempotency.lease_times(connection).lease_until_ms
-            )
-        )
+        yield from self._briefly(self._steps.hold)
 
     def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
         """Do the work in a new transaction."""

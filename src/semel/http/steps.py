@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 
 from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
-from semel.http.claims import Name, begin_step, finish_step, finished_step, hold
-from semel.http.counters import REPEATED
+from semel.http.claims import Fenced, Name, begin_step, finish_step, finished_step, hold
+from semel.http.counters import REPEATED, Tally
 from semel.http.idempotency import Idempotency
 from semel.http.transactions import LoopTransaction, Transaction, confirmed
 
@@ -29,10 +29,11 @@ STEP_CHARACTERS_MAX: Final = 255
 class KeySteps:
     """The key of one request, which has steps."""
 
-    def __init__(self, idempotency: Idempotency, name: Name, token: int) -> None:
+    def __init__(self, idempotency: Idempotency, name: Name, token: int, tally: Tally) -> None:
         self.idempotency = idempotency
         self.name = name
         self.token = token
+        self.tally = tally
         self.inside: str | None = None
 
     def derived_key(self, step: str) -> str:
@@ -41,8 +42,13 @@ class KeySteps:
         return derived_key(self.name.scope, self.name.key, step)
 
     def hold(self, connection: Connection) -> None:
-        """Check that this holder still has the key, and prolong the lease."""
-        hold(connection, self.name, self.token, self.idempotency.lease_times(connection).lease_until_ms)
+        """Check that this holder still has the key, and prolong the lease. A late holder is counted here, because most
+        frameworks turn the error into an answer."""
+        try:
+            hold(connection, self.name, self.token, self.idempotency.lease_times(connection).lease_until_ms)
+        except Fenced:
+            self.tally.count("fenced")
+            raise
 
 
 class Key(KeySteps):
