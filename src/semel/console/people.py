@@ -130,7 +130,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def add(path: Path, name: str, password: str, *, may_change: bool) -> None:
-    """Add a person, or set the password and the rights of one anew, which ends the sessions. Raises NoPeople."""
+    """Add a person, or change the password and the rights of one, which ends the sessions. Raises NoPeople."""
     if not 0 < len(name) <= NAME_MAX or not name.isprintable():
         raise NoPeople(f"a name has 1 to {NAME_MAX} characters that can be printed")
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
