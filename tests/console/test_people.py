@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from semel.console import people
 from semel.console.door import Door
 from semel.console.http import PageRefused
 from semel.console.people import WRONG_MAX, WRONG_SECONDS, NoPeople, People
+from semel.testing.broker import FaultyBroker
 
 NOWHERE = "127.0.0.1:1"
 PASSWORD = "correct horse"
@@ -38,6 +40,10 @@ def take_right(file: Path, name: str) -> None:
     told = json.loads(file.read_text())
     told["people"][name]["may_change"] = False
     file.write_text(json.dumps(told))
+
+
+def lose(file: Path) -> None:
+    file.unlink()
 
 
 def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -> None:
@@ -130,6 +136,24 @@ def test_a_new_password_ends_the_sessions_that_the_old_one_opened(file: Path) ->
         assert (await browser.get("/api/session")).told["person"] == "reader"
 
     browse(NOWHERE, story, people=People(file))
+
+
+@pytest.mark.parametrize("end", ["removed", "logged out", "unreadable"])
+def test_an_open_page_gets_nothing_more_once_its_session_has_ended(file: Path, end: str, broker: FaultyBroker) -> None:
+    async def story(browser: Browser) -> None:
+        assert await login(browser, "reader") == 200
+        async with aclosing(browser.events("/events/topics")) as answers:
+            assert (await anext(answers))["count"] == 0
+            if end == "logged out":
+                assert (await browser.post("/logout", {})).status == 200
+            elif end == "removed":
+                people.remove(file, "reader")
+            else:
+                lose(file)
+            broker.create_topic("secret")
+            assert await anext(answers, None) is None
+
+    browse(broker.bootstrap, story, people=People(file))
 
 
 def test_the_address_of_another_console_lets_in_nobody_where_people_log_in(file: Path) -> None:

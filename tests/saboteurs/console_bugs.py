@@ -88,6 +88,13 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         (_PEOPLE, "-k", "new_password"),
     ),
     Bug(
+        "an open page outlives its session",
+        "semel.console.site:Site._while_let_in",
+        "self._door.session_of(request)",
+        "pass",
+        (_PEOPLE, "-k", "open_page and removed"),
+    ),
+    Bug(
         "a printed address lets in whom nobody has added",
         "semel.console.door:Door.enter",
         "self.people is not None",

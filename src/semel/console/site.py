@@ -13,6 +13,7 @@ anything: changes have their own table.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -106,7 +107,7 @@ class Site:
             return json_response(await self._told(name, request))
         if area == "events":
             self._door.session_of(request)
-            return self._stream(name, Query(request.query))
+            return self._while_let_in(request, self._stream(name, Query(request.query)))
         return _asset(_SHELL)
 
     async def _told(self, name: str, request: Request) -> Any:
@@ -148,6 +149,21 @@ class Site:
                 return as_json({"error": str(mistake(error))})
 
         return Stream(lambda: self._live.watch(f"{name}?{query}", ask, QUESTIONS[name].pause_factor))
+
+    def _while_let_in(self, request: Request, stream: Stream) -> Stream:
+        """The stream, which ends before the first answer that this browser may not see any more."""
+
+        async def answers() -> AsyncGenerator[bytes, None]:
+            async with contextlib.aclosing(stream.answers()) as all_answers:
+                async for answer in all_answers:
+                    try:
+                        self._door.session_of(request)
+                    except PageRefused:
+                        # A browser that may still come in connects again by itself; any other is told why it may not.
+                        return
+                    yield answer
+
+        return Stream(answers)
 
     async def _overview(self) -> dict[str, Any]:
         """The parts of the first page by name; a part that fails shows its error, and hides no other."""
