@@ -142,6 +142,8 @@ def test_a_new_password_ends_the_sessions_that_the_old_one_opened(file: Path) ->
 def test_an_open_page_gets_nothing_more_once_its_session_has_ended(file: Path, end: str, broker: FaultyBroker) -> None:
     async def story(browser: Browser) -> None:
         assert await login(browser, "reader") == 200
+        # After a slow answer the next one would be long in coming, and the first one imports the client.
+        await browser.get("/api/topics")
         async with aclosing(browser.events("/events/topics")) as answers:
             assert (await anext(answers))["count"] == 0
             if end == "logged out":
