@@ -67,8 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The modules and the tests stay to the end: no garbage collection has to look through them."""
-    gc.collect()
+    """The modules and the tests stay to the end: no garbage collection has to look through them, not even now."""
     gc.freeze()
     gc.enable()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
 
 # On a machine with other work a session may take more than a minute to start, and its first query another one.
 TIMEOUT_SECONDS = 900
+FOLDER = "tests/spark/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+        if item.nodeid.startswith(FOLDER) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 

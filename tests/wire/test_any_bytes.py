@@ -4,6 +4,7 @@ import random
 import struct
 import tracemalloc
 from collections.abc import Callable
+from functools import cache, partial
 
 import pytest
 from crc32c import crc32c
@@ -90,20 +91,27 @@ def a_header(version: int) -> bytes:
     return frames.request_prefix(METADATA, version, 7, "client", 0)[4:]
 
 
-BATCHES = {
-    codec: bytes(encode_batch([Record(b"value", b"key", [("name", b"h")])] * 3, codec=codec))
-    for codec in ("none", "gzip", "snappy", "lz4", "zstd")
-}
+def a_batch(codec: str) -> bytes:
+    return bytes(encode_batch([Record(b"value", b"key", [("name", b"h")])] * 3, codec=codec))
 
-# Something valid to start from, and who decodes it.
-SEEDS: dict[str, tuple[bytes, Decoder]] = {
-    **{f"produce-{version}": (a_produce_body(version), produce_decoder(version)) for version in PRODUCE_VERSIONS},
-    **{f"fetch-{version}": (a_fetch_body(version), fetch_decoder(version)) for version in FETCH_VERSIONS},
-    **{f"header-{version}": (a_header(version), frames.parse_request_header) for version in (8, 9)},
-    **{f"batch-{codec}": (batch, batch_decoder) for codec, batch in BATCHES.items()},
-    **{f"resealed-batch-{codec}": (batch, resealed_batch_decoder) for codec, batch in BATCHES.items()},
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# What makes something valid to start from, when a test needs it, and who decodes it.
+SEEDS: dict[str, tuple[Callable[[], bytes], Decoder]] = {
+    **{f"produce-{one}": (partial(a_produce_body, one), produce_decoder(one)) for one in PRODUCE_VERSIONS},
+    **{f"fetch-{one}": (partial(a_fetch_body, one), fetch_decoder(one)) for one in FETCH_VERSIONS},
+    **{f"header-{one}": (partial(a_header, one), frames.parse_request_header) for one in (8, 9)},
+    **{f"batch-{codec}": (partial(a_batch, codec), batch_decoder) for codec in CODECS},
+    **{f"resealed-batch-{codec}": (partial(a_batch, codec), resealed_batch_decoder) for codec in CODECS},
 }
 seeds = pytest.mark.parametrize("seed", SEEDS)
+
+
+@cache
+def seeded(seed: str) -> tuple[bytes, Decoder]:
+    make, decoder = SEEDS[seed]
+    return make(), decoder
 
 
 def is_accepted(decoder: Decoder, data: bytes) -> bool:
@@ -117,7 +125,7 @@ def is_accepted(decoder: Decoder, data: bytes) -> bool:
 
 @seeds
 def test_what_the_mutations_start_from_is_accepted(seed: str) -> None:
-    data, decoder = SEEDS[seed]
+    data, decoder = seeded(seed)
     assert is_accepted(decoder, data)
 
 
@@ -137,7 +145,7 @@ def test_random_bytes_as_any_other_message(api_key: int, version: int, data: byt
 
 @seeds
 def test_a_message_that_ends_too_early(seed: str) -> None:
-    data, decoder = SEEDS[seed]
+    data, decoder = seeded(seed)
     accepted = [size for size in range(len(data)) if is_accepted(decoder, data[:size])]
     if "batch" not in seed:
         # Only a list of batches may end early: a fetch answer may be cut.
@@ -146,7 +154,7 @@ def test_a_message_that_ends_too_early(seed: str) -> None:
 
 @seeds
 def test_a_message_with_changed_bytes(seed: str) -> None:
-    data, decoder = SEEDS[seed]
+    data, decoder = seeded(seed)
     chance = random.Random(seed)
     for position in range(len(data)):
         for value in (0x00, 0x01, 0x7F, 0x80, 0xFF, chance.randrange(256)):
@@ -157,7 +165,7 @@ def test_a_message_with_changed_bytes(seed: str) -> None:
 
 @seeds
 def test_a_huge_or_negative_length_at_every_place_costs_nothing(seed: str) -> None:
-    data, decoder = SEEDS[seed]
+    data, decoder = seeded(seed)
     decoder(data)
     tracemalloc.start()
     try:
