@@ -33,7 +33,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "any browser is let in",
-        "semel.console.door:Door.session_of",
+        "semel.console.door:Door._kept",
         "name == self.cookie_name and value in self._sessions",
         "self._sessions",
         (_DOOR, "-k", "lacks_one_thing"),
