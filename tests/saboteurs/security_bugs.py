@@ -145,6 +145,27 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LOGINS}::test_a_broker_in_a_program_refuses_a_plain_listener_beyond_the_loopback",),
     ),
     Bug(
+        "TLS that asks nobody who it is puts no access rules in force",
+        "semel.broker.doors:Doors.__init__",
+        "any((listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners))",
+        "self._asks_for_logins",
+        (f"{_TLS}::test_where_tls_asks_no_client_who_it_is_strangers_may_do_nothing",),
+    ),
+    Bug(
+        "whoever shows no certificate is a super user on every network",
+        "semel.broker.doors:Doors.__init__",
+        "not insecure and str(ANONYMOUS) in super_users",
+        "False",
+        (f"{_TLS}::test_strangers_on_other_machines_are_super_users_only_where_the_operator_insists",),
+    ),
+    Bug(
+        "a certificate that is only requested counts as one that was shown",
+        "semel.broker.doors:Doors.__init__",
+        "tls.client_auth is ClientAuth.REQUIRED",
+        "tls.client_auth is not ClientAuth.NONE",
+        (f"{_TLS}::test_strangers_on_other_machines_are_super_users_only_where_the_operator_insists",),
+    ),
+    Bug(
         "any name in a Host header is this machine's own",
         "semel.security.hosts:is_own_host",
         "ip_address(name)",

@@ -1,5 +1,6 @@
 """TLS: real clients come in, whom a certificate names is who they are, and what is no TLS is told in one line."""
 
+import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
@@ -8,22 +9,33 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from asking import Asker, topic_wanted
 from asking_over_tls import TlsAsker, tls_socket
 from eventually import eventually
 from secured import CLIENTS, PASSWORD, REFUSALS, WRONG, SecuredBroker, by_semel, login
+from semel.broker.broker import Broker
 from semel.broker.certificates import Certificates, CertificatesRefused, ClientAuth, TlsSettings
 from semel.broker.limits import Limits
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
 from semel.client.settings import from_options
-from semel.security.listeners import ListenersRefused, SecurityProtocol
+from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol
+from semel.testing.broker import FaultyBroker
 from semel.testing.certificates import Authority, Files
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
-from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from semel.wire.versions import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 SSL, SASL_SSL = SecurityProtocol.SSL, SecurityProtocol.SASL_SSL
+METADATA_ASKED = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}
 VERSIONS_ASKED = {"client_software_name": "test", "client_software_version": "1"}
 
 
@@ -186,6 +198,53 @@ def test_a_client_without_a_certificate_or_with_a_strangers_stays_out_where_one_
             ):
                 ask(API_VERSIONS, **VERSIONS_ASKED)
         assert broker.look(lambda b: b.metrics.refused_handshakes) == 3
+
+
+@pytest.mark.parametrize("client_auth", [ClientAuth.NONE, ClientAuth.REQUESTED])
+def test_where_tls_asks_no_client_who_it_is_strangers_may_do_nothing(
+    client_auth: ClientAuth, authority: Authority, files: Files
+) -> None:
+    """So such a listener may be reached from other machines."""
+    listeners = [Listener("OUTSIDE", SSL, "0.0.0.0", advertised_host="localhost"), Listener("INSIDE")]
+    tls = TlsSettings(*files, client_auth=client_auth, client_authority=authority.file)
+    with FaultyBroker(listeners=listeners, tls=tls) as broker:
+        broker.create_topic("payments")
+        (_, inside) = broker._broker.listeners
+        with TlsAsker(broker.bootstrap, authority) as outsider, Asker(inside.bootstrap) as insider:
+            for ask in (outsider, insider):
+                (created,) = ask(CREATE_TOPICS, topics=[topic_wanted("orders")], validate_only=False).topics
+                assert created.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                told = ask(METADATA, topics=None, **METADATA_ASKED)
+                assert list(told.topics) == []
+                denied = ask(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
+                assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("protocol", "host", "client_auth", "insecure", "is_open"),
+    [
+        (SSL, "0.0.0.0", ClientAuth.NONE, False, True),
+        (SSL, "10.1.2.3", ClientAuth.REQUESTED, False, True),
+        (SSL, "0.0.0.0", ClientAuth.NONE, True, False),
+        (SSL, "0.0.0.0", ClientAuth.REQUIRED, False, False),
+        (SSL, "localhost", ClientAuth.NONE, False, False),
+        (SASL_SSL, "0.0.0.0", ClientAuth.NONE, False, False),
+    ],
+)
+def test_strangers_on_other_machines_are_super_users_only_where_the_operator_insists(
+    protocol: SecurityProtocol,
+    host: str,
+    client_auth: ClientAuth,
+    insecure: bool,
+    is_open: bool,
+    authority: Authority,
+    files: Files,
+) -> None:
+    listeners = [Listener("INSIDE"), Listener("OUTSIDE", protocol, host)]
+    tls = TlsSettings(*files, client_auth=client_auth, client_authority=authority.file)
+    refused = pytest.raises(ListenersRefused, match=r"listener OUTSIDE on .* User:ANONYMOUS .* or pass --insecure")
+    with refused if is_open else contextlib.nullcontext():
+        Broker(listeners=listeners, tls=tls, insecure=insecure, super_users=["User:ANONYMOUS"])
 
 
 def test_a_certificate_that_no_rule_matches_names_nobody(

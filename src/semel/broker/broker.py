@@ -97,10 +97,11 @@ class Broker:
     ) -> None:
         """`data` is the directory of the log; without it the log is in memory, and is lost when the broker stops.
 
-        `listeners` replace `host` and `port`. A listener without TLS that other machines can reach is refused, unless
-        `insecure` says that the network is trusted. `tls` names the certificates, `tokens` the provider of tokens. With
-        `access_rules` a client may do only what the access rules in the log allow; `super_users`, such as "User:admin",
-        may do everything. `security_log` gets the requests that are denied.
+        `listeners` replace `host` and `port`. One that other machines can reach is refused if it has no TLS, or if
+        clients that do not say who they are may do everything there, unless `insecure` says that the network is
+        trusted. `tls` names the certificates, `tokens` the provider of tokens. With `access_rules`, or as soon as a
+        listener is not PLAINTEXT, a client may do only what the access rules in the log allow; `super_users`, such as
+        "User:admin", may do everything. `security_log` gets the requests that are denied.
 
         With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
@@ -111,7 +112,9 @@ class Broker:
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
-        self.doors = Doors(self.listeners, insecure, tls, tokens, clock, self.limits, self.metrics, self.events)
+        self.doors = Doors(
+            self.listeners, insecure, tls, tokens, super_users, clock, self.limits, self.metrics, self.events
+        )
         # A store acknowledges an object only when it is durable, so there is nothing to choose.
         self.durability: Durability = durability if store is None else "fsync"
         self.pace = pace or Pace()
@@ -235,7 +238,7 @@ class Broker:
         )
         self.guard = Guard(
             self.log.state.access,
-            in_force=self._access_rules or self.doors.ask_who_comes,
+            in_force=self._access_rules or self.doors.need_access_rules,
             super_users=self._super_users,
             metrics=self.metrics,
             events=self.events,

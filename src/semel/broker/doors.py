@@ -11,11 +11,11 @@ import os
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.broker.certificates import Certificates, CertificatesRefused, TlsSettings
+from semel.broker.certificates import Certificates, CertificatesRefused, ClientAuth, TlsSettings
 from semel.broker.connection import Connection, Host
 from semel.broker.events import Events
 from semel.broker.limits import Limits
@@ -26,7 +26,13 @@ from semel.core.access import ANONYMOUS, Principal
 from semel.core.entries import LoginSecretMade
 from semel.core.steps import Door
 from semel.core.users import SECRET_BYTES, Users
-from semel.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
+from semel.security.listeners import (
+    Listener,
+    ListenersRefused,
+    SecurityProtocol,
+    check_anonymous_super_user,
+    check_listeners,
+)
 from semel.security.login import Login
 from semel.security.tokens import OAUTHBEARER, TokenSettings
 from semel.storage.log import Log
@@ -44,6 +50,7 @@ class Doors:
         insecure: bool,
         tls: TlsSettings | None,
         tokens: TokenSettings | None,
+        super_users: Collection[str],
         time_of_day: Callable[[], float],
         limits: Limits,
         metrics: Metrics,
@@ -53,6 +60,9 @@ class Doors:
         these settings cannot serve them.
         """
         check_listeners(listeners, insecure=insecure)
+        if not insecure and str(ANONYMOUS) in super_users:
+            must_show = tls is not None and tls.client_auth is ClientAuth.REQUIRED
+            check_anonymous_super_user(listeners, must_show_certificate=must_show)
         if tokens is not None and not any(listener.takes_tokens for listener in listeners):
             raise ListenersRefused("tokens are accepted over SASL_SSL only, and no listener is SASL_SSL")
         for listener in listeners:
@@ -62,8 +72,9 @@ class Doors:
         self._servers: list[asyncio.Server] = []
         # Whether clients can connect.
         self.are_open = False
-        # If clients log in, the access rules are in force.
-        self.ask_who_comes = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
+        # Also for TLS without certificates of clients: such a listener may be reached from other machines, and without
+        # access rules everybody could do everything there.
+        self.need_access_rules = any(listener.protocol is not SecurityProtocol.PLAINTEXT for listener in listeners)
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
         self._tokens: Final = None if tokens is None else _token_keys(tokens, events, time_of_day)

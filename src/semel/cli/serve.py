@@ -73,12 +73,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--insecure",
         action="store_true",
-        help="allow plain listeners for other machines: their clients may read and change everything",
+        help="allow listeners for other machines whose clients may read and change everything, or send it unencrypted",
     )
     add(
         "--access-rules",
         action="store_true",
-        help="deny every request that no access rule allows (semel acls), even if clients do not log in",
+        help="deny every request that no access rule allows (semel acls), even if all listeners are PLAINTEXT",
     )
     add(
         "--super-user",

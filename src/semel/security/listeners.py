@@ -1,7 +1,8 @@
 """Listeners: the addresses on which the broker accepts connections, with their protocols and advertised addresses.
 
-An unencrypted listener that is not on the loopback is refused, unless the operator says that the network is trusted.
-Nothing here may open a socket or resolve a name.
+A listener that is not on the loopback is refused if it is unencrypted, or if clients that do not say who they are may
+do everything there, unless the operator says that the network is trusted. Nothing here may open a socket or resolve a
+name.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from semel.core.access import ANONYMOUS
 from semel.security.hosts import is_loopback, shown_address
 from semel.security.login import MECHANISMS, SCRAM_MECHANISMS
 
@@ -93,7 +95,9 @@ class Listener:
 
 
 def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
-    """Refuse two listeners with one name, and, unless `insecure`, an unencrypted one that is not on the loopback."""
+    """Refuse two listeners with one name, and, unless `insecure`, an unencrypted one that is not on the loopback. One
+    with TLS passes even if it asks no client who it is: it puts the access rules in force.
+    """
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
@@ -103,4 +107,18 @@ def check_listeners(listeners: Sequence[Listener], *, insecure: bool) -> None:
             raise ListenersRefused(
                 f"listener {listener.name} on {listener.host or 'every address'} is {listener.protocol}: "
                 f"{_DANGERS[listener.protocol]}; listen on 127.0.0.1, or pass --insecure if you trust the network"
+            )
+
+
+def check_anonymous_super_user(listeners: Sequence[Listener], *, must_show_certificate: bool) -> None:
+    """Refuse a listener that is not on the loopback and lets in clients that do not say who they are. This is for a
+    broker at which these clients may do everything.
+    """
+    for listener in listeners:
+        says_who = listener.protocol.uses_sasl or (listener.protocol.uses_tls and must_show_certificate)
+        if not listener.is_on_loopback and not says_who:
+            raise ListenersRefused(
+                f"listener {listener.name} on {listener.host or 'every address'} lets in clients that do not say who "
+                f"they are, and {ANONYMOUS} is a super user; require certificates (--tls-client-auth), use SASL_SSL, "
+                f"give {ANONYMOUS} rights by access rules, or pass --insecure if you trust the network"
             )
