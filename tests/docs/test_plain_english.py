@@ -27,7 +27,7 @@ BEGINNING: Final = r"(?:^|(?<=[.:;!?] ))"
 # A turn, and what to write instead.
 TURNS: Final = {
     r"\b[Ww]ho(m|se)?ever\b": "name the actor: the client, the caller, the next worker",
-    rf"{BEGINNING}(And |But )?Who [^.?!]*[.!;]|\b[Oo]nly who\b": "name the actor: a worker that dies, only a writer",
+    rf"{BEGINNING}(And |But )?Who [^.?!\n]*[.!;]|\b[Oo]nly who\b": "name the actor: a worker that dies, only a writer",
     r"\bof (which|whom) (nobody|no one|none|nothing)\b": "make a sentence of it, with its subject first",
     rf"{BEGINNING}Of (the|each|all|what|which|an?|one|two|it|this|that|them|these|those)\b": "put the subject first",
     r"\b[Ww]hat(ever)? (is|was|lies) there\b|\b[Ww]hat there (is|was)\b": "name the thing: the records, the options",
@@ -59,7 +59,7 @@ TURNS: Final = {
     r"\b[Nn]othing any more\b": "nothing more",
     r"\bread off\b": "made from, taken from",
     r"\b(is|are|was|were|length|sent|offsets) held against\b|\band held against\b": "compared with, checked against",
-    rf"{BEGINNING}Whom\b[^?]*[.;!]": "the user whom",
+    rf"{BEGINNING}Whom\b[^?\n]*[.;!]": "the user whom",
     rf"{BEGINNING}Once each\b": "each is answered once",
     r"\b(stands?|stood) in every checkpoint\b": "every checkpoint contains it",
     r"\bwould not take it\b|\bnot taken in\b": "refuses it",
@@ -109,11 +109,12 @@ def comments_of(text: str) -> list[str]:
 
 def turns(paragraphs: list[str]) -> list[str]:
     """Each turn, with some words around it to find it by, and what to write instead."""
+    # All at once, a paragraph to a line, because most of the time would go into calling.
+    text = "\n".join(paragraphs)
     return [
-        f"{paragraph[max(0, match.start() - 30) : match.end() + 30]} -> {instead}"
-        for paragraph in paragraphs
+        f"{text[max(0, match.start() - 30) : match.end() + 30]} -> {instead}"
         for turn, instead in TURNS.items()
-        for match in re.finditer(turn, paragraph)
+        for match in re.finditer(turn, text, re.MULTILINE)
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sim.faults import never_fired
 from sim.simulation import simulate
 
-SEEDS = range(25)
+SEEDS = range(15)
 TESTS = Path(__file__).parent.parent
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores_under_test import Place
 
@@ -246,6 +246,7 @@ CALLS = st.one_of(
 )
 
 
+@settings(max_examples=20)
 @given(calls=st.lists(st.tuples(CALLS, st.booleans()), max_size=12))
 def test_one_call_after_another_it_is_a_dictionary(place: Place, calls: list) -> None:  # type: ignore[type-arg]
     async def story(one: Store, other: Store) -> None:
