@@ -20,9 +20,23 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the proof of a password is not compared",
         "semel.security.scram:ScramExchange._final",
-        "is_proven and self._is_known and len(proof) == len(signature)",
-        "self._is_known",
+        "is_proven and is_current and len(proof) == len(signature)",
+        "is_current",
         (f"{_SCRAM}::test_another_implementation_stays_out_with_a_wrong_password",),
+    ),
+    Bug(
+        "the second message of a login proves a password that was changed since the first one",
+        "semel.security.scram:ScramExchange._final",
+        "self._users.is_current(self.name, self._mechanism, credential)",
+        "self._users.credential_for(self.name, self._mechanism)[1]",
+        (f"{_SCRAM}::test_a_password_that_changes_between_the_two_messages_lets_nobody_in",),
+    ),
+    Bug(
+        "a password that changes while it is hashed lets in by PLAIN",
+        "semel.security.login:_check_plain",
+        "users.is_current(user, mechanism, credential)",
+        "users.credential_for(user, mechanism)[1]",
+        (f"{_LOGINS}::test_a_password_that_changes_while_it_is_hashed_lets_nobody_in",),
     ),
     Bug(
         "finished is taken for authenticated",
@@ -126,8 +140,8 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "PLAIN takes any password of a user",
         "semel.security.login:_check_plain",
-        "hmac.compare_digest(stored.stored_key, credential.stored_key) and is_known",
-        "is_known",
+        "hmac.compare_digest(stored.stored_key, credential.stored_key) and is_current",
+        "is_current",
         (f"{_TLS}::test_a_wrong_password_by_plain_is_refused",),
     ),
     Bug(

@@ -18,7 +18,7 @@ from semel.client.cluster import Cluster
 from semel.client.settings import from_options
 from semel.core.refusals import Refused
 from semel.core.steps import Door, Elsewhere, Waiting, finish
-from semel.core.users import Mechanism, Users
+from semel.core.users import ITERATIONS_MIN, Mechanism, Users, credential_of, salted
 from semel.security.listeners import ListenersRefused
 from semel.security.login import PLAIN, Login
 from semel.wire import messages
@@ -164,6 +164,20 @@ def test_a_login_is_repeated_over_the_same_connection_and_the_user_stays(broker:
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+def test_a_client_with_a_former_password_cannot_repeat_its_login() -> None:
+    """Until then its connection stays open, as in Apache Kafka."""
+    with SecuredBroker() as broker:
+        broker.add_user(USER, PASSWORD)
+        with Asker(broker.bootstrap) as ask:
+            log_in(ask, Mechanism.SCRAM_SHA_256)
+            broker.add_user(USER, "another")
+            metadata(ask)
+            *_, again = log_in(ask, Mechanism.SCRAM_SHA_256)
+            assert again.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            with pytest.raises(GONE):
+                metadata(ask)
+
+
 def test_a_login_expires_and_a_client_that_repeats_it_goes_on() -> None:
     with SecuredBroker(limits=Limits(login_lifetime_ms=60_000)) as broker:
         broker.add_user(USER, PASSWORD)
@@ -303,6 +317,26 @@ def test_one_password_is_hashed_at_a_time() -> None:
         step.do()
         with pytest.raises(Refused, match="invalid credentials"):
             next(attempt)
+
+
+def test_a_password_that_changes_while_it_is_hashed_lets_nobody_in() -> None:
+    """Many strangers can make it wait for long."""
+    users, salt, credentials = Users(), b"salt", {}
+    mechanism = Mechanism.SCRAM_SHA_256
+    for password in (PASSWORD, "another"):
+        salted_password = salted(mechanism, password, salt, ITERATIONS_MIN)
+        credentials[password] = credential_of(mechanism, salted_password, salt, ITERATIONS_MIN)
+    users.apply(users.decide_set("alice", mechanism, credentials[PASSWORD]))
+    one = Login((PLAIN,), users, lambda: "")
+    one.choose(PLAIN)
+    attempt = one.respond(f"\0alice\0{PASSWORD}".encode())
+    hashing = next(attempt)
+    assert isinstance(hashing, Elsewhere)
+    users.apply(users.decide_set("alice", mechanism, credentials["another"]))
+    hashing.do()
+    with pytest.raises(Refused, match="invalid credentials"):
+        next(attempt)
+    assert not one.is_over
 
 
 @given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))

@@ -56,6 +56,21 @@ def test_another_implementation_gets_in_with_the_right_password_and_believes_the
     assert exchange.user == USER
 
 
+@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_password_that_changes_between_the_two_messages_lets_nobody_in(mechanism: Mechanism, removed: bool) -> None:
+    """A client that is logged in could keep the second message back until its login has expired."""
+    users = users_with()
+    client, exchange = ScramClient([mechanism.sasl_name], USER, PASSWORD), exchange_of(mechanism, users)
+    client.set_server_first(exchange.respond(client.get_client_first().encode()).decode())
+    if removed:
+        users.apply(users.decide_remove(USER, mechanism))
+    else:
+        other = salted(mechanism, "another", SALT, ITERATIONS_MIN)
+        users.apply(users.decide_set(USER, mechanism, credential_of(mechanism, other, SALT, ITERATIONS_MIN)))
+    failure(exchange, client.get_client_final().encode())
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_another_implementation_stays_out_with_a_wrong_password(mechanism: Mechanism) -> None:
     client, exchange = ScramClient([mechanism.sasl_name], USER, PASSWORD + "!"), exchange_of(mechanism)

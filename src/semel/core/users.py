@@ -117,6 +117,12 @@ class Users:
         length = mechanism.key_bytes
         return Credential(salt[:SALT_BYTES], stored_key[:length], server_key[:length], iterations), False
 
+    def is_current(self, user: str, mechanism: Mechanism, credential: Credential) -> bool:
+        """Whether this is the user's credential now. A login takes more than one step, and the user may be removed or
+        get another password between two of them.
+        """
+        return self.credentials(user).get(mechanism) == credential
+
     def mechanism_of(self, user: str) -> Mechanism:
         """The mechanism whose keys are to check this user's password, whether the user exists or not."""
         credentials = self.credentials(user)

@@ -155,12 +155,13 @@ def _read_plain(token: bytes) -> tuple[str, str]:
 def _check_plain(user: str, password: str, users: Users) -> Steps[None]:
     """Refused unless this is the user's password. It takes as long for a user who does not exist."""
     mechanism = users.mechanism_of(user)
-    credential, is_known = users.credential_for(user, mechanism)
+    credential, _ = users.credential_for(user, mechanism)
 
     def stored_keys() -> Credential:
         salted_password = salted(mechanism, password, credential.salt, credential.iterations)
         return credential_of(mechanism, salted_password, credential.salt, credential.iterations)
 
     stored = yield from elsewhere(stored_keys)
-    if not (hmac.compare_digest(stored.stored_key, credential.stored_key) and is_known):
+    is_current = users.is_current(user, mechanism, credential)
+    if not (hmac.compare_digest(stored.stored_key, credential.stored_key) and is_current):
         raise failed(PLAIN)

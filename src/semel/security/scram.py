@@ -49,7 +49,6 @@ class ScramExchange:
         self._users = users
         self._own_nonce = nonce
         self._credential: Credential | None = None
-        self._is_known = False
         self._header = ""
         self._nonce = ""
         self._first_messages = ""
@@ -79,7 +78,7 @@ class ScramExchange:
             self._is_over = True
             raise self._malformed("a user who wants to act as another one")
         self._header, self._nonce = match["header"], match["nonce"] + self._own_nonce
-        self._credential, self._is_known = self._users.credential_for(self.name, self._mechanism)
+        self._credential, _ = self._users.credential_for(self.name, self._mechanism)
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._first_messages = f"{match['bare']},{answer}"
@@ -98,7 +97,8 @@ class ScramExchange:
         proof = _decoded(match["proof"]).ljust(len(signature), b"\0")
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         is_proven = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
-        if not (is_proven and self._is_known and len(proof) == len(signature)):
+        is_current = self._users.is_current(self.name, self._mechanism, credential)
+        if not (is_proven and is_current and len(proof) == len(signature)):
             raise failed(self._mechanism.sasl_name)
         self.user = self.name
         return b"v=" + base64.b64encode(hmac.digest(credential.server_key, dialogue, digest))
