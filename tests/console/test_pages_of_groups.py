@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from asking import Asker
 from producing import deliver, idempotent_producer
+from semel.cli import main
 from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
@@ -95,6 +98,31 @@ def test_a_reset_does_what_its_preview_has_shown(broker: FaultyBroker, cluster: 
     assert groups.every_group(cluster, asked())["groups"][0]["lag"] == 3
     with pytest.raises(PageRefused, match="has moved"):
         groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
+
+
+@pytest.mark.parametrize("group", ["billing", "x; touch owned", "$(touch owned)", "--to=latest", "it's"])
+def test_the_command_beside_a_preview_does_the_same_and_no_name_becomes_a_script(
+    broker: FaultyBroker, cluster: Cluster, group: str, tmp_path: Path
+) -> None:
+    """A person who may change nothing from the page pastes it into a shell."""
+    broker.create_topic("payments")
+    broker.create_topic("other")
+    commit(broker, group, "payments", p0=0)
+    commit(broker, group, "other", p0=0)
+    broker.seed("payments", "0", "1", "2")
+    broker.seed("other", "0")
+    told = groups.reset_preview(cluster, asked(group=group, to="latest", topic="payments"))
+    # Of the shell, only how it takes words apart.
+    shell = f"set -- {told['command']}; shift; printf '%s\\0' \"$@\""
+    words = subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, check=True, text=True).stdout
+    assert list(tmp_path.iterdir()) == []
+    verb, noun, *rest = words.rstrip("\0").split("\0")
+    with pytest.raises(SystemExit) as ended:
+        main([verb, noun, f"--bootstrap={broker.bootstrap}", *rest])
+    assert ended.value.code in (0, None)
+    assert told["steps"] == [["payments", 0, 0, 3]]
+    now = groups.one_group(cluster, asked(group=group))["partitions"]
+    assert [(one["topic"], one["committed"]) for one in now] == [("other", 0), ("payments", 3)]
 
 
 def test_a_group_with_members_is_not_moved(broker: FaultyBroker, cluster: Cluster) -> None:

@@ -208,6 +208,10 @@ def test_open_transactions_are_shown_oldest_first_with_what_each_holds_back(
     assert (answer["count"], stuck["id"], other["id"]) == (2, "stuck", HOSTILE)
     assert (stuck["producer_id"], stuck["producer_epoch"]) == first.identity
     assert stuck["timeout_ms"] == 60_000
+    assert (stuck["command"], other["command"]) == (
+        "semel transactions abort stuck",
+        f"semel transactions abort '{HOSTILE}'",
+    )
     (place,) = stuck["partitions"]
     assert place["readers"] == []
     assert (place["begun"], place["stable"], place["end"], place["holds"]) == (0, 0, 4, 4)

@@ -18,6 +18,7 @@ from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
 from semel.client.groups import Listed
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.console.commands import command
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
@@ -150,17 +151,22 @@ def reset_preview(cluster: Cluster, query: Query) -> Answer:
     """What a reset of a group would change: for each partition, the offset before and after."""
     name = query.text("group")
     committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
-    if query.has("topic"):
-        partitions = partitions_of(topic_of(cluster, query.text("topic").strip()))
+    topic = query.text("topic", "").strip()
+    if topic:
+        partitions = partitions_of(topic_of(cluster, topic))
     else:
         partitions = list(_present(cluster, committed))
     if not partitions:
         raise PageRefused(400, "the group has committed nothing: name a topic in which it is to begin")
     if len(partitions) > RESET_MAX:
         raise PageRefused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
-    targets = groups.target(cluster, partitions, query.text("to").strip())
+    to = query.text("to").strip()
+    targets = groups.target(cluster, partitions, to)
+    only = (f"--topic={topic}",) if topic else ()
     return {
         "group": name,
+        # Does the same, for a person who may change nothing from the page.
+        "command": command("groups", "reset", f"--to={to}", *only, "--execute", name=name),
         "steps": [
             [where.topic, where.partition, committed[where].offset if where in committed else None, offset]
             for where, offset in sorted(targets.items())

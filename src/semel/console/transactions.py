@@ -14,6 +14,7 @@ from semel.client.errors import AuthenticationFailed, LogError
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
+from semel.console.commands import command
 from semel.console.groups import committed_of, some_of_list
 from semel.console.http import PageRefused
 from semel.console.query import Query
@@ -61,6 +62,7 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
                 "producer_epoch": one.producer_epoch,
                 "began_ms": one.began_at_ms,
                 "timeout_ms": one.timeout_ms,
+                "command": command("transactions", "abort", name=one.name),
                 "partition_count": len(one.partitions),
                 "partitions": [_place(one, where, places, readers) for where in one.partitions[:PARTITIONS_MAX]],
             }

@@ -75,7 +75,7 @@ async function preview(answer, values, { allowsChanges, change, tell }) {
     table("What it would do", [["Partition", "name"], ["From", "number"], ["To", "number"], ["So"]], rows),
     allowsChanges
       ? "The group must have no members. It is refused if the group moves meanwhile."
-      : ["This console only reads. ", h("code", {}, `semel groups reset ${answer.name} --to ${values.to} --execute`), " does it."],
+      : ["This console only reads. ", h("code", {}, told.command), " does it."],
   ];
   const steps = JSON.stringify(told.steps);
   change("reset", { group: answer.name, steps }, `Set group ${answer.name} to ${values.to}`, text, allowsChanges ? "Do it" : null);
@@ -85,5 +85,5 @@ function effect(from, to) {
   if (from === null) return "begins there";
   const by = Number(to) - Number(from);
   if (by === 0) return "stays";
-  return by < 0 ? `${-by} are read again` : `${by} are skipped`;
+  return by < 0 ? `${counted(-by, "offset is", "offsets are")} read again` : `${counted(by, "offset is", "offsets are")} skipped`;
 }

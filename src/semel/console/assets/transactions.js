@@ -74,7 +74,7 @@ function waits(behind) {
 }
 
 function ending(one, { allowsChanges, change }) {
-  if (!allowsChanges) return ["A person ends it with ", h("code", {}, `semel transactions abort ${one.id}`), "."];
+  if (!allowsChanges) return ["A person ends it with ", h("code", {}, one.command), "."];
   const values = { id: one.id, producer_id: String(one.producer_id), producer_epoch: String(one.producer_epoch) };
   const text = [
     `Producer ${one.producer_id} is fenced in epoch ${one.producer_epoch}: if it still lives, its next request is refused.`,
