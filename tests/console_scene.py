@@ -13,7 +13,7 @@ import json
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +132,7 @@ def produced_on(broker: ServedBroker, stop: threading.Event) -> None:
         producer.flush(60)
 
 
-def avro_order(number: int) -> bytes:
+def avro_order(number: int, goods: Sequence[str] = ("book", "lamp")) -> bytes:
     """An order as a client of a registry writes it: a zero, the schema's number, and Avro."""
 
     def long(value: int) -> bytes:
@@ -146,7 +146,7 @@ def avro_order(number: int) -> bytes:
         return long(len(value)) + value.encode()
 
     total = (1999 + number).to_bytes(2, "big")
-    items = long(2) + text("book") + text("lamp") + long(0)
+    items = long(len(goods)) + b"".join(map(text, goods)) + long(0)
     body = text(f"order-{number}") + long(len(total)) + total + long(1_790_000_000_000) + items + long(0)
     return struct.pack(">bI", 0, 17) + body
 

@@ -200,7 +200,7 @@ def test_a_group_is_set_elsewhere_after_a_preview(
     page.get_by_role("link", name="billing").click()
     page.get_by_label("To earliest, latest, an offset, or a time").fill("1")
     page.get_by_role("button", name="Show what it would do").click()
-    assert cells(page, "are skipped") == ["payments-0", "0", "1", "1 are skipped"]
+    assert cells(page, "is skipped") == ["payments-0", "0", "1", "1 offset is skipped"]
     page.get_by_role("button", name="Do it").click()
     page.get_by_text("is set to these offsets").wait_for()
     assert eventually(lambda: cells(page, "payments-0")[2] == "1"), "the page is asked for again after what it says"

@@ -152,10 +152,7 @@ def reset_preview(cluster: Cluster, query: Query) -> Answer:
     name = query.text("group")
     committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
     topic = query.text("topic", "").strip()
-    if topic:
-        partitions = partitions_of(topic_of(cluster, topic))
-    else:
-        partitions = list(_present(cluster, committed))
+    partitions = partitions_of(topic_of(cluster, topic)) if topic else list(_present(cluster, committed))
     if not partitions:
         raise PageRefused(400, "the group has committed nothing: name a topic in which it is to begin")
     if len(partitions) > RESET_MAX:

@@ -5,7 +5,9 @@ asks the registry once for each schema; an error is shown beside the bytes, and 
 at the HTTP or HTTPS address that it was started with.
 """
 
+import http.client
 import json
+import math
 import struct
 import threading
 import time
@@ -21,7 +23,11 @@ from semel.security.basic import BasicLogin
 SCHEMAS_MAX: Final = 500
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 ANSWER_SECONDS_MAX: Final = 3.0
-# After a failed request, a schema is not requested again for this time: otherwise a page would wait for each record.
+# Larger values are not decoded, and of a decoded value a page shows so many characters: a page may have a hundred.
+VALUE_BYTES_MAX: Final = 1024 * 1024
+TEXT_MAX: Final = 20_000
+# After a failed request, a schema is not requested again for this time, and after one that got no answer, none is:
+# otherwise a page would wait for each record.
 AGAIN_SECONDS: Final = 10.0
 REFERENCES_MAX: Final = 20
 _HEAD: Final = struct.Struct(">bI")
@@ -29,6 +35,10 @@ _HEAD: Final = struct.Struct(">bI")
 
 class _NoAnswer(Exception):
     """The registry did not give the schema; the message says why."""
+
+
+class _Away(_NoAnswer):
+    """The registry did not answer at all."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -54,9 +64,11 @@ class Registry:
         self._opener = urllib.request.build_opener(_NoRedirect)
         self._known: dict[int, tuple[str, Schema, Names]] = {}
         self._failed: dict[int, tuple[float, str]] = {}
+        # The last time that the registry did not answer at all.
+        self._away = (-math.inf, "")
         self._lock = threading.Lock()
 
-    def decoded(self, data: bytes | None) -> dict[str, str] | None:
+    def decoded(self, data: bytes | None) -> dict[str, Any] | None:
         """The decoded value, or why it cannot be decoded; None for a value that was not written with a registry."""
         if data is None or len(data) < _HEAD.size or data[0] != 0:
             return None
@@ -67,12 +79,14 @@ class Registry:
         except _NoAnswer as error:
             return {"schema": f"schema {number}", "trouble": str(error)}
         told = {"schema": f"{kind}, schema {number}"}
+        if len(data) > VALUE_BYTES_MAX:
+            return {**told, "trouble": f"the console decodes no value of more than {VALUE_BYTES_MAX} bytes"}
         body = data[_HEAD.size :]
         try:
             if kind == "JSON":
-                return {**told, "text": shown(json.loads(body))}
+                return {**told, **_beginning(shown(json.loads(body)))}
             if kind == "AVRO":
-                return {**told, "text": shown(decode(schema, names, body))}
+                return {**told, **_beginning(shown(decode(schema, names, body)))}
             return {**told, "trouble": f"the console does not read {kind}"}
         except (NotAvro, ValueError, RecursionError) as error:
             return {**told, "trouble": f"it is not what its schema says: {error}"}
@@ -80,9 +94,9 @@ class Registry:
     def _schema(self, number: int) -> tuple[str, Schema, Names]:
         if number in self._known:
             return self._known[number]
-        failed_at, why = self._failed.get(number, (-AGAIN_SECONDS, ""))
-        if time.monotonic() - failed_at < AGAIN_SECONDS:
-            raise _NoAnswer(why)
+        for failed_at, why in (self._away, self._failed.get(number, (-math.inf, ""))):
+            if time.monotonic() - failed_at < AGAIN_SECONDS:
+                raise _NoAnswer(why)
         names = Names()
         try:
             answer = self._get(f"/schemas/ids/{number}")
@@ -92,7 +106,10 @@ class Registry:
                 schema = names.add(str(answer["schema"]))
             else:
                 schema = None
-        except (_NoAnswer, NotAvro, KeyError, TypeError) as error:
+        except _Away as away:
+            self._away = (time.monotonic(), str(away))
+            raise
+        except (_NoAnswer, NotAvro, KeyError, TypeError, ValueError) as error:
             self._remember(self._failed, number, (time.monotonic(), str(error)))
             raise _NoAnswer(str(error)) from None
         self._remember(self._known, number, (kind, schema, names))
@@ -115,9 +132,11 @@ class Registry:
                 found = json.loads(answer.read(SCHEMA_BYTES_MAX))
         except urllib.error.HTTPError as error:
             raise _NoAnswer(f"the registry answers {error.code}") from None
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
             reason = getattr(error, "reason", None) or error
-            raise _NoAnswer(f"the registry does not answer: {getattr(reason, 'strerror', None) or reason}") from None
+            raise _Away(f"the registry does not answer: {getattr(reason, 'strerror', None) or reason}") from None
+        except (http.client.HTTPException, ValueError, RecursionError):
+            raise _NoAnswer("the registry answers with something else than a schema") from None
         if not isinstance(found, dict):
             raise _NoAnswer("the registry answers no schema")
         return found
@@ -127,3 +146,7 @@ class Registry:
         known[number] = value
         while len(known) > SCHEMAS_MAX:
             del known[next(iter(known))]
+
+
+def _beginning(text: str) -> dict[str, Any]:
+    return {"text": text[:TEXT_MAX], "left_out": max(len(text) - TEXT_MAX, 0)}

@@ -109,10 +109,11 @@ function field(answer, one, part) {
 
 // The value decoded by its schema, with the raw bytes in a part that can be opened.
 function decoded(data) {
-  const { schema, trouble } = data.decoded;
+  const { schema, trouble, left_out } = data.decoded;
   const raw = h("details", {}, h("summary", {}, "as it is in the log"), h("pre", { class: "data" }, text(data)));
   const said = trouble === undefined ? h("pre", { class: "data" }, data.decoded.text) : h("p", { class: "held" }, trouble);
-  return h("div", {}, h("span", { class: "quiet" }, schema), said, raw);
+  const rest = left_out ? h("p", { class: "quiet" }, `${counted(left_out, "more character is", "more characters are")} not shown.`) : null;
+  return h("div", {}, h("span", { class: "quiet" }, schema), said, rest, raw);
 }
 
 function text(data) {
