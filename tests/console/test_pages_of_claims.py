@@ -142,24 +142,28 @@ def test_a_console_without_a_database_says_how_to_give_it_one() -> None:
 
 
 def test_the_last_batch_of_each_spark_sink_is_shown(url: str) -> None:
+    """When it was committed, too, as a time for the browser: PostgreSQL has it in a type of its own."""
     engine = engine_of(url)
+    kind = "timestamptz" if engine.dialect.name == "postgresql" else "text"
     with engine.begin() as connection:
         connection.execute(
             text(
                 "CREATE TABLE semel_batches (sink_id text PRIMARY KEY, query_id text, batch_id bigint, digest text, "
-                "row_count bigint, committed_at text)"
+                f"row_count bigint, committed_at {kind})"
             )
         )
         connection.execute(
-            text("INSERT INTO semel_batches VALUES ('payments', 'q', 7, 'd', 70, '2026-01-31 12:00:00')")
+            text("INSERT INTO semel_batches VALUES ('payments', 'q', 7, 'd', 70, '2026-01-31T12:00:00.250Z')")
         )
+        # A claim that PostgreSQL is about to write has no time yet.
+        connection.execute(text("INSERT INTO semel_batches (sink_id) VALUES ('rows')"))
     engine.dispose()
-    assert one(url)["sinks"] == [
-        {
-            "sink_id": "payments",
-            "query_id": "q",
-            "batch_id": 7,
-            "row_count": 70,
-            "committed_at": "2026-01-31 12:00:00",
-        }
-    ]
+    payments, rows = one(url)["sinks"]
+    assert payments == {
+        "sink_id": "payments",
+        "query_id": "q",
+        "batch_id": 7,
+        "row_count": 70,
+        "committed_ms": 1_769_860_800_250,
+    }
+    assert (rows["sink_id"], rows["batch_id"], rows["committed_ms"]) == ("rows", None, None)

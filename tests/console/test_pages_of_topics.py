@@ -130,6 +130,9 @@ def test_records_are_found_by_offset_time_and_text(broker: FaultyBroker, cluster
     assert offsets(from_=500) == []
     assert offsets(time="1970-01-01T00:18:38Z") == [118, 119]
     assert offsets(time="2100-01-01T00:00:00") == []
+    # A search without a place looks through the latest records only, and says so.
+    latest = records.some_records(cluster, asked(topic="payments", find="key 11"))
+    assert ([one["offset"] for one in latest["records"]], latest["start"]) == ([*range(110, 120)], 70)
     assert offsets(from_="earliest", find="key 11") == [11, *range(110, 120)]
     page = records.some_records(cluster, asked(topic="payments", from_="earliest"))
     assert (page["next"], page["begin"], page["end"]) == (50, 0, 120)

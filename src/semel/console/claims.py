@@ -7,6 +7,7 @@ out. Lists are limited; the counts beside them include all rows.
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
@@ -200,4 +201,22 @@ def _aside(one: QuarantinedEvent) -> Answer:
 
 def _sinks(connection: Connection) -> list[Answer]:
     rows = connection.execute(select(_SINKS).order_by(_SINKS.c.sink_id).limit(ROWS_MAX))
-    return [{**row._mapping, "committed_at": str(row.committed_at)} for row in rows]
+    return [
+        {
+            "sink_id": row.sink_id,
+            "query_id": row.query_id,
+            "batch_id": row.batch_id,
+            "row_count": row.row_count,
+            "committed_ms": _time_ms(row.committed_at),
+        }
+        for row in rows
+    ]
+
+
+def _time_ms(value: Any) -> int | None:
+    """A time as a database has it: PostgreSQL gives a time, and SQLite its text. None if there is none."""
+    try:
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        return round(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return None

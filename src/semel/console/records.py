@@ -57,7 +57,7 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
     begin, stable, end = _range(cluster, where)
-    at = _start(cluster, where, query, begin, end)
+    start = at = _start(cluster, where, query, begin, end)
     wanted = _Wanted(query)
     shown: list[Row] = []
     markers = _Markers()
@@ -83,6 +83,7 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
         "begin": begin,
         "stable": stable,
         "end": end,
+        "start": start,
         "has_registry": registry is not None,
         "records": [_shown(row, stable, markers, registry) for row in shown],
         "next": at if at < end else None,

@@ -126,7 +126,7 @@ function inbox(one, tools) {
 }
 
 function sinks(found) {
-  const rows = found.map((sink) => [sink.sink_id, number(sink.batch_id), number(sink.row_count), sink.committed_at, sink.query_id ?? ""]);
+  const rows = found.map((sink) => [sink.sink_id, number(sink.batch_id), number(sink.row_count), time(sink.committed_ms), sink.query_id ?? ""]);
   const columns = [["Sink", "name"], ["Last batch", "number"], ["Rows in it", "number"], ["Committed"], ["Query", "name"]];
   return [h("h3", {}, "Spark sinks into tables"), table("The last batch that each sink has", columns, rows)];
 }

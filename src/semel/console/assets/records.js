@@ -41,11 +41,14 @@ export function view(answer, query, { go }) {
 function searched(answer, query) {
   if (!query.find) return null;
   const until = answer.next === null ? "the end" : `offset ${answer.next}`;
-  return h("p", {}, `${counted(answer.records.length, "record")} with “${query.find}” up to ${until}, in ${bytes(answer.searched_bytes)}.`);
+  const found = `${counted(answer.records.length, "record")} with “${query.find}” from offset ${answer.start} up to ${until}, in ${bytes(answer.searched_bytes)}.`;
+  const isPart = Number(answer.start) > Number(answer.begin);
+  const whole = isPart ? [" ", link(path, { ...query, from: "earliest", time: null }, "Search from the beginning"), "."] : null;
+  return h("p", {}, found, whole);
 }
 
 function empty(answer, query) {
-  if (query.find) return h("p", { class: "empty" }, answer.next === null ? "Nothing was found up to the end." : "Nothing was found so far.");
+  if (query.find) return h("p", { class: "empty" }, answer.next === null ? `Nothing was found from offset ${answer.start} up to the end.` : "Nothing was found so far.");
   if (answer.begin === answer.end) return h("p", { class: "empty" }, "This partition holds no records. What is written to it appears here.");
   return h("p", { class: "empty" }, "There is no record from there on. ", link(path, { topic: answer.topic, partition: answer.partition }, "Show the latest records"), ".");
 }
