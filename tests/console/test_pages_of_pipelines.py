@@ -10,7 +10,7 @@ from semel.console import pipelines
 from semel.console.query import Query
 from semel.spark.lanes.options import PROGRESS_PREFIX
 from semel.spark.lanes.progress import encode
-from semel.spark.lanes.protocol import Digest, Marker, Order, Written
+from semel.spark.lanes.protocol import Digest, LaneClaim, Marker, Order, Written, fence_of
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 from transacting import TransactionalProducer
@@ -46,6 +46,22 @@ def test_each_lane_is_where_its_last_committed_marker_says(broker: FaultyBroker,
     assert fourth["trouble"] == "it has written nothing yet"
     assert pipelines.every_sink(cluster, Query({"find": "nothing"}))["sinks"] == []
     assert pipelines.PROGRESS_PREFIX == PROGRESS_PREFIX
+
+
+def test_each_attempt_to_write_a_batch_is_counted(broker: FaultyBroker, ask: Asker, cluster: Cluster) -> None:
+    name = f"{PROGRESS_PREFIX}payments"
+    broker.create_topic(name, 2)
+    for lane, ends in ((0, [True]), (1, [True, False, None, True])):
+        fence = TransactionalProducer(ask, fence_of(LaneClaim("payments", lane, 2, "query", 0)))
+        for is_committed in ends:
+            fence.claim()
+            fence.add(name, partition=lane)
+            fence.send(name, (marker(lane, 7).value or b"").decode(), partition=lane)
+            # An attempt that was cut off leaves its transaction to the next one.
+            if is_committed is not None:
+                fence.end(committed=is_committed)
+    (sink,) = pipelines.every_sink(cluster, Query({}))["sinks"]
+    assert [(lane["attempts"], lane["writes_now"]) for lane in sink["lanes"]] == [(1, False), (4, False)]
 
 
 @pytest.mark.parametrize(

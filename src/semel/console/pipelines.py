@@ -79,8 +79,9 @@ def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
 
 
 def _with_fences(cluster: Cluster, sinks: list[Answer]) -> list[Answer]:
-    """Add to each lane with a marker the epoch of its fence: each attempt to write a batch raises it, and fences the
-    attempt before.
+    """Add to each lane with a marker how many attempts to write batches there were: each claims the lane's fence, and
+    fences the attempt before. The first one gets epoch 0, and each later one an epoch that is higher by one; on Apache
+    Kafka by two if the attempt before it had left its transaction open.
     """
     lanes = {
         f"{FENCE_PREFIX}{lane['sink_id']}-{lane['lane']}": lane
@@ -93,7 +94,7 @@ def _with_fences(cluster: Cluster, sinks: list[Answer]) -> list[Answer]:
         for coordinator, ids in listed.items():
             names = [one.name for one in ids if one.name in lanes]
             for one in transactional_ids.described(cluster, coordinator, names) if names else ():
-                lanes[one.name]["fence_epoch"] = one.producer_epoch
+                lanes[one.name]["attempts"] = one.producer_epoch + 1
                 lanes[one.name]["writes_now"] = one.state == OPEN
     except (AuthenticationFailed, RefusedByBroker):
         pass

@@ -13,7 +13,7 @@ export const words = [
   ["lane", "One of the fixed number of writers into which a sink divides its rows. Each has a partition of the progress topic."],
   ["query", "A Spark query of semel that reads the log shows how far it is in the group that its option kafka.group.id names. Nobody reads by that group; Spark's checkpoint says where the query goes on."],
   ["lag", "How many offsets lie between what the query has read and the last stable offset."],
-  ["attempts", "Each attempt to write a batch raises the epoch of the lane's fence by one and turns away the attempt before it. More of them than batches means that Spark has run some more than once; each batch was written once."],
+  ["attempts", "How often Spark has begun to write a batch in this lane. Each attempt raises the epoch of the lane's fence and turns away the attempt before it. Batches count from 0: more attempts than batches mean that Spark has run some more than once, and each batch was written once. On Apache Kafka an attempt that was cut off counts twice."],
   ["last batch", "The micro-batch that the lane has written last. The lane says so in the same transaction as the rows, so both are in the log or neither. A batch that Spark runs again is recognised by it, and is not written twice."],
 ];
 
@@ -39,7 +39,7 @@ function queries(some) {
 function sink(one) {
   const rows = one.lanes.map((lane) =>
     lane.trouble === null
-      ? [link("/records", { topic: one.topic, partition: lane.lane, from: lane.offset }, lane.lane), number(lane.batch_id), number(lane.rows), number(lane.fence_epoch), time(lane.at_ms), lane.query_id]
+      ? [link("/records", { topic: one.topic, partition: lane.lane, from: lane.offset }, lane.lane), number(lane.batch_id), number(lane.rows), number(lane.attempts), time(lane.at_ms), lane.query_id]
       : [link("/records", { topic: one.topic, partition: lane.lane }, lane.lane), h("span", { class: "quiet" }, lane.trouble), "", "", "", ""],
   );
   const shown = one.lane_count > one.lanes.length ? `The first ${one.lanes.length} of ${one.lane_count} lanes` : counted(one.lane_count, "lane");
