@@ -16,11 +16,13 @@ from semel.cli import main
 from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
-from semel.console import groups, producers
+from semel.console import groups, lag, producers
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.testing.broker import FaultyBroker
-from transacting import TransactionalProducer
+from semel.wire.records import Record
+from semel.wire.versions import DELETE_RECORDS
+from transacting import TransactionalProducer, committed
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -66,6 +68,55 @@ def test_a_group_is_listed_with_its_lag_up_to_what_is_committed(
     assert second["lag"] == 0
     with pytest.raises(LogError, match="there is no group"):
         groups.one_group(cluster, asked(group="nobody"))
+
+
+def test_the_lag_is_counted_in_committed_records(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Markers and aborted records take offsets, and no reader of committed records ever gets them."""
+    broker.create_topic("payments", 2)
+    ask.produce("payments", [Record(b"0"), Record(b"1"), Record(b"2")], codec="gzip")
+    for is_committed in (False, True, False, True):
+        writer = TransactionalProducer(ask, "billing")
+        writer.claim()
+        writer.add("payments")
+        writer.send("payments", "value")
+        writer.end(committed=is_committed)
+    ask.produce("payments", [Record(b"last")])
+    waits = TransactionalProducer(ask, "open")
+    waits.claim()
+    waits.add("payments")
+    waits.send("payments", "held back")
+    # Some of the first batch was read already.
+    commit(broker, "billing", "payments", p0=1, p1=0)
+    one = groups.one_group(cluster, asked(group="billing"))
+    assert (one["lag"], one["counted"]) == (11, None)
+    one = groups.one_group(cluster, asked(group="billing", records=1))
+    assert (one["lag"], one["counted"]) == (11, {"records": 5, "is_whole": True})
+    assert [place["records"] for place in one["partitions"]] == [
+        {"records": 5, "is_whole": True},
+        {"records": 0, "is_whole": True},
+    ]
+    assert committed(ask, "payments")[1:] == ["1", "2", "value", "value", "last"]
+    monkeypatch.setattr(lag, "COUNTED_BYTES_MAX", 1)
+    monkeypatch.setattr(lag, "FETCH_BYTES", 1)
+    one = groups.one_group(cluster, asked(group="billing", records=1))
+    assert one["counted"] == {"records": 2, "is_whole": False}
+
+
+def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_read(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments")
+    broker.seed("payments", "0", "1", "2")
+    commit(broker, "billing", "payments", p0=0)
+    ask(
+        DELETE_RECORDS,
+        timeout=60_000,
+        topics=[{"name": "payments", "partitions": [{"partition_index": 0, "offset": 2}]}],
+    )
+    one = groups.one_group(cluster, asked(group="billing", records=1))
+    assert one["counted"] == {"records": 1, "is_whole": True}
 
 
 def test_a_group_whose_topic_was_deleted_is_shown_without_it(broker: FaultyBroker, cluster: Cluster) -> None:

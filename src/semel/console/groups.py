@@ -20,6 +20,7 @@ from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.console.commands import command
 from semel.console.http import PageRefused
+from semel.console.lag import Count, Counter
 from semel.console.query import Query
 from semel.console.topics import led
 from semel.wire.errors import ErrorCode
@@ -103,12 +104,19 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
     stable = offsets_of(cluster, present, LATEST, Isolation.READ_COMMITTED)
     end = offsets_of(cluster, [where for where in shown if where in present], LATEST)
     first = offsets_of(cluster, [where for where in shown if where in present], EARLIEST)
+    behind = {
+        where: (max(committed[where], first[where]), stable[where])
+        for where in shown
+        if where in committed and where in first
+    }
+    counts = _counts(cluster, behind) if query.has("records") else {}
     return {
         "name": group.name,
         "kind": group.kind,
         "state": group.state,
         "coordinator": "{}:{}".format(*group.coordinator),
         "lag": _lag(committed, stable)["lag"],
+        "counted": _sum(counts, len(every) > len(shown)) if query.has("records") else None,
         "members": [
             {
                 "id": one.member_id,
@@ -132,11 +140,29 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
                 "stable": stable.get(where),
                 "end": end.get(where),
                 "lag": max(stable[where] - committed[where], 0) if where in stable and where in committed else None,
+                "records": counts[where].as_json() if where in counts else None,
                 "member": owners.get(where),
             }
             for where in shown
         ],
     }
+
+
+def _counts(cluster: Cluster, behind: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Count]:
+    """The lag of these partitions in committed records."""
+    topics = cluster.topics({where.topic for where in behind})
+    counter = Counter(cluster)
+    return {
+        where: counter.count(topics[where.topic], where.partition, at, stable)
+        for where, (at, stable) in behind.items()
+        if where.topic in topics
+    }
+
+
+def _sum(counts: dict[TopicPartition, Count], has_more: bool) -> Answer:
+    """The lag of a page of partitions; it is not whole if the group has other partitions."""
+    is_whole = not has_more and all(one.is_whole for one in counts.values())
+    return Count(sum(one.records for one in counts.values()), is_whole).as_json()
 
 
 def _group(cluster: Cluster, name: str) -> Listed:

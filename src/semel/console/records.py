@@ -32,7 +32,7 @@ RECORDS_MAX: Final = 50
 # After this many bytes a search stops and reports its progress, and so does the decompression of one answer, after the
 # batch that passes the limit. The bytes are counted decompressed, because a small compressed batch may hold many.
 SEARCHED_BYTES_MAX: Final = 8 * 1024 * 1024
-_FETCH_BYTES: Final = 1024 * 1024
+FETCH_BYTES: Final = 1024 * 1024
 # The bytes of a batch without its records, and at least those of a record without its key, value and headers.
 _BATCH_BYTES: Final = 61
 _RECORD_BYTES: Final = 7
@@ -127,7 +127,7 @@ def read_from(
     """How many bytes one fetch from an offset on had after decompression, its records, and the offset after them."""
     # Only readers of committed records learn what was aborted, and they get no records after the last stable offset.
     isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
-    answer = _fetched(cluster, topic, where, at, isolation)
+    answer = fetched(cluster, topic, where, at, isolation)
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         raise OffsetOutOfRange(f"partition {where} has no offset {at} any more: look again")
     cluster.check(where, answer.error_code, "Read")
@@ -148,9 +148,15 @@ def _bytes(record: Record) -> int:
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _fetched(
-    cluster: Cluster, topic: Topic, where: TopicPartition, at: int, isolation: Isolation
+def fetched(
+    cluster: Cluster,
+    topic: Topic,
+    where: TopicPartition,
+    at: int,
+    isolation: Isolation,
+    bytes_max: int = FETCH_BYTES,
 ) -> FetchPartitionAnswer:
+    """The answer to one fetch; it has one whole batch at least, if there is one."""
     leader = cluster.leader_of(where, topic.id)
     connection = cluster.lease(leader)
     try:
@@ -158,7 +164,7 @@ def _fetched(
         connection.send_fetch(
             version,
             fetch_client.PartitionFetch(
-                topic.name, topic.id.bytes, where.partition, at, isolation, 0, 1, _FETCH_BYTES, _FETCH_BYTES
+                topic.name, topic.id.bytes, where.partition, at, isolation, 0, 1, bytes_max, bytes_max
             ),
         )
         answer = connection.receive_fetch(version)
