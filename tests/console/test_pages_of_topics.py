@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
 
 from asking import Asker
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
 from semel.client.places import TopicPartition
-from semel.console import records, topics, transactions
+from semel.console import overview, pipelines, records, topics, transactions
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.testing.broker import FaultyBroker
@@ -220,6 +222,33 @@ def test_open_transactions_are_shown_oldest_first_with_what_each_holds_back(
     assert (place["begun"], place["stable"], place["end"], place["holds"]) == (0, 0, 4, 4)
     assert [(one["partition"], one["begun"], one["holds"]) for one in other["partitions"]] == [(0, 1, 0), (1, None, 0)]
     assert transactions.open_transactions(cluster, asked(find="STU"))["count"] == 1
+
+
+def test_a_page_of_transactions_says_what_it_leaves_out(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("payments")
+    for name in ("a", "b"):
+        writer = TransactionalProducer(ask, name)
+        writer.claim()
+        writer.add("payments")
+        writer.send("payments", "open")
+    for name in ("first", "second", "third"):
+        reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "log_level": 0})
+        reader.commit(offsets=[Place("payments", 0, 0)], asynchronous=False)
+        reader.close()
+    monkeypatch.setattr(transactions, "READERS_MAX", 1)
+    monkeypatch.setattr(transactions, "GROUPS_ASKED_MAX", 2)
+    answer = transactions.open_transactions(cluster, asked())
+    assert answer["groups"] == {"count": 3, "asked": 2}
+    (place,) = answer["transactions"][0]["partitions"]
+    assert place["readers"] == [{"group": "first", "behind": 0}]
+    assert place["reader_count"] == 2
+    monkeypatch.setattr(overview, "TRANSACTIONS_ASKED_MAX", 1)
+    told = overview.now(cluster, asked())["transactions"]
+    assert (told["count"], told["looked_at"]) == (2, 1)
+    monkeypatch.setattr(pipelines, "GROUPS_ASKED_MAX", 1)
+    assert pipelines.every_sink(cluster, asked())["groups"] == {"count": 3, "asked": 1}
 
 
 def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(

@@ -13,6 +13,8 @@ from semel.console import groups
 from semel.console.query import Query
 
 GROUPS_SHOWN: Final = 5
+# Of how many open transactions of each broker the oldest is searched.
+TRANSACTIONS_ASKED_MAX: Final = 100
 
 Answer = dict[str, Any]
 
@@ -28,15 +30,17 @@ def now(cluster: Cluster, query: Query) -> Answer:
 
 def _transactions(cluster: Cluster) -> Answer | None:
     try:
-        count = 0
+        count = looked_at = 0
         oldest: Answer | None = None
         for coordinator, ids in transactional_ids.listed(cluster, [OPEN]).items():
             count += len(ids)
-            for one in transactional_ids.described(cluster, coordinator, [one.name for one in ids[:100]]):
+            names = [one.name for one in ids[:TRANSACTIONS_ASKED_MAX]]
+            looked_at += len(names)
+            for one in transactional_ids.described(cluster, coordinator, names):
                 is_older = oldest is None or (one.began_at_ms or 0) < oldest["began_ms"]
                 if one.state == OPEN and one.began_at_ms is not None and is_older:
                     oldest = {"id": one.name, "began_ms": one.began_at_ms, "partitions": len(one.partitions)}
-        return {"count": count, "oldest": oldest}
+        return {"count": count, "looked_at": looked_at, "oldest": oldest}
     except (AuthenticationFailed, RefusedByBroker):
         return None
 

@@ -47,22 +47,27 @@ def every_sink(cluster: Cluster, query: Query) -> Answer:
     )
     page = query.number("page", 1, least=1)
     shown = names[(page - 1) * SINKS_MAX : page * SINKS_MAX]
+    queries, groups_asked = _queries(cluster, wanted)
     return {
         "count": len(names),
         "page": page,
         "pages": max(-(-len(names) // SINKS_MAX), 1),
         "sinks": _with_fences(cluster, [_sink(cluster, every[name]) for name in shown]),
-        "queries": _queries(cluster, wanted),
+        "queries": queries,
+        # Of how many groups this tells; None if the console's login may not list them.
+        "groups": groups_asked,
     }
 
 
-def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
-    """The queries that commit their progress, each in its own group without members."""
+def _queries(cluster: Cluster, wanted: str) -> tuple[list[Answer], Answer | None]:
+    """The queries that commit their progress, each in its own group without members; and how many groups there are, and
+    were asked.
+    """
     queries = []
     try:
-        _, asked = some_of_list(cluster, wanted, 0, GROUPS_ASKED_MAX)
+        count, asked = some_of_list(cluster, wanted, 0, GROUPS_ASKED_MAX)
     except (AuthenticationFailed, RefusedByBroker):
-        return []
+        return [], None
     for group in asked:
         try:
             committed = groups.committed(cluster, group.coordinator, group.name)
@@ -75,7 +80,7 @@ def _queries(cluster: Cluster, wanted: str) -> list[Answer]:
         lag = sum(max(end - places[where], 0) for where, end in stable.items())
         topics = sorted({where.topic for where in places})
         queries.append({"group": group.name, "topics": topics, "partitions": len(places), "lag": lag})
-    return queries
+    return queries, {"count": count, "asked": len(asked)}
 
 
 def _with_fences(cluster: Cluster, sinks: list[Answer]) -> list[Answer]:

@@ -51,10 +51,13 @@ def open_transactions(cluster: Cluster, query: Query) -> Answer:
     shown = ongoing[:SHOWN_MAX]
     places = _places(cluster, shown)
     held = {where for one in shown for where in one.partitions[:PARTITIONS_MAX] if _holds(one, where, places)}
-    readers = _readers(cluster, held, places.stable) if held else {}
+    groups, readers = _readers(cluster, held, places.stable) if held else (None, {})
     return {
         "count": count,
-        "asked": len(ongoing),
+        # How many at most were asked since when they are open; the oldest may be among the others.
+        "asked_max": ASKED_MAX,
+        # How many groups there are and how many were asked, or None if no transaction holds anybody back.
+        "groups": groups,
         "transactions": [
             {
                 "id": one.name,
@@ -103,15 +106,17 @@ def _holds(one: Described, where: TopicPartition, places: _Places) -> bool:
 
 def _readers(
     cluster: Cluster, held: set[TopicPartition], stable: dict[TopicPartition, int]
-) -> dict[TopicPartition, list[Answer]]:
-    """The groups that read these partitions, and the lag of each up to the last stable offset, where it has to wait."""
+) -> tuple[Answer, dict[TopicPartition, list[Answer]]]:
+    """The groups that read these partitions, and the lag of each up to the last stable offset, where it has to wait;
+    before them, of how many groups this tells.
+    """
     readers: dict[TopicPartition, list[Answer]] = {}
-    _, asked = some_of_list(cluster, "", 0, GROUPS_ASKED_MAX)
+    count, asked = some_of_list(cluster, "", 0, GROUPS_ASKED_MAX)
     for group in asked:
         for where, offset in (committed_of(cluster, group) or {}).items():
             if where in held:
                 readers.setdefault(where, []).append({"group": group.name, "behind": max(stable[where] - offset, 0)})
-    return readers
+    return {"count": count, "asked": len(asked)}, readers
 
 
 def _place(
@@ -127,6 +132,7 @@ def _place(
         "end": places.end.get(where),
         "holds": places.end[where] - begun if holds else 0,
         "readers": readers.get(where, [])[:READERS_MAX] if holds else [],
+        "reader_count": len(readers.get(where, [])) if holds else 0,
     }
 
 

@@ -90,7 +90,7 @@ function outbox(one, tools) {
       ? h("p", {}, "The broker has refused none of them.")
       : [
           h("p", { class: "bad" }, `${counted(found.quarantined, "message was", "messages were")} refused by the broker, and ${found.held_up} wait behind.`),
-          table("Refused messages", [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
+          table(`Refused messages${found.quarantined > rows.length ? `, the first ${rows.length}` : ""}`, [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
         ],
   ];
 }

@@ -54,7 +54,8 @@ function transactions(found, now) {
   if (found === undefined) return null;
   if (found === null) return tile("?", link("/transactions", {}, "open transactions"), "the login of the console may not see them");
   const oldest = found.oldest;
-  const note = oldest === null ? "nobody waits for a producer" : `the oldest, ${oldest.id}, for ${duration(now - oldest.began_ms)}`;
+  const part = found.looked_at < found.count ? ` of ${found.looked_at} that were asked` : "";
+  const note = oldest === null ? "nobody waits for a producer" : `the oldest${part}, ${oldest.id}, for ${duration(now - oldest.began_ms)}`;
   return tile(number(found.count), link("/transactions", {}, found.count === 1 ? "open transaction" : "open transactions"), note, found.count ? "held" : null);
 }
 
@@ -90,10 +91,11 @@ function audits(part) {
   const last = told(part)?.audits.find((one) => one.trouble === null);
   if (!last) return null;
   const wrong = last.lost + last.doubled;
+  const others = [[last.foreign, "foreign"], [last.altered, "altered"]].filter(([count]) => count).map(([count, what]) => `, ${count} ${what}`);
   return tile(
     last.clean ? "0" : number(wrong),
     link("/audit", { audit: last.name }, "lost or doubled in the last audit"),
-    last.clean ? ["of ", number(last.rows), " sent"] : `${last.lost} lost, ${last.doubled} doubled`,
+    last.clean ? ["of ", number(last.rows), " sent"] : `${last.lost} lost, ${last.doubled} doubled${others.join("")}`,
     last.clean ? "good" : "bad",
   );
 }

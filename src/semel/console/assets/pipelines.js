@@ -21,6 +21,7 @@ export function view(answer, query, { go }) {
   return [
     filter(go, path, {}, [input("Find in names", "find", query.find, { type: "search" })], "Find"),
     answer.queries.length ? queries(answer.queries) : null,
+    unasked(answer.groups),
     answer.count === 0 ? (answer.queries.length ? null : empty(query)) : answer.sinks.map(sink),
     pager(path, query, answer.page, answer.pages),
   ];
@@ -29,6 +30,12 @@ export function view(answer, query, { go }) {
 function empty(query) {
   if (query.find) return h("p", { class: "empty" }, `No sink has “${query.find}” in its name. `, link(path, {}, "Show all sinks"), ".");
   return h("p", { class: "empty" }, "No Spark query of semel writes into this log. Sinks into tables are on the page of claims, if the console was given their database.");
+}
+
+function unasked(groups) {
+  if (groups === null) return h("p", { class: "quiet" }, "The login of the console may not see the groups of queries.");
+  if (groups.asked === groups.count) return null;
+  return h("p", { class: "quiet" }, `Only the first ${groups.asked} of ${groups.count} groups by name were asked whether they are queries: find the others by their names.`);
 }
 
 function queries(some) {

@@ -21,6 +21,7 @@ export function view(answer, query, tools) {
   return [
     filter(tools.go, path, {}, [input("Find in transactional ids", "find", query.find, { type: "search" })], "Find"),
     h("p", { class: "lead" }, headline(answer, query, tools.now)),
+    answer.groups && answer.groups.asked < answer.groups.count ? h("p", { class: "quiet" }, `Only the first ${answer.groups.asked} of ${answer.groups.count} groups by name were asked whether they read there.`) : null,
     answer.transactions.length === 0 ? empty() : answer.transactions.map((one) => transaction(one, tools)),
   ];
 }
@@ -29,7 +30,8 @@ function headline(answer, query, now) {
   const found = query.find ? ` with “${query.find}” in the id` : "";
   if (answer.count === 0) return `No transaction is open${found}.`;
   const shown = answer.transactions.length;
-  const part = answer.count > shown ? ` The ${shown} oldest are shown.` : "";
+  const known = answer.count > answer.asked_max ? ` of the ${answer.asked_max} that were asked` : "";
+  const part = answer.count > shown ? ` The ${shown} oldest${known} are shown.` : "";
   const oldest = answer.transactions[0];
   const age = oldest?.began_ms ? `, the oldest for ${duration(now - oldest.began_ms)}` : "";
   return `${counted(answer.count, "transaction is", "transactions are")} open${found}${age}.${part}`;
@@ -49,7 +51,10 @@ function transaction(one, tools) {
     number(where.stable),
     number(where.end),
     where.holds ? h("strong", { class: "held" }, counted(where.holds, "offset")) : "0",
-    where.readers.map((one, place) => [place ? ", " : null, link("/group", { group: one.group }, one.group), ` ${waits(one.behind)}`]),
+    [
+      where.readers.map((one, place) => [place ? ", " : null, link("/group", { group: one.group }, one.group), ` ${waits(one.behind)}`]),
+      where.reader_count > where.readers.length ? `, and ${where.reader_count - where.readers.length} more` : null,
+    ],
   ]);
   const more = one.partition_count - one.partitions.length;
   return h(
