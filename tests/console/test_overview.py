@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+
+import pytest
 
 from asking import Asker
 from browsing import Browser, browse
+from semel.console import site
 from semel.console.audits import Audits
 from semel.console.broker_door import BrokerDoor
+from semel.console.claims import Databases
 from semel.testing.broker import FaultyBroker
 from transacting import TransactionalProducer
 
@@ -37,3 +42,29 @@ def test_each_part_says_what_it_knows_or_why_not(broker: FaultyBroker, ask: Aske
         broker.restart()
 
     browse(broker.bootstrap, story, audits=Audits(tmp_path / "nowhere"), decisions=BrokerDoor("127.0.0.1", 1))
+
+
+def test_a_database_that_hangs_hides_no_other_part_and_no_page_waits_for_ever(
+    semel_broker: FaultyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(site, "PART_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(site, "ANSWER_SECONDS_MAX", 0.3)
+    databases = Databases([f"sqlite:///{tmp_path}/app.db"])
+    monkeypatch.setattr(databases, "every", lambda query: goes_on.wait(60) and {})
+
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        # The first time the client is imported, which may take longer.
+        while "error" in (told := (await browser.get("/api/overview")).told)["overview"]:
+            pass
+        assert told["overview"]["brokers"] == [semel_broker.bootstrap]
+        assert told["claims"] == {"error": "there is no answer after 0.3 s"}
+        watched = browser.events("/events/claims")
+        assert await anext(watched) == {"error": "there is no answer after 0.3 s"}
+        await watched.aclose()
+
+    try:
+        browse(semel_broker.bootstrap, story, databases=databases)
+    finally:
+        goes_on.set()

@@ -17,7 +17,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,11 @@ CHAOS: Final = "chaos"
 # The first page, with a part for each thing that the console's options name.
 OVERVIEW: Final = "overview"
 _PARTS: Final = (OVERVIEW, "claims", "audits", "standbys")
+
+# How long a page that watches waits for an answer, and the first page for one of its parts: a database that hangs must
+# not hide what the cluster answers. Both are shorter than a request may take.
+ANSWER_SECONDS_MAX: Final = 25.0
+PART_SECONDS_MAX: Final = 12.0
 
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -142,7 +147,7 @@ class Site:
             if name == OVERVIEW:
                 return as_json(await self._overview())
             try:
-                return as_json(await self._ask(QUESTIONS, name, query))
+                return as_json(await _in_time(self._ask(QUESTIONS, name, query), ANSWER_SECONDS_MAX))
             except PageRefused as refused:
                 return as_json({"error": str(refused)})
             except Exception as error:
@@ -168,9 +173,9 @@ class Site:
     async def _overview(self) -> dict[str, Any]:
         """The parts of the first page by name; a part that fails shows its error, and hides no other."""
         names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
-        asked = {name: self._ask(QUESTIONS, name, Query({})) for name in names}
+        asked = {name: _in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX) for name in names}
         if self._decisions is not None:
-            asked[DECISIONS] = self._counts()
+            asked[DECISIONS] = _in_time(self._counts(), PART_SECONDS_MAX)
         answers = await asyncio.gather(*asked.values(), return_exceptions=True)
         parts: dict[str, Any] = {}
         for name, answer in zip(asked, answers, strict=True):
@@ -228,6 +233,14 @@ class Site:
             return await self._sources.ask(table[name], query)
         except (LogError, ProtocolError) as error:
             raise PageRefused(502, str(error)) from None
+
+
+async def _in_time(answer: Awaitable[Any], seconds_max: float) -> Any:
+    try:
+        async with asyncio.timeout(seconds_max):
+            return await answer
+    except TimeoutError:
+        raise PageRefused(504, f"there is no answer after {seconds_max:g} s") from None
 
 
 def _with_cookie(cookie: str) -> Response:
