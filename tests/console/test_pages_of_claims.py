@@ -9,14 +9,17 @@ import pytest
 from sqlalchemy import Engine, insert, text
 
 from browsing import Browser, browse
+from postgres_under_test import lent_database
 from semel import outbox, schema
+from semel.console import claims
 from semel.console.claims import Databases
 from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.database import engine_of
 from semel.inbox.quarantine import Aside, Cause, put
 from semel.inbox.tables import floors
-from semel.outbox.tables import quarantine
+from semel.outbox.tables import messages, quarantine
+from semel.testing.postgres import PostgresServer
 
 HOSTILE = "<script>alert(1)</script>"
 NOWHERE = "127.0.0.1:1"
@@ -82,6 +85,21 @@ def test_a_database_without_tables_says_so(url: str) -> None:
     with pytest.raises(PageRefused) as refused:
         Databases([url]).outbox_drop(asked(database=0, message=1))
     assert "\n" not in str(refused.value)
+
+
+def test_a_table_that_is_being_altered_is_one_line_and_no_hang(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "STATEMENT_MS_MAX", 100)
+    with lent_database(postgres) as url:
+        engine = filled(url)
+        with engine.begin() as connection:
+            connection.execute(text(f"LOCK TABLE {messages.name} IN ACCESS EXCLUSIVE MODE"))
+            error = one(url)["error"]
+        assert "statement timeout" in error
+        assert "\n" not in error
+        assert one(url)["error"] is None
+        engine.dispose()
 
 
 def test_a_file_that_is_missing_is_named_and_not_made(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, column, inspect, select, table
+from sqlalchemy import URL, Connection, Engine, column, event, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from semel.console.applications import Applications
@@ -35,6 +35,10 @@ from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
 # How many rows each list of each database shows.
 ROWS_MAX: Final = 50
 _CONNECT_SECONDS_MAX: Final = 5
+# PostgreSQL ends a statement after this time, such as one that waits for a lock on a table that is being altered.
+STATEMENT_MS_MAX: Final = 5_000
+# After this time without a sign of a server that has not even closed the connection, the connection is lost.
+_SILENCE_MS_MAX: Final = 10_000
 # The secrets that PostgreSQL's library accepts as parameters of a URL.
 _SECRETS: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
@@ -115,9 +119,15 @@ def _engine(url: str) -> Engine:
     except NoSuchModuleError as error:
         raise ValueError(f"the database: {error}") from None
     if engine.dialect.name == "postgresql":
-        waits = {"connect_timeout": _CONNECT_SECONDS_MAX}
+        waits = {"connect_timeout": _CONNECT_SECONDS_MAX, "tcp_user_timeout": _SILENCE_MS_MAX}
         engine = blocking_engine_of(engine.url, connect_args=waits, pool_pre_ping=True)
+        event.listen(engine, "begin", _limit_statements)
     return engine
+
+
+def _limit_statements(connection: Connection) -> None:
+    # Not as an option of the connection, because a pool between the console and the server may refuse it.
+    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
 
 
 def _shown(url: URL) -> str:
