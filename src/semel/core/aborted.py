@@ -1,6 +1,6 @@
 """The aborted transactions of a partition, and where their records lie.
 
-A fetch with read_committed returns all records of a stretch of the log, and beside them a list of aborted transactions.
+A fetch with read_committed returns all records of a stretch of the log, and with them a list of aborted transactions.
 For each of these the consumer drops the producer's records, from the transaction's first offset up to the producer's
 marker. So the list for a stretch has every aborted transaction that reaches into it, even one that began earlier, in
 the order of their markers.
@@ -46,7 +46,7 @@ class AbortedTransactions:
         self.first_block = 0
         # The number of the next block to be put away.
         self.next_block = 0
-        # No reader needs a transaction that ended below this offset, though a block may still hold one beside others.
+        # No reader needs a transaction that ended below this offset, although a block may still contain some of them.
         self._floor = 0
 
     @property
@@ -73,8 +73,8 @@ class AbortedTransactions:
         transactions: list[tuple[int, int]] = []
         for producer_ids, first_offsets, _ in self._reaching(begin, end, read_blocks):
             pairs = zip(producer_ids, first_offsets, strict=True)
-            # There may be tens of thousands, and usually all of them begin before `end`: then no pair is looked at
-            # singly.
+            # There may be tens of thousands, and usually all of them begin before `end`: then the pairs are not checked
+            # one by one.
             transactions += pairs if max(first_offsets) < end else [pair for pair in pairs if pair[1] < end]
         return transactions
 
@@ -112,7 +112,7 @@ class AbortedTransactions:
                 break
         return numbers
 
-    # -- keeping little -----------------------------------------------------------------------------------------
+    # -- freeing memory -----------------------------------------------------------------------------------------
 
     def oldest(self, count: int) -> bytes:
         """The oldest `count` transactions in memory, packed: the next block."""
@@ -146,8 +146,8 @@ class AbortedTransactions:
     # -- for checkpoints ----------------------------------------------------------------------------------------
 
     def to_bytes(self) -> tuple[bytes, bytes]:
-        """The transactions in memory, and the list of the blocks, packed. No bytes for a partition without aborted
-        transactions, as most are.
+        """The transactions in memory, and the list of the blocks, packed. Empty for a partition without aborted
+        transactions, and most have none.
         """
         young = self.oldest(self.young_count) if self.young_count else b""
         blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""

@@ -6,7 +6,7 @@ begin with it. The verdict is that of StandardAuthorizer in Kafka 4.3:
 
 1. A rule that denies wins over every rule that allows.
 2. What no rule allows is denied.
-3. The operation ALL stands for each. A rule that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one that
+3. ALL stands for every operation. A rule that allows READ, WRITE, DELETE or ALTER also allows DESCRIBE, and one that
 allows ALTER_CONFIGS also allows DESCRIBE_CONFIGS. A rule that denies READ does not deny DESCRIBE, and so on.
 4. The principal `User:*` stands for everybody, the host `*` for every address.
 
@@ -41,7 +41,7 @@ EVERYBODY: Final = "User:*"
 
 
 class Principal(NamedTuple):
-    """The name that the client of a connection has proved, such as `User:app`. Access rules do not know how it did."""
+    """The name that the client of a connection has proved, such as `User:app`. Access rules do not ask how."""
 
     type: str
     name: str
@@ -236,8 +236,7 @@ class AccessRules:
     # Deciding
 
     def decide_add(self, rules: Iterable[AccessRule]) -> AccessRulesAdded | None:
-        """The entry that adds those of these rules that are new; None if none is. The caller has put each through
-        `checked`.
+        """The entry that adds those of these rules that are new; None if all exist. All must be results of `checked`.
         """
         new = dict.fromkeys(rule for rule in rules if rule not in self._rules)
         if len(self._rules) + len(new) > self._rules_max:
@@ -245,7 +244,7 @@ class AccessRules:
         return AccessRulesAdded(tuple(new)) if new else None
 
     def decide_remove(self, rules: Iterable[AccessRule]) -> AccessRulesRemoved | None:
-        """The entry that removes those of these rules that exist; None if none does."""
+        """The entry that removes those of these rules that exist; None if none of them exists."""
         old = dict.fromkeys(rule for rule in rules if rule in self._rules)
         return AccessRulesRemoved(tuple(old)) if old else None
 
@@ -262,7 +261,7 @@ class AccessRules:
     # Applying
 
     def check(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """ValueError for an entry that no broker writes: the journal is damaged, or not semel's."""
+        """ValueError for an entry that no broker writes: the journal is damaged, or semel did not write it."""
         for rule in entry.rules:
             resource_type, name, pattern, principal, host, operation, permission = rule
             numbers = (resource_type, pattern, operation, permission)
@@ -272,7 +271,7 @@ class AccessRules:
                 raise ValueError(f"{rule} is no access rule")
 
     def apply(self, entry: AccessRulesAdded | AccessRulesRemoved) -> None:
-        """Change the state as an entry says that `check` has accepted."""
+        """Apply an entry that `check` has accepted."""
         change = self._add if isinstance(entry, AccessRulesAdded) else self._remove
         for rule in entry.rules:
             change(AccessRule(*rule))
@@ -355,7 +354,7 @@ class AccessRules:
         return self._part
 
     def restore(self, snapshot: Iterable[Iterable[int | str]]) -> None:
-        """Take the state in `snapshot`. The receiver must be new."""
+        """Load the state in `snapshot` into new, empty rules."""
         for rule in snapshot:
             self._add(AccessRule(*rule))  # type: ignore[arg-type]
         self.changes += 1

@@ -30,12 +30,12 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
-# What the length field does not count: itself and the base offset before it.
+# The bytes that the length field does not count: itself and the base offset before it.
 LENGTH_PREFIX_BYTES: Final = 12
 MAGIC_POSITION: Final = 16
 CHECKSUM_POSITION: Final = 17
 CHECKED_FROM: Final = 21
-# The low byte of the attributes, which has all bits in use.
+# The low byte of the attributes, which contains all bits in use.
 ATTRIBUTES_POSITION: Final = 22
 MAX_TIMESTAMP_POSITION: Final = 35
 MAGIC: Final = 2
@@ -107,7 +107,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_append_time(self) -> bool:
-        """Whether the broker's time of append replaces the timestamps of all records. It is `max_timestamp`."""
+        """Whether `max_timestamp`, the broker's time of append, replaces the timestamps of all records."""
         return bool(self.attributes & APPEND_TIME_BIT)
 
     @property

@@ -1,8 +1,8 @@
 """CRC-32C, of batches, entries and files: the function `crc32c` of the package of that name.
 
 When that package is imported, it looks up its own version and its command line, and for that it imports parsers of mail
-and archives: a tenth of a broker's start. So its extension module is imported here by itself, and the package only
-where that cannot be found. This file must never compute a checksum.
+and archives, which takes a tenth of a broker's start. So only its extension module is imported here, and the whole
+package only if that module cannot be found. This file must never compute a checksum.
 """
 
 from collections.abc import Callable

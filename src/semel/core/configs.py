@@ -1,6 +1,6 @@
 """The configurations of a topic, as data: their names, the values they may have, and their defaults.
 
-A configuration is here for one of two reasons: the log acts upon it, or its promise holds here for every value.
+A configuration is here for one of two reasons: the log acts upon it, or semel keeps its promise whatever the value is.
 (Clients set such configurations out of habit; refusing them would stop programs for nothing.) The broker refuses every
 other configuration by name, because accepting a setting and ignoring it breaks a promise in silence. A topic keeps the
 text that was set; produce and fetch read `TopicConfigs`, which has plain integers. Nothing here may depend on which

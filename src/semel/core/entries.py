@@ -54,7 +54,7 @@ class TopicCreated:
 
 @value
 class TopicDeleted:
-    """A topic was deleted, and with it the state of producers. They all have ids below `next_producer_id`."""
+    """A topic was deleted, and with it the state of its producers, whose ids are all below `next_producer_id`."""
 
     number: int
     next_producer_id: int
@@ -253,7 +253,7 @@ class Span(NamedTuple):
 
 
 class HeldSpan(NamedTuple):
-    """Consecutive partitions that a member may read, and the epoch since which it may."""
+    """Consecutive partitions that a member may read, and the epoch since which it may read them."""
 
     number: int
     begin: int

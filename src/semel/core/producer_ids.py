@@ -100,7 +100,7 @@ class ProducerIds:
         return {"reserved_until": self._reserved_until, "blocks": blocks}
 
     def restore(self, snapshot: dict[str, object]) -> None:
-        """Take the state in `snapshot`. As after a crash, every id that was reserved counts as handed out."""
+        """Load the state in `snapshot`. As after a crash, every id that was reserved counts as handed out."""
         reserved_until = snapshot["reserved_until"]
         blocks = snapshot["blocks"]
         if not isinstance(reserved_until, int) or not isinstance(blocks, list):

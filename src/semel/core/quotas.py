@@ -150,7 +150,7 @@ class Quotas:
     # -- entries ------------------------------------------------------------------------------------------------
 
     def check(self, entry: QuotasChanged) -> None:
-        """ValueError for an entry that no broker writes: the journal is damaged, or not semel's."""
+        """ValueError for an entry that no broker writes: the journal is damaged, or semel did not write it."""
         try:
             if _entity_of(entry.entity) != entry.entity:
                 raise ValueError(f"the entity {entry.entity} is not in canonical form")
@@ -176,7 +176,7 @@ class Quotas:
         return self._part
 
     def restore(self, snapshot: Iterable[Any]) -> None:
-        """Take the state in `snapshot`. Snapshots of earlier versions have no quotas."""
+        """Load the state in `snapshot`. Snapshots of earlier versions have no quotas."""
         for parts, values in snapshot:
             self.apply(QuotasChanged(tuple((kind, name) for kind, name in parts), values))
 

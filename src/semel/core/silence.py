@@ -3,8 +3,8 @@
 The broker forgets producers, transactional ids and offsets that were not used for a time, and it keeps for each the
 wall-clock time of its last use. But the wall clock goes on while the broker is down, and it jumps when a person sets
 it; in neither case was a client silent. So each stretch that the wall clock shows and the process did not live through
-is an absence, and does not count. `allowed_ms` says how long ago, by the wall clock, a client may have been heard last
-without having been silent for longer than a period.
+is an absence, and does not count. `allowed_ms` converts a period of silence into time of the wall clock: it adds the
+absences in between.
 
 The broker forgets producers only after `note_time`, by the `horizon_ms` that it sets. So that number, and not the
 clock, says whether a producer may have been forgotten. Nothing here reads a clock.
@@ -60,7 +60,7 @@ class Silence:
             self._absences[:2] = [(self._absences[0][0], self._absences[1][1])]
 
     def allowed_ms(self, now_ms: int, period_ms: int) -> int:
-        """How long ago, by the wall clock, a client was heard last that has been silent for exactly `period_ms`."""
+        """How long ago, by the wall clock, a client was last heard if its silence counts as exactly `period_ms`."""
         counted_ms = 0
         later_ms = now_ms
         for begin, end in reversed(self._absences):
@@ -80,7 +80,7 @@ class Silence:
         return {"absences": list(self._absences), "seen_ms": self.seen_ms, "horizon_ms": self.horizon_ms}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Take the state in `snapshot`. This process has not looked at a clock yet."""
+        """Load the state in `snapshot`. This process has not looked at a clock yet."""
         self._absences = [(begin, end) for begin, end in snapshot["absences"]]
         self.seen_ms = snapshot["seen_ms"]
         self.horizon_ms = snapshot["horizon_ms"]

@@ -23,7 +23,7 @@ NOTHING_BEFORE: Final = bytes(DIGEST_BYTES)
 
 
 class BrokenHistory(Exception):
-    """A slot cannot follow those before it: the store lost or changed something. The message, one line, says what."""
+    """A slot cannot follow those before it: the store lost or changed something. The one-line message says what."""
 
 
 class SlotHead(NamedTuple):

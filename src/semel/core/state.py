@@ -69,7 +69,7 @@ class Holder(Protocol):
     def forget_silent(self, before_ms: int, at_most: int) -> int: ...
 
     def drop(self) -> None:
-        """The topic is gone."""
+        """The topic was deleted: delete the rest, too."""
 
 
 H = TypeVar("H", bound=Holder)
@@ -83,10 +83,10 @@ class Machine(Protocol):
     """A state machine that applies entries."""
 
     def check(self, entry: Any, /) -> None:
-        """ValueError for an entry that cannot follow on those before it."""
+        """ValueError for an entry that cannot follow those before it."""
 
     def apply(self, entry: Any, /) -> object:
-        """Change the state as an entry says that `check` has accepted."""
+        """Apply an entry that `check` has accepted."""
 
 
 class Partitions(Generic[H]):
@@ -164,7 +164,7 @@ class Partitions(Generic[H]):
 
 
 class State(Generic[H]):
-    """All machines, and the one way into them."""
+    """All machines, and the only way to change them."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class State(Generic[H]):
         }
 
     def check(self, entry: Entry) -> None:
-        """ValueError unless this entry can follow on those before it.
+        """ValueError unless this entry can follow those before it.
 
         The log calls this before it writes an entry to the journal, because the broker could never start again with a
         journal that has an entry it cannot apply. Recovery calls it for every entry of the journal.
@@ -233,7 +233,7 @@ class State(Generic[H]):
             raise ValueError(repr(error)) from error
 
     def apply(self, entry: Entry) -> None:
-        """Change the state as an entry says that `check` has accepted."""
+        """Apply an entry that `check` has accepted."""
         if isinstance(entry, BatchAppended):
             holder = self.partitions.named(entry.number, entry.partition)
             self.apply_batch(holder, read_header(entry.batch), entry.at_ms)
@@ -294,7 +294,7 @@ class State(Generic[H]):
         }
 
     def restore(self, snapshot: Mapping[str, Any], restore_partitions: Callable[[], None]) -> None:
-        """Take the state in `snapshot`. It calls `restore_partitions` when the partitions exist and are still empty."""
+        """Load the state in `snapshot`. It calls `restore_partitions` when the partitions exist but are empty."""
         self.cluster_id = snapshot["cluster_id"]
         self.partitions.leader_epoch = snapshot.get("leader_epoch", 0)
         self.producer_shares.restore(snapshot.get("producer_room", ()))

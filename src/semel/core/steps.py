@@ -115,7 +115,7 @@ def elsewhere(work: Callable[[], A]) -> Steps[A]:
 
 
 class Door:
-    """Lets only so many pieces of work run at the same time. The others wait, first come, first served.
+    """Lets a limited number of pieces of work run at the same time. The others wait, first come, first served.
 
     Work that is inside must not wait at another door, or two could wait for each other for ever.
     """

@@ -212,7 +212,7 @@ class Catalog:
     # Applying
 
     def check(self, entry: CatalogEntry) -> None:
-        """ValueError for an entry that cannot follow those before it, because the journal is damaged or foreign."""
+        """ValueError for an entry that cannot follow those before it: the journal is damaged, or not from semel."""
         if not isinstance(entry, TopicCreated):
             self.known(entry.number)
             return
@@ -226,9 +226,7 @@ class Catalog:
             raise ValueError(f"topic '{entry.name}' is to have a number, a name or an id that is taken")
 
     def apply(self, entry: CatalogEntry) -> Topic:
-        """Change the catalog as an entry says that `check` has accepted; return its topic, even if it is
-        deleted now.
-        """
+        """Apply an entry that `check` has accepted; return its topic, even if it is deleted now."""
         self.changes += 1
         match entry:
             case TopicCreated():

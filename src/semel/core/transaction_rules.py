@@ -187,7 +187,7 @@ class TransactionRules:
     def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
         """The abort of an open transaction in a new epoch, so that its requests still on their way are refused."""
         epoch = min(owner.producer_epoch + 1, EPOCH_MAX)
-        # Never hand out the last epoch: there would be none above it to abort its transaction with.
+        # Never hand out the last epoch: the broker needs an epoch above it to abort its transaction.
         fenced = for_successor or epoch > EPOCH_GIVEN_MAX
         return self._end(owner, False, epoch, (owner.producer_id, epoch), now_ms, fenced=fenced)
 

@@ -94,7 +94,7 @@ class Transactions:
         self._owners: dict[int, Owner] = {}
         self._producer_ids: dict[str, int] = {}
         self._open: dict[int, OpenTransaction] = {}
-        # Producers to which a later epoch may have been given that was then lost. That epoch must not be given again.
+        # Producers that may have been given a later epoch whose entry was then lost. It must not be given again.
         self._doubted: set[int] = set()
         # The number of partitions and groups in all open transactions together.
         self.part_count = 0
@@ -118,7 +118,7 @@ class Transactions:
         return self._owners.get(producer_id)
 
     def is_doubted(self, producer_id: int) -> bool:
-        """Whether this producer may have been given a later epoch that was then lost."""
+        """Whether this producer may have been given a later epoch whose entry was then lost."""
         return producer_id in self._doubted
 
     def takes_part(self, producer_id: int, partition: PartitionName) -> bool:
@@ -197,7 +197,7 @@ class Transactions:
             raise ValueError(f"producer id {producer_id} belongs to '{owner.transactional_id}'")
 
     def apply(self, entry: TransactionEntry) -> None:
-        """Change the state as an entry says that `check` has accepted."""
+        """Apply an entry that `check` has accepted."""
         if isinstance(entry, TransactionalIdClaimed):
             self._apply_claim(entry)
         elif isinstance(entry, TransactionGrew):
@@ -303,7 +303,7 @@ class Transactions:
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take the state in `snapshot`. The receiver must be new."""
+        """Load the state in `snapshot`. Only for new, empty `Transactions`."""
         for values in snapshot["owners"]:
             owner = Owner(*values)
             owner = owner._replace(last_end=State(owner.last_end))

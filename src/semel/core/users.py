@@ -1,9 +1,9 @@
 """The users who may log in, and their credentials for each SASL mechanism. Passwords themselves are not stored.
 
 A credential has the keys of SCRAM (RFC 5802), derived from the password with a salt and many iterations. For a user who
-does not exist, `found` derives keys from a secret, and the salt is always the same for the same name: so a client that
-tries a name repeatedly cannot tell whether the user exists. This file must never store a password, and never make a
-random number.
+does not exist, `credential_for` derives a salt and keys from a secret, always the same for the same name: so a client
+that tries a name repeatedly cannot tell whether the user exists. This file must never store a password, and never make
+a random number.
 """
 
 import hashlib
@@ -192,7 +192,7 @@ class Users:
         return self._part
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Take the state in `snapshot`. Snapshots of earlier versions have no users."""
+        """Load the state in `snapshot`. Snapshots of earlier versions have no users."""
         self.secret = bytes.fromhex(snapshot.get("secret", ""))
         rows: Sequence[Sequence[Any]] = snapshot.get("credentials", ())
         for user, mechanism, salt, stored_key, server_key, iterations in rows:

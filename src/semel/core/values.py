@@ -1,4 +1,4 @@
-"""Immutable values: `@value` makes of a class what `@dataclass(frozen=True, slots=True)` does, for a tenth of the time.
+"""Immutable values: `@value` does with a class what `@dataclass(frozen=True, slots=True)` does, in a tenth of the time.
 
 A start of the broker makes sixty such classes, and every command and every test that starts one waits for them.
 `dataclass` takes long because it compiles six methods for each class. Here five of them are the same functions for all

@@ -53,11 +53,11 @@ def _place_in_line(member_id: str, reader: Reader) -> tuple[bool, str]:
 
 
 def assign_uniformly(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
-    """As even as the subscriptions allow, counted over all topics together, and with as few changes as possible."""
+    """Assign as evenly as the subscriptions allow over all topics together, with as few changes as possible."""
     return _Spread(readers, partition_counts).even()
 
 
-# The giver, the kind of topics, and the taker.
+# The member that gives, the kind of topics, and the member that takes.
 _Step = tuple[str, int, str]
 
 
@@ -113,7 +113,7 @@ class _Spread:
                 # others.
                 may_give -= met
         return {
-            # A topic is of one kind.
+            # Each topic is of one kind only.
             member_id: Partitions({number: bits for topics in of_kind.values() for number, bits in topics.items()})
             for member_id, of_kind in self._assigned.items()
         }
@@ -134,8 +134,8 @@ class _Spread:
         return number, bit
 
     def _take_back_beyond_share(self, unread: dict[int, int]) -> None:
-        """If there is one kind, take back all partitions beyond an even share at once: `even` would move them
-        singly.
+        """If there is one kind, take back all partitions beyond an even share at once: `even` would move them one by
+        one.
         """
         partition_count = sum(self._loads.values()) + sum(map(int.bit_count, unread.values()))
         share, left_over = divmod(partition_count, len(self._readers_of[0]))
@@ -166,7 +166,7 @@ class _Spread:
                 self._give(member_id, kind, number, part)
 
     def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
-        """A path from `source` to a member with at least two partitions less, if there is one, and all members met."""
+        """A path from `source` to a member with at least two partitions fewer, if any, and all members visited."""
         came_by: dict[str, tuple[str, int]] = {}
         met = {source}
         kinds_seen: set[int] = set()
@@ -190,7 +190,7 @@ class _Spread:
 def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]:
     """How many of `count` partitions each gets, if each partition goes to the member that then has the fewest.
 
-    `by_load` is a heap of loads and members, and is one afterwards.
+    `by_load` is a heap of loads and members, and stays one.
     """
     shares = []
     if count <= len(by_load):

@@ -8,10 +8,10 @@ A generation leaves out members that join too late, and has a higher number than
 assigned, or when no member is left. The members that the group waits for, and the deadlines (`group.rebalance`), are
 not stored: after a restart, `begin` gives every member its whole session again.
 
-Each function is one step of a group. A request that has to wait is an opaque token of the caller. A step answers some
-of the waiting requests, each once, and may propose an entry. Before the next step the caller commits and applies the
-entry, or reports that it could not. This file must never look into the bytes that members exchange, except for the
-names of topics.
+Each function is one step of a group. An opaque token of the caller stands for a request that has to wait. A step
+answers some of the waiting requests, each once, and may propose an entry. Before the next step the caller commits and
+applies the entry, or reports that it could not. This file must never look into the bytes that members exchange, except
+for the names of topics.
 """
 
 from collections.abc import Iterable
@@ -393,7 +393,7 @@ def forget(group: ClassicGroup, waiter: Waiter, now_ms: int) -> None:
 def connection_lost(group: ClassicGroup, member_id: str, now_ms: int, rules: ClassicRules) -> int | None:
     """The connection over which a member last spoke was closed. Return the member's new deadline, if it is earlier.
 
-    A static member may be restarting, and keeps its whole session for that. A member with a waiting request has another
+    A static member may be restarting, and so keeps its whole session. A member with a waiting request has another
     connection; otherwise `forget` would have been called first.
     """
     member = group.members.get(member_id)

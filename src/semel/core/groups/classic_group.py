@@ -1,7 +1,7 @@
-"""A group of the classic protocol: its members and generation, the part of them that is stored, and questions to it.
+"""A group of the classic protocol: its members, its generation, the stored part of both, and questions about it.
 
-It decides whether offsets may be committed or deleted, and from when on they age. `classic` has the steps that change a
-group; this file must never change a group except by an entry.
+It decides whether offsets may be committed or deleted, and when they begin to age. `classic` has the steps that change
+a group; this file must never change a group except by an entry.
 """
 
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ class ClassicGroup:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Take the state in `snapshot`, which was written as JSON and read again."""
+        """Load the state in `snapshot`, which was written as JSON and read again."""
         members = tuple(StoredMember(*values) for values in snapshot["members"])
         self.apply(ClassicGroupChanged(self.name, **{**snapshot, "members": members}))
 
@@ -236,7 +236,7 @@ class ClassicGroup:
         return self.members.size_bytes + sum(map(self.expected_bytes, self.expected))
 
     def expected_bytes(self, member_id: str) -> int:
-        """The part of that for an id that was given to a member which has not yet joined with it."""
+        """The part of `size_bytes` for an id whose client has not yet joined with it."""
         return MEMBER_BYTES + len(member_id) if member_id in self.expected else 0
 
     def subscribed_topics(self) -> frozenset[str] | None:

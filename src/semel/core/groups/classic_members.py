@@ -1,8 +1,8 @@
 """The members of a classic group, their leader, and the protocols that all of them support.
 
 For each protocol that it supports, a member sends metadata that only clients understand; the leader gets the metadata
-of all members and answers with an assignment for each. A member also holds its waiting requests, as opaque tokens of
-the caller that will answer them. This file must never decide when something happens: `classic` does that.
+of all members and answers with an assignment for each. A member also holds opaque tokens for its waiting requests,
+which the caller will answer. This file must never decide when something happens: `classic` does that.
 """
 
 from base64 import b64decode, b64encode

@@ -1,7 +1,7 @@
 """The requests to a classic group, the answers, and the result of one step, which tells the caller what to do.
 
-These are plain values, so that the rules in `classic` can be tested without a connection: a waiting request is an
-opaque token of the caller, and a `Step` says everything that the caller must do.
+These are plain values, so that the rules in `classic` can be tested without a connection: an opaque token of the caller
+stands for a waiting request, and a `Step` says everything that the caller must do.
 """
 
 from collections.abc import Callable, Mapping

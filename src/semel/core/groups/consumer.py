@@ -4,9 +4,9 @@ A group has an epoch, which rises whenever the members, their subscriptions or t
 epoch an assignor computes the target assignment of all members. Every member moves to its target one heartbeat at a
 time (`consumer_members`), and its member epoch says how far it has got; so no member waits for all others.
 
-`decide_...` returns one entry, or None if nothing changes, as for nearly all heartbeats. What a heartbeat changes is
-durable. The time of a member's last heartbeat is not: when the broker starts, every member has its whole session again.
-Time, ids and topics come in as arguments.
+`decide_...` returns one entry, or None if nothing changes, as for nearly all heartbeats. The changes that a heartbeat
+makes are durable. The time of a member's last heartbeat is not: when the broker starts, every member has its whole
+session again. Time, ids and topics come in as arguments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -171,9 +171,9 @@ class ConsumerGroup:
     def check_commit(self, who: Committer) -> None:
         """Refused unless this member may commit in this epoch.
 
-        An empty group accepts commits of clients that are not members, and any group those in transactions that name no
-        member. A member that does not know its new epoch yet may commit for partitions that it has held since before
-        that epoch (KIP-1251).
+        An empty group accepts commits of clients that are not members, and every group accepts commits in transactions
+        that name no member. A member that does not know its new epoch yet may commit for partitions that it has held
+        since before that epoch (KIP-1251).
         """
         names_nobody = who.is_transactional and not who.member_id and who.instance_id is None
         if who.generation_or_epoch < 0 and (not self.members or names_nobody):
@@ -378,7 +378,7 @@ class ConsumerGroup:
     def heartbeat_interval_ms(self, rules: ConsumerRules, now_ms: int) -> int:
         """The time to a member's next heartbeat: short if the group has changed within the usual interval."""
         interval_ms = rules.heartbeat_interval_ms
-        # If the change lies in the future, the clock was set back since.
+        # If the change lies in the future, the clock has been set back since.
         is_in_motion = 0 <= now_ms - self.changed_at_ms < interval_ms
         return min(interval_ms, rules.heartbeat_interval_in_motion_ms) if is_in_motion else interval_ms
 
@@ -422,7 +422,7 @@ class ConsumerGroup:
         self._owners.check(entry, self.members)
 
     def apply(self, entry: ConsumerGroupChanged) -> None:
-        """Change the group as an entry says that `check` has accepted."""
+        """Apply an entry that `check` has accepted."""
         self.epoch = entry.epoch
         self.target_epoch = entry.target_epoch
         self.topics_digest = entry.topics_digest
@@ -469,7 +469,7 @@ class ConsumerGroup:
     # Checkpoints
 
     def as_entry(self, group: str) -> ConsumerGroupChanged:
-        """The entry that makes a new group what this one is."""
+        """The entry that gives a new group the state of this one."""
         members = self.members.values()
         return ConsumerGroupChanged(
             group,
@@ -491,7 +491,7 @@ class ConsumerGroup:
         return {"kind": KIND, **{name: getattr(entry, name) for name in _KEPT}}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Take the state in `snapshot`. The receiver must be new."""
+        """Load the state in `snapshot` into a new group."""
         kept = {name: value for name, value in snapshot.items() if name != "kind"}
         entry = ConsumerGroupChanged(group="", left=(), **kept)
         self.check(entry)

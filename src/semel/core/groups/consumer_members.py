@@ -26,7 +26,7 @@ JOIN_EPOCH: Final = 0
 # The epoch of a static member that has left for a while.
 AWAY_EPOCH: Final = -2
 
-# How long a member may take to give up partitions before it has said how long; a member must say it to join.
+# The time to give up partitions until the member has sent its own; it must send one when it joins.
 REBALANCE_TIMEOUT_MS_DEFAULT: Final = 300_000
 
 # The partitions of a member, by the epoch since which it has held them.
@@ -60,7 +60,7 @@ class Member:
         self.session_deadline_ms: int | None = None
         # Whether its session was shortened because its connection was closed.
         self.has_lost_connection = False
-        # Until when it must have given up the partitions that were revoked.
+        # The time by which it must have given up the partitions that were revoked.
         self.revoke_deadline_ms: int | None = None
 
     @property
@@ -136,7 +136,7 @@ def check_current(member: Member, epoch: int) -> None:
 
 
 def check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
-    """Refused unless this is the member's epoch, or the one before it because one answer was lost."""
+    """Refused unless this is the member's epoch, or the one before it if the member may have missed one answer."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     missed_one = epoch == member.position.previous_epoch and epoch < member.epoch

@@ -131,8 +131,8 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
         )
         for member in members
     ]
-    # With this generation the broker tells members that are up to date to join again, and not ILLEGAL_GENERATION. The
-    # target epoch counts too: perhaps only a member that has left had it, and no other generation may have its number.
+    # With this generation, members that are up to date get REBALANCE_IN_PROGRESS and not ILLEGAL_GENERATION. The target
+    # epoch counts too: perhaps only a member that has left had it, and no other generation may have its number.
     generation = max(group.target_epoch, *(member.epoch for member in members))
     # A generation without a leader means, even after a restart, that the members must join again.
     return ClassicGroupChanged(name, generation, CONSUMER, protocol, None, tuple(stored), now_ms)
@@ -223,7 +223,7 @@ def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def leaving(group: ConsumerGroup, leaver: Leaver) -> str:
-    """The id of the classic member that leaves, or of the static member whose instance alone is named."""
+    """The id of the classic member that leaves, or of the static member if only its instance id is given."""
     if leaver.member_id == NO_MEMBER_ID and leaver.instance_id is not None:
         member = group.static_member(leaver.instance_id)
         if member is None:

@@ -394,7 +394,7 @@ class Groups:
 
     def _before_change(self, name: str) -> int:
         """Copy the group into the snapshot that is being taken, if it is not there yet; return how many pieces of work
-        it was.
+        that took.
         """
         group = self._untaken.pop(name, None)
         if group is None:
@@ -406,7 +406,7 @@ class Groups:
         return 3 + len(record["offsets"]["committed"]) // 20 + len(members.get("positions", ())) + partitions // 100
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Take the state in `snapshot`. The receiver must be new."""
+        """Load the state in `snapshot`. Only for new, empty `Groups`."""
         self._configs = dict(snapshot.get("configs", {}))
         for group_fields in snapshot["groups"]:
             group = Group(group_fields["name"], GroupOffsets.restore(group_fields["offsets"], self._tally))

@@ -94,7 +94,7 @@ class OffsetTable:
         return self._by_topic.get(number, {})
 
     def perhaps_too_old(self, until_ms: int) -> list[tuple[PartitionName, CommittedOffset]]:
-        """The offsets from `until_ms` or before, and those with a retention time of their client's. Looks at all."""
+        """The offsets from `until_ms` or before, and those whose client set a retention time. Reads all offsets."""
         return [
             (PartitionName(number, partition), offset)
             for number, partitions in self._by_topic.items()
@@ -144,7 +144,7 @@ class OffsetTable:
 
 
 def growth(table: OffsetTable | None, offsets: Iterable[StoredOffset]) -> tuple[int, int]:
-    """By how many offsets and characters of metadata a table would grow; None is a table that does not exist yet."""
+    """By how many offsets and characters of metadata a table would grow. `table` is None if it does not exist yet."""
     new = {PartitionName(offset.number, offset.partition): len(offset.metadata) for offset in offsets}
     replaced = [] if table is None else [offset for offset in map(table.get, new) if offset is not None]
     return len(new) - len(replaced), sum(new.values()) - sum(len(offset.metadata) for offset in replaced)

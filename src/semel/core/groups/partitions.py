@@ -1,9 +1,9 @@
 """Sets of partitions as bits: one integer for each topic, whose bit n stands for partition n.
 
-A member may read twenty thousand partitions, and one step of its group compares all of them a dozen times. As sets of
-objects that held up every other client for a tenth of a second; with bits a comparison takes one operation for each
-topic, however many partitions it has. A set never changes. It may only have partitions that exist: a client may name
-any index, which would take that many bits, so the caller must compare it with the topic first.
+A member may read twenty thousand partitions, and one step of its group compares all of them a dozen times. With sets of
+objects, this step kept every other client waiting for a tenth of a second; with bits a comparison takes one operation
+for each topic, however many partitions it has. A set never changes. It may only have partitions that exist: a client
+may name any index, which would take that many bits, so the caller must compare it with the topic first.
 """
 
 import re

@@ -3,8 +3,8 @@
 The expression comes from a client and is matched on the event loop, so a backtracking matcher is out of the question:
 an expression of a dozen characters could keep it busy for years. This is an NFA whose sets of places are cached as the
 states of a DFA, so that matching usually takes one look-up for each character of a name. It distinguishes only ASCII
-characters, of which names of topics consist. All other characters, which transactional ids may have, count as the same
-character, and no expression can name one of them. The parser refuses invalid expressions, and those with more than
+characters, because names of topics have no others. All other characters, which transactional ids may have, count as the
+same character, and no expression can name one of them. The parser refuses invalid expressions, and those with more than
 `PLACES_MAX` places. This file must never use `re`.
 """
 
