@@ -52,6 +52,9 @@ def read(schema: Any, data: bytes) -> Any:
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, b"\x04\xff\x38", "-2.00"),
         ({"type": "int", "logicalType": "date"}, b"\x02", "1970-01-02"),
         ({"type": "long", "logicalType": "timestamp-millis"}, b"\xd0\x0f", "1970-01-01T00:00:01Z"),
+        # A clock without a zone.
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, b"\xd0\x0f", "1970-01-01T00:00:01"),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, b"\xd0\x0f", "1970-01-01T00:00:00.001000"),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
             b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",

@@ -13,7 +13,7 @@ from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
 from semel.client.places import TopicPartition
 from semel.console import overview, pipelines, records, topics, transactions
-from semel.console.http import PageRefused
+from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
@@ -169,6 +169,14 @@ def test_a_large_value_comes_in_pieces_that_make_the_whole(broker: FaultyBroker,
     assert len(pieces) == -(-len(value.encode()) // records.PIECE_BYTES)
     with pytest.raises(OffsetOutOfRange):
         records.piece_of_record(cluster, asked(topic="payments", partition=0, offset=7))
+
+
+def test_a_large_name_of_a_header_makes_no_large_page(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.seed("payments", Record(b"value", None, ((HOSTILE * 5_000, b"x" * 100_000),)))
+    (shown,) = rows(cluster, topic="payments")
+    (header,) = shown["headers"]
+    assert (len(header["name"]), header["bytes"]) == (records.SHOWN_BYTES_MAX, 100_000)
+    assert len(as_json(shown)) < 5_000
 
 
 @pytest.mark.slow

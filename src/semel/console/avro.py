@@ -195,7 +195,12 @@ _COMPLEX: Final[Mapping[str, Callable[[_Reader, Schema, str, int], Any]]] = {
     "array": _Reader.array,
     "map": _Reader.map,
 }
-_UNITS: Final = {"timestamp-millis": 1_000, "timestamp-micros": 1, "local-timestamp-millis": 1_000}
+_UNITS: Final = {
+    "timestamp-millis": 1_000,
+    "timestamp-micros": 1,
+    "local-timestamp-millis": 1_000,
+    "local-timestamp-micros": 1,
+}
 
 
 def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
@@ -208,7 +213,9 @@ def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
         if kind == "date" and isinstance(value, int):
             return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
         if kind in _UNITS and isinstance(value, int):
-            return (_EPOCH + timedelta(microseconds=value * _UNITS[kind])).isoformat().replace("+00:00", "Z")
+            time = (_EPOCH + timedelta(microseconds=value * _UNITS[kind])).replace(tzinfo=None).isoformat()
+            # The clock of some place that the value does not name.
+            return time if kind.startswith("local-") else f"{time}Z"
     except (OverflowError, ValueError, ArithmeticError):
         pass
     return value

@@ -253,7 +253,9 @@ def _shown(row: Row, stable: int, markers: _Markers, registry: "Registry | None"
         "codec": batch.codec,
         "key": None if batch.is_control else _decoded(record.key, registry),
         "value": None if batch.is_control else _decoded(record.value, registry),
-        "headers": [{"name": name, **(field(value) or {})} for name, value in record.headers[:HEADERS_MAX]],
+        "headers": [
+            {"name": name[:SHOWN_BYTES_MAX], **(field(value) or {})} for name, value in record.headers[:HEADERS_MAX]
+        ],
         "headers_left_out": max(len(record.headers) - HEADERS_MAX, 0),
     }
 
