@@ -236,7 +236,7 @@ class AccessRules:
     # Deciding
 
     def decide_add(self, rules: Iterable[AccessRule]) -> AccessRulesAdded | None:
-        """The entry that adds those of these rules that are new; None if all exist. All must be results of `checked`."""
+        """The entry that adds those of these rules that are new; None if all exist. All are results of `checked`."""
         new = dict.fromkeys(rule for rule in rules if rule not in self._rules)
         if len(self._rules) + len(new) > self._rules_max:
             raise Refused(POLICY_VIOLATION, f"there are {len(self._rules)} rules; {self._rules_max} are allowed")

@@ -67,8 +67,8 @@ class AbortedBlocks:
         ]
 
     def for_thread(self) -> Callable[[int, int], list[tuple[int, int, int]]]:
-        """A function for another thread that searches the transactions that are aborted now. It returns producer id,
-        first offset and marker's offset of each that reaches into a stretch, from one offset to before another.
+        """A function for another thread that searches the transactions aborted so far. For the stretch from one offset
+        to before another, it returns producer id, first offset and marker's offset of each that reaches into it.
         """
         aborted = AbortedTransactions.from_bytes(*self._state.aborted.to_bytes())
         return lambda begin, end: aborted.spans(begin, end, self._read_alone)
@@ -134,7 +134,7 @@ class AbortedBlocks:
         return self._paths(aborted.first_block // per_file, -(-aborted.next_block // per_file))
 
     def freed(self, first_block_before: int) -> list[str]:
-        """The files that hold no block any more, now that the first block is later than `first_block_before`."""
+        """The files that no longer hold any block, now that the first block is later than `first_block_before`."""
         per_file = self._layout.blocks_per_file
         return self._paths(first_block_before // per_file, self._state.aborted.first_block // per_file)
 

@@ -12,7 +12,7 @@ from semel.storage.files import Files
 from semel.storage.journal import Damaged
 
 MARK: Final = "cache"
-# Far more than any address of a store has.
+# Far longer than any address of a store.
 _MARK_BYTES_MAX: Final = 4096
 
 

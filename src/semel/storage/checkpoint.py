@@ -42,7 +42,7 @@ _MAGIC: Final = b"semel-ck"
 _PIECE_ITEMS: Final = 500
 # Buffers in one write.
 _BUFFERS_AT_ONCE: Final = 500
-# json.dumps would make one for every piece.
+# Made once, because json.dumps would make one for every piece.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")

@@ -25,7 +25,7 @@ from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
 from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
 
-# A running broker may recycle a file that is being read. Then there is a newer checkpoint to begin with.
+# A running broker may recycle a file that is being read. Then reading begins again, with a newer checkpoint.
 _ATTEMPTS: Final = 3
 # The errors that intact bytes cause if another version of semel wrote them, or if semel has a bug.
 _IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
@@ -168,7 +168,7 @@ class StoredBatch(NamedTuple):
 
 
 class SegmentEnd(NamedTuple):
-    """Where the batches of a segment end. `trouble` is the reason, unless they end regularly."""
+    """Where the batches of a segment end. `trouble` says why they end early; None if they do not."""
 
     position: int
     file_bytes: int

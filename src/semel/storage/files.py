@@ -1,4 +1,4 @@
-"""The seam between semel and the disk: all reads from and writes to a data directory go through this module.
+"""The interface between semel and the disk: all reads from and writes to a data directory go through this module.
 
 Nothing above this file calls `os` for IO. So a broker can run wholly in memory (`MemoryFiles`, for `semel.broker()`
 without a directory), and a faulty double (`semel.testing.faulty`) can crash, tear, lose or refuse every single call.

@@ -1,10 +1,10 @@
-"""The journal: a change becomes durable when its entry in the journal is.
+"""The journal: a change is durable when its entry in the journal is durable.
 
 Every change of a partition or a coordinator is one entry, and the entries follow one another, so that one `fdatasync`
 makes all changes since the last one durable. The journal is a chain of files of equal size. When a checkpoint has made
-old files superfluous, the journal uses them again under new names: to overwrite pages that are in the cache takes a
-tenth of the time of fresh pages or less, needs no blocks from a disk that may be full, and does not change the size of
-a file, which `fdatasync` would have to write.
+old files superfluous, the journal uses them again under new names: overwriting cached pages takes at most a tenth of
+the time that fresh pages take, needs no blocks from a disk that may be full, and does not change the size of a file,
+which `fdatasync` would have to write.
 
 A position in the journal is the number of bytes since its very first entry; the name of a file is the position at which
 it begins. An entry is a head of 32 bytes and a payload:
@@ -25,7 +25,7 @@ new life uses again.
 
 The other position is for recovery, which reads up to the first place without a valid entry. If the machine stopped
 there in the middle of a write, nothing after that place was ever acknowledged. But if a valid entry further on says
-that the journal was durable beyond that place, the disk has lost bytes that it had synced. To go on would lose
+that the journal was durable beyond that place, the disk has lost bytes that it had synced. Going on would lose
 acknowledged records silently, so recovery raises `Damaged`, with the file and the offset.
 
 The journal does not sync by itself. `begin_sync` returns a `SyncJob`, whose `run` may be called in any thread, and then
@@ -48,7 +48,7 @@ FILE_BYTES: Final = 16 * 1024 * 1024
 SPARE_FILES_MAX: Final = 8
 
 _HEAD: Final = struct.Struct("<4sIIIQQ")
-# The same in two pieces: the checksum is about the second one, and all that follows.
+# The same in two pieces: the checksum covers the second one and everything after it.
 _UNCHECKED: Final = struct.Struct("<4sII")
 _CHECKED: Final = struct.Struct("<IQQ")
 _MAGIC: Final = b"sml1"
@@ -62,7 +62,7 @@ _SPARE: Final = "spare-"
 
 
 class Damaged(Exception):
-    """The data on disk is damaged; the message, one line, says where."""
+    """The data on disk is damaged; the one-line message says where."""
 
 
 @value
@@ -209,7 +209,7 @@ class Journal:
             del self._starts[0]
 
     def _discard(self, start: int) -> None:
-        """Keep the file that begins at `start` as a spare, or remove it if there are enough."""
+        """Keep the file that begins at `start` as a spare, or remove it if there are enough spares."""
         name = _name(start)
         if len(self._spares) < SPARE_FILES_MAX:
             spare = f"{_SPARE}{name}"
@@ -309,8 +309,8 @@ def starts_of(files: Files) -> list[int]:
 
 
 def look_into(files: Files, start: int) -> Iterator[Sight]:
-    """Every valid entry in the file that begins at `start`, skipping damaged parts; only those of the life of the
-    first.
+    """The valid entries in the file that begins at `start`, without damaged parts, and only those of the same life as
+    the first.
     """
     content = _content(files, path_of(start))
     view = memoryview(content)

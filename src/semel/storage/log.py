@@ -382,7 +382,8 @@ class Log:
     def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
         """In how many of these partitions a transaction's end would put its producer on record; refused if too many.
 
-        Partitions that were added before to transactions still open do not count; they have a limit of their own.
+        Partitions that were added earlier, to transactions that are still open, do not count: they have a limit of
+        their own.
         """
         state = self.state
         places = [state.partitions.named(*name).state for name in partitions]

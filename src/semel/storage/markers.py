@@ -14,7 +14,7 @@ from semel.core.steps import APPEND_PIECES, Steps
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Mark
 
-# Markers in one step. The first record of a partition makes a file.
+# Markers in one step. The first record of a partition creates a file.
 MARKERS_AT_ONCE: Final = 10
 
 

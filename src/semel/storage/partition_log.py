@@ -317,7 +317,7 @@ class PartitionLog:
             yield from takewhile(lambda pair: pair[0].base_offset < end, self.batches(begin, until))
 
     def retained_from(self, now_ms: int, retention_ms: int, retention_bytes: int) -> int:
-        """The log start after retention has deleted the segments, always whole ones, that are too old or too much."""
+        """The log start after retention has deleted the segments that are too old or exceed the size limit."""
         start = self.state.log_start
         excess = self.size - retention_bytes if retention_bytes >= 0 else 0
         for segment, following in zip_longest(self._segments, self._segments[1:]):
