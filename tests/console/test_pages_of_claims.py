@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, text
+from sqlalchemy.exc import OperationalError
 
 from browsing import Browser, browse
 from postgres_under_test import lent_database
@@ -16,6 +19,7 @@ from semel.console.claims import Databases
 from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 from semel.database import engine_of
+from semel.database.engines import reader_of
 from semel.inbox.quarantine import Aside, Cause, put
 from semel.inbox.tables import floors
 from semel.outbox.tables import messages, quarantine
@@ -85,6 +89,20 @@ def test_a_database_without_tables_says_so(url: str) -> None:
     with pytest.raises(PageRefused) as refused:
         Databases([url]).outbox_drop(asked(database=0, message=1))
     assert "\n" not in str(refused.value)
+
+
+def test_a_look_at_a_database_changes_nothing_in_its_file(tmp_path: Path) -> None:
+    """Not even how it keeps its journal, which semel's own transactions would change."""
+    file = tmp_path / "others.db"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE theirs (number)")
+    before = file.read_bytes()
+    shown = one(f"sqlite:///{file}")
+    assert (shown["error"], shown["has_tables"]) == (None, False)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["others.db"]
+    with reader_of(engine_of(f"sqlite:///{file}")).connect() as connection, pytest.raises(OperationalError):
+        connection.execute(text("INSERT INTO theirs VALUES (1)"))
 
 
 def test_a_table_that_is_being_altered_is_one_line_and_no_hang(

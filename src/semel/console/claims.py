@@ -18,7 +18,7 @@ from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.records import field
 from semel.database.clock import now_ms
-from semel.database.engines import blocking_engine_of, missing_file, read_only
+from semel.database.engines import blocking_engine_of, missing_file, reader_of
 from semel.database.errors import one_line
 from semel.inbox import quarantine as inbox_quarantine
 from semel.inbox.quarantine import QuarantinedEvent
@@ -59,6 +59,7 @@ class Databases:
         missing.
         """
         self._engines = [_engine(url) for url in urls]
+        self._readers = [reader_of(engine) for engine in self._engines]
         self._applications = Applications(applications)
 
     def every(self, query: Query) -> Answer:
@@ -69,12 +70,12 @@ class Databases:
         }
 
     def _one(self, number: int) -> Answer:
-        engine = self._engines[number]
+        engine = self._readers[number]
         shown: Answer = {"number": number, "name": _shown(engine.url), "error": None}
         try:
             _refuse_missing_file(engine)
             waiting = {_named(one.name, one.labels): one.value for one in figures(engine, (IN_FLIGHT, ASIDE))}
-            with read_only(engine).connect() as connection:
+            with engine.connect() as connection:
                 return {**shown, "figures": waiting, **_waiting(connection)}
         except (SQLAlchemyError, PageRefused) as error:
             return {**shown, "error": one_line(error) if isinstance(error, SQLAlchemyError) else str(error)}

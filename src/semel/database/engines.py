@@ -46,6 +46,26 @@ def blocking_engine_of(url: str | URL, **options: Any) -> Engine:
     return engine_of(parsed, **options)
 
 
+def reader_of(engine: Engine) -> Engine:
+    """An engine for the same database that can change nothing, for a tool that only looks: on SQLite not even how the
+    file keeps its journal."""
+    if engine.dialect.name != "sqlite":
+        return read_only(engine)
+    reader = create_engine(engine.url)
+
+    @event.listens_for(reader, "connect")
+    def connected(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA query_only=ON")
+
+    @event.listens_for(reader, "begin")
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return reader
+
+
 def missing_file(engine: Engine) -> str | None:
     """The file of a SQLite database, if it is missing. SQLite would make the file, even for a mistyped name."""
     file = engine.url.database or ":memory:"
