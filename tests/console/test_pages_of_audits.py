@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from console_scene import kept_audits
 from semel.audit.history import keep
 from semel.audit.verdict import Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
 from semel.console.audits import AUDITS_MAX, Audits
-from semel.console.http import PageRefused
+from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
 
 NOWHERE = "127.0.0.1:1"
@@ -76,6 +77,24 @@ def test_a_file_that_is_no_verdict_is_told_and_hides_no_other(tmp_path: Path, co
     assert good["clean"] is True
     with pytest.raises(PageRefused, match="no verdict"):
         audits.one(Query({"audit": "zzz.json"}))
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" + 400 * "0", "-1", '"many"', "null", "[]"])
+@pytest.mark.parametrize("place", ["began_ms", "seconds", "rows", "ids", "begin_ms", "source_rows"])
+def test_a_number_that_is_none_in_a_verdict_hides_no_other(tmp_path: Path, place: str, number: str) -> None:
+    """JSON of Python may hold numbers that no browser reads, and no chart can draw."""
+    kept(tmp_path, 1_000, 100)
+    file = tmp_path / kept(tmp_path, 2_000, 100, lost=2, doubled=3)
+    text = file.read_text()
+    changed = re.sub(rf'"{place}": ?[^,}}\]]+', f'"{place}": {number}', text)
+    assert f'"{place}": {number}' in changed
+    file.write_text(changed)
+    audits = Audits(tmp_path)
+    newest, good = audits.every(Query({}))["audits"]
+    assert (newest["name"], good["clean"]) == (file.name, True)
+    json.loads(as_json(audits.every(Query({}))), parse_constant=pytest.fail)
+    if newest["trouble"] is None:
+        json.loads(as_json(audits.one(Query({"audit": file.name}))), parse_constant=pytest.fail)
 
 
 def test_no_file_outside_the_directory_is_ever_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ size of the files that are read are limited.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +20,8 @@ AUDITS_MAX: Final = 100
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 IDS_MAX: Final = 1_000
 WINDOWS_MAX: Final = 500
+# A file is no audit if it has larger numbers.
+NUMBER_MAX: Final = 1 << 53
 KINDS: Final = ("lost", "doubled", "foreign", "altered")
 # The least width of a part that is not empty.
 _SEEN_MIN: Final = 8.0
@@ -87,22 +90,22 @@ def _audit(path: Path, size_bytes: int) -> Answer:
         return {
             "name": path.name,
             "trouble": None,
-            "began_ms": int(told["began_ms"]),
-            "seconds": float(told["seconds"]),
+            "began_ms": _whole(told["began_ms"], least=-NUMBER_MAX),
+            "seconds": _seconds(told["seconds"]),
             "clean": verdict["clean"] is True,
             "source": _counted(verdict["source"]),
             "sinks": [_sink(one) for one in verdict["sinks"]],
         }
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         return {"name": path.name, "trouble": "it is no verdict that semel audit has kept"}
 
 
 def _counted(told: Any) -> Answer:
     return {
         "name": str(told["name"]),
-        "rows": int(told["rows"]),
-        "without_id": int(told["without_id"]),
-        "unreadable": int(told["unreadable"]["rows"]),
+        "rows": _whole(told["rows"]),
+        "without_id": _whole(told["without_id"]),
+        "unreadable": _whole(told["unreadable"]["rows"]),
         "amount": None if told.get("amount") is None else str(told["amount"]),
     }
 
@@ -110,15 +113,34 @@ def _counted(told: Any) -> Answer:
 def _sink(told: Any) -> Answer:
     findings = {kind: _findings(told[kind]) for kind in KINDS}
     windows = [
-        {"begin_ms": one["begin_ms"], "source_rows": int(one["source_rows"]), "sink_rows": int(one["sink_rows"])}
+        {
+            "begin_ms": None if one["begin_ms"] is None else _whole(one["begin_ms"], least=-NUMBER_MAX),
+            "source_rows": _whole(one["source_rows"]),
+            "sink_rows": _whole(one["sink_rows"]),
+        }
         for one in told["windows"][:WINDOWS_MAX]
     ]
     return {**_counted(told), "clean": told["clean"] is True, **findings, "windows": windows}
 
 
 def _findings(told: Any) -> Answer:
-    listed = [{"id": str(one["id"]), "rows": int(one["rows"])} for one in told["listed"][:IDS_MAX]]
-    return {"rows": int(told["rows"]), "ids": int(told["ids"]), "listed": listed}
+    listed = [{"id": str(one["id"]), "rows": _whole(one["rows"])} for one in told["listed"][:IDS_MAX]]
+    return {"rows": _whole(told["rows"]), "ids": _whole(told["ids"]), "listed": listed}
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    """A number that charts can draw and browsers can read; ValueError for any other one."""
+    number = int(value)
+    if not least <= number <= NUMBER_MAX:
+        raise ValueError("a number is too small or too large")
+    return number
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError(f"{seconds} is no number of seconds")
+    return seconds
 
 
 def _row(one: Answer) -> Answer:
