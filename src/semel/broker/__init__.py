@@ -1,4 +1,4 @@
-"""Sockets, timers and wiring: what turns the rules, the codecs and the log into a broker."""
+"""The broker: sockets and timers, and the code that connects them with the rules, the codecs and the log."""
 
 import sys
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Room(ModuleType):
-    """`semel.broker` is this package, and, called, what `semel.embedded` offers under that name."""
+    """`semel.broker` is this package; calling it calls `semel.embedded.broker`."""
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
         from semel.embedded import broker

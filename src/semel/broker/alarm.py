@@ -29,8 +29,8 @@ class Deadlines(Generic[N]):
     def __init__(
         self, work: Callable[[N, int], Steps[None]], look: Callable[[], None], tell: Callable[[Exception], None]
     ) -> None:
-        """`work` does, in steps, what is due for a name at a time, and notes the name's next time. `look` is called
-        after each earlier time that `note` adds, and `tell` with the error of work that failed.
+        """`work` does in steps the work that is due for a name, and notes the name's next time. `look` is called after
+        each earlier time that `note` adds, and `tell` with the error of work that failed.
         """
         self._work: Callable[[N, int], Steps[None]] = work
         self._look = look
@@ -40,8 +40,8 @@ class Deadlines(Generic[N]):
         self._heap: list[tuple[int, N]] = []
 
     def note(self, name: N, deadline_ms: int | None) -> None:
-        """Call `work` for `name` at this time; None is never. A later time than the noted one has no effect: the work
-        will note it.
+        """Call `work` for `name` at this time; None means never. A later time than the noted one has no effect: the
+        work will note it.
         """
         if deadline_ms is None or deadline_ms >= self._due_ms.get(name, deadline_ms + 1):
             return

@@ -1,4 +1,4 @@
-"""The role of a broker without a store: it is active from its start to its end, because nobody else can be."""
+"""The role of a broker without a store: it is active from its start to its end, because no other broker can be."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

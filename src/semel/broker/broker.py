@@ -1,4 +1,4 @@
-"""The broker: one log, its connections, and the order in which changes become durable and answers leave.
+"""The broker: one log, its connections, and the order in which changes become durable and answers are sent.
 
 One event loop serves all requests, so no state needs a lock. Four threads wait for the disk. One syncs the journal
 again and again, and all entries appended during a sync share the next. The others write checkpoints, read records into
@@ -6,7 +6,7 @@ the page cache, and compact. A fifth thread decompresses batches. If a sync of t
 the broker stops serving at once and for good, because its state may be ahead of what is durable; a restart recovers.
 
 A broker on a store has its journal there, and its directory is a cache, so that nothing is lost with the machine. One
-broker on a store is active. When another takes over, the former learns it with its next slot, and stops.
+broker on a store is active. When another takes over, the former one learns that with its next slot, and stops.
 """
 
 import asyncio
@@ -97,8 +97,8 @@ class Broker:
     ) -> None:
         """`data` is the directory of the log; without it the log is in memory, and is lost when the broker stops.
 
-        `listeners` replace `host` and `port`. One that other machines can reach is refused if it has no TLS, or if
-        clients that do not say who they are may do everything there, unless `insecure` says that the network is
+        `listeners` replace `host` and `port`. A listener that other machines can reach is refused if it has no TLS, or
+        if clients that do not say who they are may do everything there, unless `insecure` says that the network is
         trusted. `tls` names the certificates, `tokens` the provider of tokens. With `access_rules`, or as soon as a
         listener is not PLAINTEXT, a client may do only what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything. `security_log` gets the requests that are denied.

@@ -85,7 +85,7 @@ class Certificates:
         self.context = context
 
     def _look(self) -> list[tuple[int, ...] | None]:
-        """A value that changes when a file changes, or who may read it."""
+        """A value that changes when a file, or the right to read it, changes."""
         stamps: list[tuple[int, ...] | None] = []
         for file in self._settings.files:
             try:

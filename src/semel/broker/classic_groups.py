@@ -1,8 +1,8 @@
 """Runs the machines of classic groups: it keeps waiting requests, commits entries, and expires silent members.
 
-The rules are in `semel.core.groups`. This file has what the rules must not know: the exchanges behind the tokens, the
-journal that stores the proposed entries, and the alarm for the deadlines of members. Each step is carried out as a
-whole before the next one begins, so no machine ever sees half of another step.
+The rules are in `semel.core.groups`. This file has what the rules must not know: the exchanges that the tokens stand
+for, the journal that stores the proposed entries, and the alarm for the deadlines of members. Each step is carried out
+as a whole before the next one begins, so no machine ever sees half of another step.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,8 +53,8 @@ class WaitingRequest(Generic[A]):
         reply: Callable[[A], None],
         otherwise: A,
     ) -> None:
-        """`forget` removes this from the group. `otherwise` is the answer, to try again, if the client cannot wait any
-        longer.
+        """`forget` removes this from the group. If the client cannot wait any longer, the answer is `otherwise`: to try
+        again.
         """
         self._exchange = exchange
         self._forget = forget
@@ -227,7 +227,7 @@ class ClassicGroupCoordinator:
             return machine
         return None
 
-    # -- going over to the new protocol, and back ---------------------------------------------------------------
+    # -- changing to the new protocol, and back -----------------------------------------------------------------
 
     def hand_over(self, machine: ClassicGroup) -> None:
         """The group has changed to the new protocol: answer its waiting members that they must join again."""

@@ -25,7 +25,8 @@ from semel.store import StoreError
 # How often the broker looks for partitions to compact, as in Apache Kafka.
 LOOK_SECONDS: Final = 15.0
 # How long the thread works, and how long it then sleeps. A request may wait this long a few times, each time it needs
-# the interpreter. Measured: with twice the work time a request took twice as long, and with half of it a pass did.
+# the interpreter. Measured: with twice the work time a request took twice as long, and with half of it a pass took
+# twice as long.
 _WORK_SECONDS: Final = 0.0005
 _PAUSE_SECONDS: Final = 0.00005
 
@@ -57,7 +58,7 @@ class Compactor:
         self._given_up: set[PartitionName] = set()
 
     def begin(self, runtime: Runtime, thread: DiskThread, cache: Cache | None) -> None:
-        """Compact the log of `runtime` in this thread from now on. `cache` is there if the broker is on a store."""
+        """Compact the log of `runtime` in this thread from now on. `cache` is None without a store."""
         self._runtime = runtime
         self._thread = thread
         self._cache = cache

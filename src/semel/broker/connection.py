@@ -336,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _may_serve_after_sending(self) -> bool:
-        """Whether it was only the answers still to be sent that kept the next request waiting."""
+        """Whether only unsent answers kept the next request waiting."""
         if not self._has_answers:
             return False
         self.send_answers()
@@ -350,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def unmute(self) -> None:
         self._muted = False
-        # From the loop, and not from within the caller, who may be in the middle of something else.
+        # From the loop, and not from within the caller, which may be in the middle of something else.
         asyncio.get_running_loop().call_soon(self._process)
 
     def _update_reading(self) -> None:

@@ -43,7 +43,7 @@ class Connections:
         return len(self._open)
 
     def __iter__(self) -> Iterator[Connection]:
-        """Over those that are open now; they may end meanwhile."""
+        """The connections that are open now; some may end during the iteration."""
         return iter(list(self._open))
 
     def enter(self, connection: Connection) -> bool:

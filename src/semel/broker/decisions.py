@@ -1,10 +1,10 @@
 """A live stream of the verdicts on batches: a page in a browser shows a duplicate at the moment when it arrives.
 
-While nobody subscribes, each batch only checks `is_watched`. While somebody does, the newest verdicts are kept as they
-fell, of each outcome a bounded number, and become text only when an event is sent. Accepted batches are the many, and
-nobody reads them all: an event lists the newest few of them. How many verdicts of each outcome an event leaves out
-stands in it. A decision is sent before it is durable: it says how a batch was judged, and is not an acknowledgement.
-This file must never wait for a subscriber, and never decide anything.
+While nobody subscribes, a batch costs only the check of `is_watched`. While somebody does, a bounded number of the
+newest verdicts of each outcome is kept, and made into text only when an event is sent. Most batches are accepted, and
+nobody reads them all: an event lists only the newest few. It says how many verdicts of each outcome it leaves out. A
+decision is sent before it is durable: it says how a batch was judged, and is not an acknowledgement. This file must
+never wait for a subscriber, and never decide anything.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, Outcome
 SUBSCRIPTIONS_MAX: Final = 4
 # As many as a page of the console shows. Encoding them takes a tenth of a millisecond.
 ACCEPTED_TOLD_MAX: Final = 50
-# As many of every other outcome. An event with all of them takes half a megabyte, and ten come in a second.
+# The same for every other outcome. An event with all of them takes half a megabyte; there are ten in a second.
 OTHERS_TOLD_MAX: Final = 300
 
 _WORDS: Final = {outcome: outcome.name.lower() for outcome in Outcome}
@@ -47,17 +47,17 @@ _Fields = tuple[int, int, str, int, BatchHeader, Verdict]
 
 
 class Told(NamedTuple):
-    """What a subscriber is told at once."""
+    """What one event tells a subscriber."""
 
     # Since the broker was started, by outcome.
     counts: Mapping[str, int]
-    # Those since the last time that are not among the decisions, by outcome.
+    # How many since the last event are not in `decisions`, by outcome.
     left_out: Mapping[str, int]
     decisions: list[Decision]
 
 
 class Decisions:
-    """The verdicts of one broker, and who is told them."""
+    """The verdicts of one broker, and the subscribers to them."""
 
     def __init__(
         self, metrics: Metrics, accepted_max: int = ACCEPTED_TOLD_MAX, others_max: int = OTHERS_TOLD_MAX
@@ -135,7 +135,7 @@ class Subscription:
         self._news = asyncio.Event()
 
     def take(self) -> Told:
-        """What has fallen since the last call."""
+        """The verdicts since the last call."""
         fresh = self._decisions.after(self._number)
         before, self._counts = self._counts, self._metrics.batches
         self._number = self._metrics.judged_batches
@@ -171,7 +171,7 @@ class Subscription:
 
 
 def event_of(told: Told) -> bytes:
-    """The server-sent event that tells it."""
+    """The server-sent event with these verdicts."""
     decisions = ", ".join(map(_as_json, told.decisions))
     return b"data: %s\n\n" % (
         f'{{"counts": {json.dumps(told.counts)}, "left_out": {json.dumps(told.left_out)}, "decisions": [{decisions}]}}'
@@ -179,18 +179,19 @@ def event_of(told: Told) -> bytes:
 
 
 def _as_json(decision: Decision) -> str:
-    """By hand, which takes a quarter of the time: a broker under load tells hundreds in a second. The producer id, the
-    epoch and the sequence number of a batch without a claim are -1."""
+    """Written by hand, which takes a quarter of the time: a broker under load sends hundreds in a second. The producer
+    id, the epoch and the sequence number of a batch without a claim are -1.
+    """
     number, at_ms, topic, partition, header, verdict = decision
     outcome = verdict.outcome
     offset = expected = got = "null"
     if outcome is ACCEPTED or outcome is DUPLICATE:
-        # A duplicate has that of its original.
+        # A duplicate has the offset of its original.
         offset = str(verdict.base_offset)
-        # In the words of `semel lab`.
+        # With the words of `semel lab`.
         said = f"{'OK' if outcome is ACCEPTED else 'DUPLICATE'} offset:{offset}"
     else:
-        # Sequence numbers for a gap, epochs for a fenced producer.
+        # These are sequence numbers for a gap, and epochs for a fenced producer.
         expected = str(verdict.expected)
         got = str(header.producer_epoch if outcome is FENCED else header.base_sequence)
         said = f"ERROR: {verdict.message}"

@@ -78,8 +78,8 @@ class Doors:
         self._asks_for_logins = any(listener.protocol.uses_sasl for listener in listeners)
         self._certificates: Final = None if tls is None else Certificates(tls)
         self._tokens: Final = None if tokens is None else _token_keys(tokens, events, time_of_day)
-        # Only one password is in the queue of the thread that hashes it, so that the batches in that queue wait for one
-        # hash, and not for the hashes of all strangers.
+        # Only one password at a time is in the queue of the thread that hashes it, so that the batches in that queue
+        # wait for one hash, and not for the hashes of all strangers.
         self._hashing = Door(1)
         # The receive buffer that all TLS layers share, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
@@ -216,7 +216,7 @@ class Doors:
 
 
 def _token_keys(tokens: TokenSettings, events: Events, time_of_day: Callable[[], float]) -> "TokenKeys":
-    # Imported here, because most brokers take no tokens, and a client of HTTP takes long to import.
+    # Imported here, because most brokers take no tokens, and an HTTP client takes long to import.
     from semel.broker.token_keys import TokenKeys
 
     return TokenKeys(tokens, events, time_of_day=time_of_day)

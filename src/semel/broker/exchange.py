@@ -17,7 +17,7 @@ from semel.wire.frames import RequestHeader
 
 Buffer = bytes | bytearray | memoryview
 
-# Stands for an answer that cannot be given.
+# In place of an answer: the connection is closed.
 HANGING_UP: Final[Sequence[Buffer]] = (b"",)
 
 
@@ -114,7 +114,7 @@ class Exchange:
 
     def __init__(self, connection: Line, header: RequestHeader) -> None:
         self.api_key, self.version, self.correlation_id, self.client_id, self.header_bytes = header
-        # Runs if a quota limits the broker's time.
+        # None unless a quota limits the broker's time.
         self.meter: Meter | None = None
         self.received_at = time.perf_counter()
         self.connection = connection
@@ -126,9 +126,9 @@ class Exchange:
         self.proof = 0
 
     def reply(self, answer: Sequence[Buffer], after: int = 0, *, is_to_be_proved: bool = False) -> None:
-        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`. If the
-        answer would be wrong after a takeover, it `is_to_be_proved` first that no other broker has taken over before
-        now.
+        """Answer with a whole frame, given in one or more buffers, once the journal is durable up to `after`. With
+        `is_to_be_proved`, for an answer that a takeover would make wrong, it is first proved that no other broker has
+        taken over before now.
         """
         self.answer = answer
         self.is_to_be_proved = is_to_be_proved

@@ -18,7 +18,7 @@ class BrokerFenced(BrokerFailed):
 
 
 def tell_of_failure(events: Events, error: BaseException) -> BrokerFailed:
-    """Log why the broker stops serving, and return it as what the broker's caller gets."""
+    """Log why the broker stops serving, and return the error for the broker's caller."""
     if isinstance(error, Fenced | StoreError | BrokenHistory):
         reason = str(error)
     elif isinstance(error, OSError):

@@ -180,7 +180,7 @@ class JournalPump:
         self._sync_scheduled = False
         self._makes_checkpoints = True
         self._halted = False
-        # After a checkpoint found no space on the disk, the next one waits until then.
+        # Whether a checkpoint found no space on the disk: the next one waits until housekeeping.
         self._checkpoint_postponed = False
         # Whether a full disk was already dealt with since the last housekeeping.
         self._space_sought = False

@@ -38,7 +38,7 @@ CONNECTIONS_MAX: Final = 16
 DEADLINE_SECONDS: Final = 10.0
 # The decisions within this time share an event: people read no faster.
 GATHER_SECONDS: Final = 0.1
-# The same where all batches were accepted, which is most of the time. It takes the broker half as many events.
+# The same while all batches are accepted, which is most of the time: the broker then sends half as many events.
 CALM_GATHER_SECONDS: Final = 0.2
 # After this time without a decision, an empty event is sent: otherwise a lost connection would go unnoticed.
 QUIET_SECONDS_MAX: Final = 15.0
@@ -52,7 +52,7 @@ class _Request(NamedTuple):
     method: str
     path: str
     query: dict[str, str]
-    # By their names in lower case.
+    # By name, in lower case.
     headers: dict[str, str]
 
 

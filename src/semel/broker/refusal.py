@@ -75,7 +75,7 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
     if kafka_type == "uuid":
         return bytes(16)
     if kafka_type == "datetime_i64":
-        # A time is -1 in bytes if nothing was appended, also if kio's default is None.
+        # On the wire a time is -1 if nothing was appended, even if kio's default is None.
         return -1
     if type(None) in parts:
         return None

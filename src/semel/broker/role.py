@@ -45,7 +45,7 @@ class Role:
         metrics: Metrics,
         boot_clock: Callable[[], float],
     ) -> None:
-        """The lease is counted by `boot_clock`."""
+        """The time of the lease is measured by `boot_clock`."""
         # Set when the log is open.
         self.cache: Cache
         self.epoch = 0

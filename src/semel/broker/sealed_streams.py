@@ -1,8 +1,8 @@
-"""asyncio's streams over TLS, for the metrics. They use the TLS layer of Kafka's clients, which reports a client at
+"""asyncio's streams over TLS, for the metrics. They use the TLS layer of the Kafka listeners, which reports a client at
 once.
 
 The event loop's own TLS would report a client only after its handshake, so that clients in a handshake could not be
-counted. Here each one has a deadline, and there may be only so many. This file must never see a request.
+counted. Here each handshake has a deadline, and their number is limited. This file must never see a request.
 """
 
 import asyncio

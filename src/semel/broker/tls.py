@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol, cast
 
 Buffer = bytes | bytearray | memoryview
 
-# The receive buffer of all connections: it is emptied before the next one receives. While a connection has stopped
-# reading, it holds at most as many bytes that are not decrypted yet.
+# The receive buffer of all connections: it is emptied before the next one receives. A connection that has stopped
+# reading holds at most as many bytes that are not decrypted yet.
 RECEIVED_BYTES: Final = 64 * 1024
 # The most encrypted bytes ahead of the socket; the rest waits unencrypted.
 ENCRYPTED_BYTES_HIGH: Final = 256 * 1024
-# More ahead of the socket than answers ever are. TLS itself has put that there, for a client that asks for new keys
-# again and again and reads nothing.
+# More than answers ever put ahead of the socket. Only TLS itself can have written that much, for a client that asks for
+# new keys again and again and reads nothing.
 UNASKED_BYTES_MAX: Final = 1024 * 1024
 # The size of a slice. Buffers smaller than a TLS record are joined.
 _SLICE_BYTES: Final = 128 * 1024

@@ -119,7 +119,7 @@ class TokenKeys:
             return error
 
     def _look(self) -> tuple[int, ...] | None:
-        """A value that changes when the file changes, or who may read it."""
+        """A value that changes when the file, or the right to read it, changes."""
         try:
             stat = os.stat(self._settings.keys)
         except OSError:

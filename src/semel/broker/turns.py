@@ -29,7 +29,7 @@ class Turns:
         self._queue: deque[tuple[Steps[None], Done]] = deque()
         self._note_idle = note_idle
         self._run_elsewhere = run_elsewhere
-        # How many steps wait for a thread, or for others.
+        # How many steps wait for a thread, or for other steps.
         self._away = 0
         self._next: asyncio.Handle | None = None
         self._stopped = False
@@ -39,7 +39,7 @@ class Turns:
         return not self._queue and not self._away
 
     def begin(self, steps: Steps[None], done: Done) -> None:
-        """Do these steps, at once as many as fit into one turn; call `done` at the end."""
+        """Do these steps, as many at once as fit into one turn; call `done` at the end."""
         if not self._advance(steps, done) and not self._stopped:
             self._queue.append((steps, done))
             self._go_on()

@@ -18,10 +18,10 @@ STORE_SECONDS_MAX: Final = 10.0
 
 
 class Warmer:
-    """The reading of one broker."""
+    """Reads for one broker."""
 
     def __init__(self, log: Log, thread: DiskThread, cache: Cache | None) -> None:
-        """`cache` is there if the broker is on a store."""
+        """`cache` is None without a store."""
         self._log = log
         self._thread = thread
         self._cache = cache

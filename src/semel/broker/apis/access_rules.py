@@ -1,7 +1,7 @@
 """What CreateAcls, DescribeAcls and DeleteAcls share: when they are served, and how rules and filters look in them.
 
-As in Apache Kafka without an authorizer, these requests are refused if the rules are not in force: an administrator
-would believe that a stored rule protects something.
+As in Apache Kafka without an authorizer, these requests are refused if the rules are not in force: otherwise an
+administrator would believe that a stored rule protects something.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

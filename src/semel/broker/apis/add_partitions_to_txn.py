@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), versions 0 to 5: a producer announces which partitions will take part in its transaction.
 
-In versions 4 and 5 the brokers of a cluster ask each other, for several transactions at once, and may only check
-whether the partitions take part already. If one partition of a transaction does not exist, none is added.
+Versions 4 and 5 are for requests between brokers. Such a request names several transactions, and may only check whether
+the partitions take part already. If one partition of a transaction does not exist, none is added.
 
 The answer does not wait for the disk: it only matters together with the batches that follow. Their entries come later
 in the journal, and their answer waits for the disk. But the entry must survive the process: otherwise a client that
@@ -46,7 +46,7 @@ class _Addition(NamedTuple):
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, body)
     several = exchange.version >= _SEVERAL_FROM
-    # Only brokers ask in these versions.
+    # Only brokers use these versions.
     refusal = broker.guard.error(exchange, CLUSTER_ACTION) if several else ErrorCode.NONE
     if refusal:
         yield from answer_in_steps(exchange, {"error_code": refusal, "results_by_transaction": []})
@@ -133,7 +133,7 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
 
 
 def _attempt(broker: Serving, exchange: Exchange, addition: _Addition, names: Mapping[_Named, PartitionName]) -> Fields:
-    """Add the partitions; or, for a request that only asks, say which are missing."""
+    """Add the partitions; or, for a request that only checks, say which are missing."""
     owner = (addition.transactional_id, addition.producer_id, addition.producer_epoch)
     if addition.verify_only:
         return {"missing": broker.log.state.transaction_rules.missing_partitions(*owner, names.values())}

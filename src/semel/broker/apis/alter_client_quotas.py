@@ -1,8 +1,8 @@
-"""AlterClientQuotas (49), versions 0 and 1: sets quotas of users, client ids and addresses, and takes them away.
+"""AlterClientQuotas (49), versions 0 and 1: sets and removes quotas of users, client ids and addresses.
 
 Each entity is changed by itself, with all of its keys or with none. An entity that a request names twice is refused,
-because its order would decide; Apache Kafka refuses the second one, and has carried out the first. Both answer once for
-each entity, but to a client without the right once for each entry.
+because the order would decide; Apache Kafka refuses the second one, and has carried out the first. Both answer once for
+each entity, but a client without the right gets one error for each entry.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0 to 2: replaces all configurations of a topic or group.
 
-What all changes of configurations share is here as well: topics have configurations, and so do groups, even those that
-do not exist yet; a request may name each resource once, and all changes of a resource are made or none.
+This file also has what all changes of configurations share: topics have configurations, and so do groups, even those
+that do not exist yet; a request may name each resource once, and all changes of a resource are made or none.
 """
 
 from collections.abc import Callable, Mapping

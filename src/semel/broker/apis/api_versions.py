@@ -26,7 +26,7 @@ _LEVEL_0_FROM: Final = 4
 _NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 # Features change only with another version of semel, and so with another connection.
 _FEATURES_EPOCH: Final = 0
-# What an answer from the cache takes, as pieces of work: so many requests take a turn, and not any number.
+# The work of an answer from the cache, in pieces, which limits how many are sent in one turn.
 _CACHED_PIECES: Final = 20
 
 
@@ -45,8 +45,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 @lru_cache(maxsize=16)
 def _body(version: int, throttle_ms: int) -> bytes:
-    """The body of the answer. Strangers may ask for it, and without the cache they would take a tenth of a millisecond
-    with each request."""
+    """The body of the answer, cached: strangers may ask for it, and making it takes a tenth of a millisecond."""
     fields = {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(version)}
     return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
 

@@ -48,7 +48,7 @@ def _describe(broker: Serving, exchange: Exchange, name: str, shows_operations: 
 
 def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Steps[list[Fields]]:
     """Refused if one of them reads a topic that the client may not see."""
-    # They may come and go meanwhile.
+    # Members may join and leave meanwhile.
     members = []
     for member in list(machine.members.values()):
         target = machine.target_of(member.member_id)

@@ -75,7 +75,7 @@ def create(
     replication_factor: int = _DEFAULT,
     validate_only: bool = False,
 ) -> TopicCreated:
-    """Create a topic, or only check whether that is allowed. It is durable when the `log.end` of now is."""
+    """Create a topic, or only check whether that is allowed. It is durable once the present `log.end` is."""
     entry = broker.log.state.catalog.decide_create(
         name, partition_count, configs, uuid.uuid4().bytes, broker.clock.now_ms(), replication_factor=replication_factor
     )

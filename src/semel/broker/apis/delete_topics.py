@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 1 to 6: deletes topics by name or, since version 6, by id.
 
 A topic that a request names twice, by name or by id, is refused: the second deletion would find no topic, and would
-tell the client that it never existed.
+tell the client that the topic never existed.
 """
 
 from typing import Any, Final
@@ -42,7 +42,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 
 
 def _name_of(broker: Serving, handle: Handle) -> str | Handle:
-    """The same value for all handles of one topic."""
+    """The same value for the name and the id of one topic."""
     topic = broker.log.state.catalog.identified(handle[1])
     return handle[0] or (topic.name if topic is not None else handle)
 

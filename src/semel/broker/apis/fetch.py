@@ -68,7 +68,7 @@ class _Harvest:
         self.failures = failures
         self.cold: list[Stretch] = []
         self.cold_bytes = 0
-        # The parts of files that must come from the store.
+        # How many parts of files must come from the store.
         self.absent = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
         self.bytes = 0
@@ -193,8 +193,8 @@ class _ParkedFetch(Watcher):
             yield from _gather(broker, self._exchange, self._request, self._context, harvest)
             wait_ms = self._deadline_ms - broker.clock.steady_ms()
             if harvest.cold and not harvest.bytes and not harvest.has_error and wait_ms > 0:
-                # A client with patience waits again only if a store is involved: the fetch needs another part of a
-                # file, or the part that had come was freed to make space.
+                # The fetch waits again only if a store is involved: it needs another part of a file, or the part that
+                # had come was freed to make space.
                 parked = _ParkedFetch(broker, self._exchange, self._request, self._context, harvest, wait_ms)
                 broker.warmer.warm(harvest.cold, parked.warmed)
             else:
@@ -330,7 +330,7 @@ def _read(
 
 
 def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
-    """The answer where records cannot be read. If the store no longer has them, another broker has taken over."""
+    """The answer if records cannot be read. If the store no longer has them, another broker has taken over."""
     broker.runtime.read_failed(error)
     is_gone = isinstance(error, Unreadable) and error.is_gone
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_gone else ErrorCode.KAFKA_STORAGE_ERROR

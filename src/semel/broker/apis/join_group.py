@@ -1,8 +1,8 @@
 """JoinGroup (11), versions 0 to 9: makes a client a member of a group, or keeps it one when the members change.
 
 The answer comes when all members have joined, or after the longest rebalance timeout of all members. From version 4 on
-a new member first gets only its id, and joins with it: otherwise a member whose answer was lost would stay in the group
-as a ghost.
+a new member first gets only its id, and joins with it: otherwise, after a lost answer, a member that no client uses
+would stay in the group.
 """
 
 from typing import Final

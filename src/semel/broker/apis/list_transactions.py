@@ -1,6 +1,6 @@
 """ListTransactions (66), versions 0 to 2: all transactional ids, or those that match filters.
 
-A filter that is left out restricts nothing, and an id has to match all of several. The answer has a bounded length.
+A filter that is left out restricts nothing, and an id has to match all given filters. The answer has a bounded length.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0 to 13: the topics, each partition of which is led by this broker.
+"""Metadata (3), versions 0 to 13: the topics, with this broker as the leader of every partition.
 
 A request for a topic that does not exist creates it, if both the client and the broker's settings allow that; the
 answer is sent when the new topic is durable. Apache Kafka answers first and makes the client ask again. A topic that is
@@ -39,7 +39,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             yield 1
     else:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
-        # Before version 4 a client could not decline.
+        # Before version 4 a client could not decline that.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
         create_missing = may_create and broker.auto_create_topics and broker.role.is_active
         topics = []

@@ -2,7 +2,7 @@
 
 A request names partitions by topic name, since version 10 by topic id, or no partitions, which means all. A group that
 does not exist is no error: its offsets are -1. A client that asks for stable offsets is told to retry while an open
-transaction may still move the group. A partition that is named twice is answered once.
+transaction may still change the group's offsets. A partition that is named twice is answered once.
 """
 
 from collections.abc import Iterable

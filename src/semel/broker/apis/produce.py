@@ -72,7 +72,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         for answer_of_partition in of_topic[2]:
             if answer_of_partition.error_code:
                 is_refused = True
-    # Here and not with the answer: with acks=0 there is none, and the batches have to become durable as well.
+    # Not together with the answer, because acks=0 has none, and those batches must become durable as well.
     broker.pump.follow()
     throttle_ms = exchange.throttle(PRODUCED, exchange.header_bytes + len(body))
     if acks == ACKS_NONE:
@@ -81,7 +81,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         else:
             exchange.reply_nothing()
         return
-    # The end of a transaction waits for all before it: it must not be the first that a takeover finds.
+    # Batches of a transaction always wait: otherwise, after a takeover that lost some, EndTxn would commit without
+    # them.
     waits = acks == ACKS_ALL or request.transactional_id is not None
     answer = yield from encode_response_in_steps(version, exchange.correlation_id, answers, throttle_ms)
     exchange.reply((answer,), after=broker.log.end if waits else 0, is_to_be_proved=is_refused)

@@ -38,7 +38,7 @@ def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
     """The client is logged in; return for how many milliseconds."""
     lifetime_ms = broker.limits.login_lifetime_ms
     if login.proven_until_seconds is not None:
-        # Never 0, which would be for ever.
+        # Never 0, which would mean for ever.
         left_ms = max(int(login.proven_until_seconds * 1000) - broker.clock.now_ms(), 1)
         lifetime_ms = min(lifetime_ms or left_ms, left_ms)
     if lifetime_ms:
