@@ -14,8 +14,9 @@ from asking import Asker
 from producing import deliver, idempotent_producer
 from semel.cli import main
 from semel.client import admin
-from semel.client.cluster import Cluster
+from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import LogError
+from semel.client.groups import Listed
 from semel.console import groups, lag, producers
 from semel.console.http import PageRefused
 from semel.console.query import Query
@@ -117,6 +118,18 @@ def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_rea
     )
     one = groups.one_group(cluster, asked(group="billing", records=1))
     assert one["counted"] == {"records": 1, "is_whole": True}
+
+
+def test_a_kind_of_group_that_the_console_does_not_know_is_named_and_asked_nothing(
+    broker: FaultyBroker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Apache Kafka the request for the members of another kind is refused."""
+    coordinator = cluster.coordinator("shares", GROUP)
+    known = {"shares": Listed("shares", "share", "Stable", coordinator)}
+    monkeypatch.setattr(groups.groups, "listed", lambda cluster: known)
+    monkeypatch.setattr(groups.groups, "members", pytest.fail)
+    one = groups.one_group(cluster, asked(group="shares"))
+    assert (one["kind"], one["is_known"], one["members"]) == ("share", False, [])
 
 
 def test_a_group_whose_topic_was_deleted_is_shown_without_it(broker: FaultyBroker, cluster: Cluster) -> None:

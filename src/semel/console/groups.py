@@ -33,6 +33,9 @@ RESET_MAX: Final = 500
 
 Answer = dict[str, Any]
 
+# Other kinds, such as Kafka's share groups, have no members and no offsets that these requests could tell.
+_KINDS_KNOWN: Final = ("classic", "consumer")
+
 # A list of 100,000 groups takes some 30 MB, so only one thread at a time makes one, and keeps little of it.
 _LISTING: Final = threading.Lock()
 
@@ -94,7 +97,8 @@ def _lag(committed: dict[TopicPartition, int] | None, stable: dict[TopicPartitio
 def one_group(cluster: Cluster, query: Query) -> Answer:
     """A group, its members, and a page of its partitions."""
     group = _group(cluster, query.text("group"))
-    members = groups.members(cluster, group.coordinator, group)
+    is_known = group.kind in _KINDS_KNOWN
+    members = groups.members(cluster, group.coordinator, group) if is_known else []
     owners = {where: one.member_id for one in members for where in one.partitions}
     committed = committed_of(cluster, group) or {}
     every = sorted({*committed, *owners})
@@ -113,6 +117,7 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
     return {
         "name": group.name,
         "kind": group.kind,
+        "is_known": is_known,
         "state": group.state,
         "coordinator": "{}:{}".format(*group.coordinator),
         "lag": _lag(committed, stable)["lag"],

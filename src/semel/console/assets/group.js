@@ -19,6 +19,12 @@ export const words = [
 ];
 
 export function view(answer, query, tools) {
+  if (!answer.is_known) {
+    return [
+      facts(["protocol", answer.kind], ["state", answer.state ?? "not known"], ["coordinator", answer.coordinator]),
+      h("p", { class: "empty" }, `The console shows the members and the offsets of groups with the protocols classic and consumer. For this one, use the tools of Apache Kafka: `, h("code", {}, `kafka-${answer.kind}-groups.sh`), "."),
+    ];
+  }
   const isCounted = answer.counted !== null;
   const columns = [["Partition", "name"], ["Begin", "number"], ["Committed", "number"], ["Last stable", "number"], ["Lag", "number"], ...(isCounted ? [["In records", "number"]] : []), ["Held back", "number"], ["Member", "name"]];
   const rows = answer.partitions.map((one) => [

@@ -7,6 +7,9 @@ export const path = "/records";
 export const under = "/topics";
 export const question = "records";
 export const title = (query) => `Records of ${query.topic ?? ""}, partition ${query.partition || 0}`;
+// Further lines of a key or a value are in a part that can be opened.
+const LINES_MAX = 12;
+
 // Shorter JSON stays in one line.
 const ONE_LINE = 60;
 
@@ -104,7 +107,7 @@ function field(answer, one, part) {
   const data = one[part];
   if (data === null) return h("span", { class: "quiet" }, "null");
   if (data.bytes === 0) return h("span", { class: "quiet" }, "empty");
-  const shown = data.decoded ? decoded(data) : h("pre", { class: "data" }, text(data));
+  const shown = data.decoded ? decoded(data) : lines(text(data));
   if (data.next === null) return shown;
   const place = { topic: answer.topic, partition: answer.partition, offset: one.offset, part };
   return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`)];
@@ -113,10 +116,18 @@ function field(answer, one, part) {
 // The value decoded by its schema, with the raw bytes in a part that can be opened.
 function decoded(data) {
   const { schema, trouble, left_out } = data.decoded;
-  const raw = h("details", {}, h("summary", {}, "as it is in the log"), h("pre", { class: "data" }, text(data)));
-  const said = trouble === undefined ? h("pre", { class: "data" }, data.decoded.text) : h("p", { class: "held" }, trouble);
+  const raw = h("details", {}, h("summary", {}, "as it is in the log"), lines(text(data)));
+  const said = trouble === undefined ? lines(data.decoded.text) : h("p", { class: "held" }, trouble);
   const rest = left_out ? h("p", { class: "quiet" }, `${counted(left_out, "more character is", "more characters are")} not shown.`) : null;
   return h("div", {}, h("span", { class: "quiet" }, schema), said, rest, raw);
+}
+
+function lines(content) {
+  const every = content.split("\n");
+  const first = h("pre", { class: "data" }, every.slice(0, LINES_MAX).join("\n"));
+  const more = every.slice(LINES_MAX);
+  if (more.length === 0) return first;
+  return [first, h("details", {}, h("summary", {}, counted(more.length, "more line")), h("pre", { class: "data" }, more.join("\n")))];
 }
 
 function text(data) {
