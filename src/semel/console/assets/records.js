@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { badge, bytes, choice, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
+import { indented } from "./json.js";
 
 export const path = "/records";
 export const under = "/topics";
@@ -132,14 +133,8 @@ function lines(content) {
 
 function text(data) {
   if (data.text === undefined) return `hexadecimal: ${data.hex}`;
-  try {
-    const value = JSON.parse(data.text);
-    // Indented, unless a number would lose digits.
-    if (data.next === null && data.text.length > ONE_LINE && typeof value === "object" && value !== null && !/\d{16}/.test(data.text)) return JSON.stringify(value, null, 2);
-  } catch {
-    // Text that is no JSON is shown as it is.
-  }
-  return data.text;
+  // A part of a value is no whole JSON.
+  return (data.next === null && data.text.length > ONE_LINE ? indented(data.text) : null) ?? data.text;
 }
 
 // A large key or value, in pieces that the person requests one after the other.
