@@ -13,6 +13,7 @@ export const words = [
   ["last", "The number of the last record that the partition has accepted from this producer. Numbers count up by one with each record, in each partition apart."],
   ["next", "The one number that the partition accepts next. A number that was accepted before is a duplicate and is not stored; a later one is a gap and is refused. A new epoch begins at 0."],
   ["window", "The last five batches that the partition would know again, by their sequence numbers, oldest first; beside them the next one that it accepts. A client has no more than five batches under way, so it never repeats an older one."],
+  ["last heard", "When a broker of semel last accepted a batch of this producer in the partition. Apache Kafka gives the newest timestamp in that batch, which is usually the producer's clock."],
   ["open since", "The offset at which the open transaction of the producer begins in this partition, if it has one."],
 ];
 
