@@ -243,7 +243,7 @@ class ClassicGroupCoordinator:
         if not rules.session_timeout_min_ms <= request.session_timeout_ms <= rules.session_timeout_max_ms:
             raise Refused(
                 INVALID_SESSION_TIMEOUT,
-                f"a session takes from {rules.session_timeout_min_ms} to {rules.session_timeout_max_ms} ms",
+                f"a session timeout must be from {rules.session_timeout_min_ms} to {rules.session_timeout_max_ms} ms",
             )
 
     def _check_size(self, name: str, request: JoinRequest) -> None:
@@ -324,7 +324,7 @@ def new_member_id(prefix: str) -> str:
 
 def _check_group_id(name: str) -> None:
     if not name:
-        raise Refused(INVALID_GROUP_ID, "a group has a name")
+        raise Refused(INVALID_GROUP_ID, "a group needs a name")
 
 
 def _rules_of(limits: Limits) -> ClassicRules:

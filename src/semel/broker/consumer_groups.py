@@ -116,7 +116,7 @@ class ConsumerGroupCoordinator:
     def heartbeat(self, name: str, beat: Heartbeat, address: str) -> Steps[HeartbeatAnswer]:
         """Carry out the changes of a heartbeat, or refuse it. A new group is charged to the member's `address`."""
         if not name:
-            raise Refused(INVALID_REQUEST, "a group has a name")
+            raise Refused(INVALID_REQUEST, "a group needs a name")
         consumer_requests.check(beat)
         pattern = yield from self.look_up(name, beat.topic_regex)
         # The group may have changed during the steps. From here on there is no step.

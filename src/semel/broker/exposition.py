@@ -154,7 +154,7 @@ def _durability(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter",
         "fsync_waiters_total",
-        "Connections that waited for those syncs; divided by semel_fsyncs_total, the batch of the group commit.",
+        "Connections that waited for those syncs; divided by semel_fsyncs_total, the mean size of a group commit.",
         metrics.sync_waiters,
     )
     yield from _family(

@@ -114,9 +114,9 @@ async def serve_metrics(
                 _tell_refused(broker, writer)
                 raise _HttpRefused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
             if request.path not in PATHS:
-                raise _HttpRefused("404 Not Found", f"{', '.join(PATHS)} are all there is\n")
+                raise _HttpRefused("404 Not Found", f"{', '.join(PATHS)} are the only paths\n")
             if request.method != "GET":
-                raise _HttpRefused("405 Method Not Allowed", "GET it\n", "Allow: GET\r\n")
+                raise _HttpRefused("405 Method Not Allowed", "only GET is allowed\n", "Allow: GET\r\n")
             if request.path == METRICS_PATH:
                 writer.write(_response("200 OK", exposition(broker), content_type=CONTENT_TYPE))
                 return None
@@ -132,7 +132,7 @@ async def serve_metrics(
             if subscription is None:
                 raise _HttpRefused(
                     "503 Service Unavailable",
-                    f"{SUBSCRIPTIONS_MAX} clients read decisions already, the most that may\n",
+                    f"{SUBSCRIPTIONS_MAX} clients read decisions, no more are allowed\n",
                 )
             return subscription
         except _HttpRefused as refused:
@@ -185,7 +185,7 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
 def _windows(broker: Broker, query: dict[str, str]) -> bytes:
     first = query.get("first", "0")
     if not (first.isascii() and first.isdigit() and len(first) < 10):
-        raise _HttpRefused("400 Bad Request", "first is the number of a partition\n")
+        raise _HttpRefused("400 Bad Request", "first must be the number of a partition\n")
     if not broker.role.is_active:
         raise _HttpRefused("503 Service Unavailable", "this broker stands by: ask the active one\n")
     try:

@@ -398,7 +398,9 @@ def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition:
     definition = definitions.get(name)
     if definition is None:
         whose = "topic" if definitions is DEFINITIONS else "group"
-        raise InvalidConfig(f"unknown {whose} configuration {_shown(name)}; known are {', '.join(definitions)}")
+        raise InvalidConfig(
+            f"unknown {whose} configuration {_shown(name)}; the known ones are {', '.join(definitions)}"
+        )
     return definition
 
 

@@ -92,11 +92,11 @@ class History:
         """Add the next slot, whose head has the digest `digest`. If it raises BrokenHistory, nothing has changed."""
         is_fence = head.epoch > self.epoch
         if head.slot != self.next_slot:
-            raise BrokenHistory(f"slot {self.next_slot} holds what was written for slot {head.slot}")
+            raise BrokenHistory(f"slot {self.next_slot} contains the object of slot {head.slot}")
         if head.epoch < self.epoch:
             raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, after a fence of epoch {self.epoch}")
         if head.previous != self.last or head.position != self.position:
-            raise BrokenHistory(f"slot {head.slot} does not follow on the slot before it")
+            raise BrokenHistory(f"slot {head.slot} does not follow the slot before it")
         if is_fence and (head.body_bytes or head.epoch != self.epoch + 1):
             raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, and no fence of that epoch came before it")
         if not is_fence and head.nonce != self._nonce:

@@ -165,7 +165,8 @@ class Catalog:
         canonical_configs = topic_configs.canonical(configs)
         if replication_factor not in (-1, 1):
             raise TopicRefused(
-                INVALID_REPLICATION_FACTOR, f"replication factor {replication_factor}: this broker is one, ask for 1"
+                INVALID_REPLICATION_FACTOR,
+                f"replication factor {replication_factor}: there is one broker, so it must be 1",
             )
         if len(self._by_number) >= self._topics_max:
             raise TopicRefused(POLICY_VIOLATION, f"there are {self._topics_max} topics, no more are allowed")
@@ -223,7 +224,7 @@ class Catalog:
             or _collision_key(entry.name) in self._by_collision
         )
         if collision:
-            raise ValueError(f"topic '{entry.name}' is to have a number, a name or an id that is taken")
+            raise ValueError(f"topic '{entry.name}' has a number, a name or an id that is taken")
 
     def apply(self, entry: CatalogEntry) -> Topic:
         """Apply an entry that `check` has accepted; return its topic, even if it is deleted now."""

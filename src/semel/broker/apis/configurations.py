@@ -162,7 +162,7 @@ def check_broker(broker: Serving, name: str) -> None:
 
 def check_group(name: str) -> None:
     if not name:
-        raise Refused(ErrorCode.INVALID_REQUEST, "a group has a name")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a group needs a name")
 
 
 def _fixed(name: str, value: str, kind: Literal["boolean", "string", "int", "long", "list"], why: str) -> Configuration:

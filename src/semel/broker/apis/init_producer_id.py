@@ -40,7 +40,7 @@ def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         broker.guard.check_some(exchange, WRITE_TOPIC)
     supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
-        raise Refused(ErrorCode.INVALID_REQUEST, "a request has both a producer id and an epoch, or neither")
+        raise Refused(ErrorCode.INVALID_REQUEST, "a request must have both a producer id and an epoch, or neither")
     if request.transactional_id is None:
         return {"producer_id": broker.runtime.new_producer_id(), "producer_epoch": 0}
     claim = yield from broker.transactions.claim_in_steps(

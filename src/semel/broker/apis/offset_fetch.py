@@ -46,7 +46,7 @@ def _of_group(broker: Serving, exchange: Exchange, item: Any, stable: bool) -> S
 def _look_up(broker: Serving, exchange: Exchange, item: Any, stable: bool) -> Steps[Fields]:
     refusal = broker.guard.error(exchange, DESCRIBE_GROUP, item.group_id)
     if refusal and exchange.version >= _GROUP_ERROR_FROM:
-        raise Refused(refusal, f"group '{item.group_id}' is not for this client")
+        raise Refused(refusal, f"group '{item.group_id}' may not be read by this client")
     group = broker.log.state.groups.named(item.group_id)
     if group is not None:
         # Only versions from 9 on name the member that sends the request.

@@ -72,9 +72,9 @@ class ClassicGroup:
         ids = {member.member_id for member in members}
         static = [member.instance_id for member in members if member.instance_id is not None]
         if len(ids) < len(members) or len(set(static)) < len(static):
-            raise ValueError("two members have one id, or are one instance")
+            raise ValueError("two members have the same id or the same instance id")
         if entry.leader is not None and entry.leader not in ids:
-            raise ValueError(f"'{entry.leader}' leads the group and is no member")
+            raise ValueError(f"'{entry.leader}' leads the group, but is no member of it")
 
     def apply(self, entry: ClassicGroupChanged) -> None:
         """Replace the group's members by those of an entry. A member that is known and unchanged keeps its `Member`.
@@ -215,7 +215,7 @@ class ClassicGroup:
         if self.state is State.DEAD:
             raise Refused(refusals.GROUP_ID_NOT_FOUND, "the group is gone")
         if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
-            raise Refused(refusals.NON_EMPTY_GROUP, "the group has members, which do not say what they read")
+            raise Refused(refusals.NON_EMPTY_GROUP, "the members are not consumers, and may use any of the offsets")
 
     @property
     def group_type(self) -> str:

@@ -78,7 +78,7 @@ class SyncRequest(NamedTuple):
         """Refused if the member names another type or another protocol than these."""
         for expected, actual in ((self.protocol_type, protocol_type), (self.protocol, protocol)):
             if expected is not None and expected != actual:
-                raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the member goes by {actual}, not by {expected}")
+                raise Refused(refusals.INCONSISTENT_GROUP_PROTOCOL, f"the protocol is {actual}, not {expected}")
 
 
 class Leaver(NamedTuple):

@@ -220,7 +220,7 @@ class ConsumerGroup:
         same = self.members.get(beat.member_id)
         if beat.epoch == JOIN_EPOCH and same is not None and instance_id not in (None, same.subscription.instance_id):
             raise Refused(
-                INVALID_REQUEST, f"'{beat.member_id}' is a member already, and not as instance '{instance_id}'"
+                INVALID_REQUEST, f"'{beat.member_id}' is already a member, but not as instance '{instance_id}'"
             )
         member = same if instance_id is None else self.static_member(instance_id)
         if member is None:
@@ -229,9 +229,9 @@ class ConsumerGroup:
             return None
         if member.member_id != beat.member_id:
             if beat.epoch != JOIN_EPOCH:
-                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' goes on as '{member.member_id}'")
+                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' is now member '{member.member_id}'")
             if member.epoch != AWAY_EPOCH and not member.is_classic:
-                raise Refused(UNRELEASED_INSTANCE_ID, f"instance '{beat.instance_id}' is '{member.member_id}' still")
+                raise Refused(UNRELEASED_INSTANCE_ID, f"instance '{beat.instance_id}' is still '{member.member_id}'")
             return member
         check_epoch(member, beat.epoch, beat.owned)
         return member
@@ -321,11 +321,11 @@ class ConsumerGroup:
         else:
             member = self.member(self._owners.of_instance(beat.instance_id) or "")
             if member.member_id != beat.member_id:
-                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' goes on as '{member.member_id}'")
+                raise Refused(FENCED_INSTANCE_ID, f"instance '{beat.instance_id}' is now member '{member.member_id}'")
         if beat.epoch != AWAY_EPOCH:
             return self.decide_removal(group, [member.member_id], catalog, now_ms)
         if member.is_classic:
-            raise Refused(UNKNOWN_MEMBER_ID, f"'{member.member_id}' speaks the classic protocol, where nobody is away")
+            raise Refused(UNKNOWN_MEMBER_ID, f"'{member.member_id}' speaks the classic protocol: it leaves for good")
         away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, revoking=())
         return ConsumerGroupChanged(
             group, self.epoch, self.target_epoch, self.topics_digest, (), (), (), (away,), now_ms

@@ -91,7 +91,10 @@ def _brought(classic: ClassicGroup, member: ClassicMember) -> tuple[MemberSubscr
     subscription = read_subscription(metadata)
     assigned = read_assignment(member.assignment)
     if subscription is None or assigned is None or are_too_many(subscription.topic_names):
-        raise Refused(GROUP_ID_NOT_FOUND, f"what '{member.member_id}' brought to '{classic.name}' cannot be taken over")
+        raise Refused(
+            GROUP_ID_NOT_FOUND,
+            f"the metadata or assignment of '{member.member_id}' in group '{classic.name}' cannot be used",
+        )
     return subscription, assigned
 
 
@@ -150,7 +153,7 @@ def decide_join(
         raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
     subscription = _readable(group, request)
     if not request.member_id and request.instance_id is None and request.requires_known_id:
-        raise Refused(MEMBER_ID_REQUIRED, "a member that joins has to come back with its id")
+        raise Refused(MEMBER_ID_REQUIRED, "a new member must join again with its id")
     before = _static_member(group, request) if request.instance_id is not None else group.members.get(member_id)
     subscription_before = new_subscription(member_id, request.instance_id) if before is None else before.subscription
     subscription_now = subscription_before._replace(
@@ -192,7 +195,7 @@ def _static_member(group: ConsumerGroup, request: JoinRequest) -> Member | None:
     if member is None:
         raise Refused(UNKNOWN_MEMBER_ID, f"no member is instance '{request.instance_id}'")
     if member.member_id != request.member_id:
-        raise Refused(FENCED_INSTANCE_ID, f"instance '{request.instance_id}' goes on as '{member.member_id}'")
+        raise Refused(FENCED_INSTANCE_ID, f"instance '{request.instance_id}' is now member '{member.member_id}'")
     return member
 
 
@@ -236,7 +239,7 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
     if instance_id is not None:
         member = group.static_member(instance_id)
         if member is not None and member.member_id != member_id:
-            raise Refused(FENCED_INSTANCE_ID, f"instance '{instance_id}' goes on as '{member.member_id}'")
+            raise Refused(FENCED_INSTANCE_ID, f"instance '{instance_id}' is now member '{member.member_id}'")
     member = group.member(member_id)
     if not member.is_classic:
         raise Refused(UNKNOWN_MEMBER_ID, f"'{member_id}' does not speak the classic protocol")

@@ -53,7 +53,7 @@ class Heartbeat:
 def check(beat: Heartbeat) -> None:
     """Refused if a heartbeat makes no sense in any group."""
     if not beat.member_id:
-        _refuse("a member has an id")
+        _refuse("a member needs an id")
     if beat.instance_id == "":
         _refuse("an instance id may be left out, but not be empty")
     if beat.rack_id == "":
@@ -79,11 +79,11 @@ def are_too_many(topic_names: Iterable[str]) -> bool:
 
 def _check_joining(beat: Heartbeat) -> None:
     if beat.rebalance_timeout_ms == -1:
-        _refuse("a member that joins says its rebalance timeout")
+        _refuse("a member that joins must send its rebalance timeout")
     if beat.owned is None or beat.owned:
-        _refuse("a member that joins says that it owns no partitions")
+        _refuse("a member that joins must say that it owns no partitions")
     if beat.topic_names is None and beat.topic_regex is None:
-        _refuse("a member that joins says which topics it wants")
+        _refuse("a member that joins must say which topics it wants")
 
 
 def _refuse(reason: str) -> None:

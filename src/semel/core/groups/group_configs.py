@@ -28,7 +28,10 @@ def definitions(rules: ConsumerRules) -> Mapping[str, Definition]:
             SESSION_TIMEOUT, rules.session_timeout_ms, _SESSION_MS, "How long a member may be silent."
         ),
         HEARTBEAT_INTERVAL: _number(
-            HEARTBEAT_INTERVAL, rules.heartbeat_interval_ms, _HEARTBEAT_MS, "How often a member is told to speak."
+            HEARTBEAT_INTERVAL,
+            rules.heartbeat_interval_ms,
+            _HEARTBEAT_MS,
+            "How often a member is told to send a heartbeat.",
         ),
     }
 

@@ -256,7 +256,7 @@ class Groups:
             raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
         characters = self._tally.metadata_characters + more_characters
         if more_characters > 0 and characters > self._metadata_characters_total_max:
-            raise Refused(OFFSET_METADATA_TOO_LARGE, "the metadata of all offsets together takes no more space")
+            raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no space left for more metadata of offsets")
 
     def decide_commit(
         self, name: str, offsets: Sequence[StoredOffset], now_ms: int, *, retention_ms: int
