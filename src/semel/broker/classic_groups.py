@@ -180,7 +180,7 @@ class ClassicGroupCoordinator:
         return step.left
 
     def hear(self, exchange: Exchange, name: str, member_id: str) -> None:
-        """A member has sent another request than a heartbeat: it is alive."""
+        """A member has sent a request other than a heartbeat, so it is alive."""
         machine = self._machine(name)
         member = None if machine is None else machine.members.get(member_id)
         if machine is not None and member is not None:

@@ -71,7 +71,8 @@ class Limits:
     # The partitions of all topics together.
     partitions_max: int = 20_000
     # Pairs of producer id and partition on record; all of them take 140 MB in a checkpoint and 300 MB in memory. When
-    # half of the limit is taken, an address gets no more than is still free for others: so one address alone gets half.
+    # half of the limit is taken, an address gets more only while it has taken less than is still free: so one address
+    # alone gets half.
     producer_states_max: int = 1_000_000
     # How long the broker remembers a producer after its last batch, not counting time during which the broker was down:
     # seven days. If a client sends an acknowledged batch again after that, the batch is stored twice; but no client
@@ -80,7 +81,7 @@ class Limits:
     # Producers in one answer to DescribeProducers: a million would hold up all other clients for many seconds.
     producers_per_answer_max: int = 10_000
     # Consumer groups that exist at once. Every checkpoint contains all of them. When half of the limit is taken, an
-    # address gets no more than is still free for others: so one address alone gets half.
+    # address gets more only while it has taken less than is still free: so one address alone gets half.
     groups_max: int = 10_000
     # The longest name of a group, so that the names of all groups take no more than 10 MB.
     group_name_bytes_max: int = 1_024
@@ -123,7 +124,8 @@ class Limits:
     # larger one that was stored before the topic was compacted.
     compacted_batch_bytes_max: int = 64 * 1024 * 1024
     # Transactional ids on record, at half a kilobyte each. Every checkpoint contains all of them. When half of the
-    # limit is taken, an address gets no more than is still free for others: so one address alone gets half.
+    # limit is taken, an address gets more only while it has taken less than is still free: so one address alone gets
+    # half.
     transactional_ids_max: int = 100_000
     # The longest transactional id, so that all of them take no more than 100 MB; also the longest name of a group in a
     # transaction.

@@ -1,1 +1,1 @@
-"""The rules, pure: no IO, no clock, no randomness, no logging. Time and chance come in as arguments."""
+"""The rules, as pure code: no IO, no clock, no randomness, no logging. Times and random values are arguments."""

@@ -1,6 +1,6 @@
 """Every check of a batch before it becomes part of the log, in order.
 
-    check_sent     the batch alone and in its request: format, size, checksum, fields, codec, transaction or not
+    check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
     (the caller)   in a compacted topic, that each record has a key: this opens the records, which may take long
     judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
                    address may put one more producer on record; and the clock of its sender

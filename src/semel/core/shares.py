@@ -7,8 +7,8 @@ client can choose everything else that it says about itself.
 Half of the space is free to all. In the other half, an address gets more only while it has taken less than is still
 free. So one greedy address ends with half of the space and two end with a third each, and a new address always gets
 something. An address is charged for the producers that it put on record during the time for which producers are
-remembered, and no longer. It stays charged for a producer that has gone off the record earlier, because keeping track
-of that would take memory for each producer.
+remembered, and no longer. It stays charged for a producer that was forgotten earlier, because keeping track of that
+would take memory for each producer.
 
 Nothing here may refuse a producer while half of the space is free, or drop a record.
 """

@@ -283,7 +283,7 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
 
 
 def restore_state(state: Partition, record: dict[str, Any], parts: PartitionParts) -> None:
-    """Set the state of a partition to what a checkpoint holds."""
+    """Set the state of a partition to its state in a checkpoint."""
     state.log_start = record["log_start"]
     state.next_offset = record["next_offset"]
     state.epochs = LeaderEpochs(record.get("epochs", ()))

@@ -29,7 +29,7 @@ class Repair:
     skipped_positions: frozenset[int] = frozenset()
 
     def mended(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The checkpoint's content, without what is left out."""
+        """The checkpoint's content, without the data that is left out."""
         return state
 
     def adoption(

@@ -42,7 +42,7 @@ def changed(
     rules: Iterable[AccessRule],
     decide: Callable[[Iterable[AccessRule]], AccessRulesAdded | AccessRulesRemoved | None],
 ) -> Steps[dict[AccessRule, Fields]]:
-    """Commit what `decide` makes of these rules, some in each entry, and answer the error of each rule."""
+    """Commit what `decide` makes of these rules, some in each entry, and return the error of each rule."""
 
     def commit(some: Sequence[AccessRule]) -> Fields:
         entry = decide(some)

@@ -97,7 +97,7 @@ def _partition_count(broker: Serving, item: Any) -> int:
 
 
 def check_assignments(broker: Serving, assignments: Iterable[Sequence[int]]) -> None:
-    """Refuse partitions that are not to be on this broker, or not on it alone."""
+    """Refuse partitions that are not assigned to this broker alone."""
     for broker_ids in assignments:
         if tuple(broker_ids) != (broker.role.node_id,):
             message = f"brokers {list(broker_ids)}: there is one broker, number {broker.role.node_id}"

@@ -173,7 +173,7 @@ class Members:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member goes on under a new member id. It stays the leader if it was."""
+        """A static member goes on under a new member id. It stays the leader if it was the leader."""
         led = self.leader == old.member_id
         self.remove(old)
         self.add(new)

@@ -6,7 +6,7 @@ time (`consumer_members`), and its member epoch says how far it has got; so no m
 
 `decide_...` returns one entry, or None if nothing changes, as for nearly all heartbeats. The changes that a heartbeat
 makes are durable. The time of a member's last heartbeat is not: when the broker starts, every member has its whole
-session again. Time, ids and topics come in as arguments.
+session again. Times, ids and topics are arguments.
 """
 
 from collections.abc import Iterable, Mapping

@@ -234,7 +234,7 @@ def _joined(one: Since, other: Since) -> Since:
 
 
 def _still_reads(owned: Partitions | None, revoking: Partitions) -> bool:
-    """Whether the member may still read one of these, by what its heartbeat says."""
+    """Whether the member may still read one of these, according to its heartbeat."""
     return bool(revoking) and (owned is None or not owned.isdisjoint(revoking))
 
 
