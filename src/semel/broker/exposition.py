@@ -182,7 +182,7 @@ def _store(broker: Broker) -> Iterator[str]:
     yield from _family(
         "gauge",
         "standby_lag_bytes",
-        "Bytes of the journal that a broker that stands by has yet to read; 0 on the active one.",
+        "Bytes of the journal that a standby broker has yet to read; 0 on the active one.",
         role.lag_bytes,
     )
     yield from _family("counter", "store_slots_total", "Slots that were created in the store.", metrics.slots)
@@ -209,7 +209,7 @@ def _store(broker: Broker) -> Iterator[str]:
     yield from _family(
         "counter",
         "cache_fetched_bytes_total",
-        "Bytes of those parts that have come.",
+        "Bytes of those parts that came from the store.",
         0 if cache is None else cache.fetched_bytes,
     )
     yield from _histogram(
