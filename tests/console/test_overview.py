@@ -65,6 +65,6 @@ def test_a_database_that_hangs_hides_no_other_part_and_no_page_waits_for_ever(
         await watched.aclose()
 
     try:
-        browse(semel_broker.bootstrap, story, databases=databases)
+        browse(semel_broker.bootstrap, story, databases=databases, deadline_seconds=5)
     finally:
         goes_on.set()

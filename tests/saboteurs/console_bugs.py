@@ -11,6 +11,48 @@ _GROUPS: Final = "tests/console/test_pages_of_groups.py"
 
 CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
+        "a name from the cluster is a script for the shell of a person",
+        "semel.console.commands:command",
+        "shlex.join(('semel', *words, *end_of_options, name))",
+        "' '.join(('semel', *words, *end_of_options, name))",
+        (_GROUPS, "-k", "becomes_a_script"),
+    ),
+    Bug(
+        "the command beside a preview resets more than the preview shows",
+        "semel.console.groups:reset_preview",
+        "(f'--topic={topic}',) if topic else ()",
+        "()",
+        (_GROUPS, "-k", "becomes_a_script"),
+    ),
+    Bug(
+        "what a group has read of a batch counts as its lag",
+        "semel.console.lag:_from",
+        "record.offset >= at",
+        "True",
+        (_GROUPS, "-k", "in_committed_records"),
+    ),
+    Bug(
+        "a registry that hangs is waited for at each schema",
+        "semel.console.registry:Registry._schema",
+        "self._away = (time.monotonic(), str(away))",
+        "pass",
+        ("tests/console/test_registry.py", "-k", "hangs"),
+    ),
+    Bug(
+        "a console that only reads changes how a file of SQLite keeps its journal",
+        "semel.console.claims:Databases.__init__",
+        "reader_of(engine)",
+        "engine",
+        ("tests/console/test_pages_of_claims.py", "-k", "changes_nothing"),
+    ),
+    Bug(
+        "a database that hangs hides the whole first page",
+        "semel.console.site:_in_time",
+        "asyncio.timeout(seconds_max)",
+        "asyncio.timeout(None)",
+        ("tests/console/test_overview.py", "-k", "hangs"),
+    ),
+    Bug(
         "a name that somebody has rebound reaches the console",
         "semel.console.door:Door.check_origin",
         "not is_own_host(host, (self._host,))",
