@@ -437,6 +437,15 @@ def test_a_person_logs_in_and_sees_who_they_are(chromium: Browser, broker: Fault
             page.get_by_text(said).first.wait_for()
         page.get_by_role("heading", name="Overview").wait_for()
         assert page.get_by_text("You may only look.").count() == 1
+        # A new password ends the session: the page asks for it, and goes on where it was.
+        page.get_by_role("link", name="Topics", exact=True).first.click()
+        page.get_by_role("heading", name="Topics", exact=True).wait_for()
+        people.add(tmp_path / "people.json", "alice", "another horse", may_change=False)
+        broker.create_topic("payments")
+        page.get_by_label("Name").fill("alice")
+        page.get_by_label("Password").fill("another horse")
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("link", name="payments", exact=True).wait_for()
         page.get_by_role("button", name="Log out").click()
         page.get_by_role("heading", name="Log in").wait_for()
         page.context.close()

@@ -1,6 +1,12 @@
 // Sends questions and changes to the console's server; `follow` gets new answers for as long as a page is shown.
 
-export class Failed extends Error {}
+export class Failed extends Error {
+  // The status of the answer; 0 if there was none.
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status;
+  }
+}
 
 let changeToken = "";
 
@@ -55,6 +61,6 @@ async function answered(response) {
   } catch {
     throw new Failed(`The console answered ${response.status} and nothing that can be read.`);
   }
-  if (!response.ok) throw new Failed(answer.error);
+  if (!response.ok) throw new Failed(answer.error, response.status);
   return answer;
 }

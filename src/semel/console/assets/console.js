@@ -29,6 +29,7 @@ const MENU = [
 const PAGES = [...MENU.flatMap(([, pages]) => pages), topic, records, group, audit];
 
 const RETRY_MS = 3000;
+const WANTED = "semel-wanted";
 
 const main = document.getElementById("main");
 const state = document.getElementById("state");
@@ -55,6 +56,7 @@ class Shown {
       this.take(await get(this.question, this.query));
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
+      if (isLoggedOut(error)) return this.askAgain();
       this.fail(error.message);
       // A page without a stream would stay without an answer.
       if (!this.page.isLive(this.query)) setTimeout(() => this.hasEnded || this.begin(), RETRY_MS);
@@ -80,12 +82,24 @@ class Shown {
     try {
       this.take(await get(this.question, this.query));
     } catch (error) {
+      if (isLoggedOut(error)) {
+        this.askAgain();
+        return;
+      }
       this.fail(error.message);
       isRefused = true;
     }
     if (!isRefused) return;
     this.stop();
     setTimeout(() => this.hasEnded || this.follow(), RETRY_MS);
+  }
+
+  // Asks for the name and the password, and then shows the same page.
+  async askAgain() {
+    if (this.hasEnded) return;
+    this.end();
+    say("");
+    await begin();
   }
 
   take(answer) {
@@ -155,6 +169,11 @@ class Shown {
     this.hasEnded = true;
     this.stop();
   }
+}
+
+// Whether the session of a person who had logged in has ended.
+function isLoggedOut(error) {
+  return error.status === 403 && about.person;
 }
 
 function heading(text) {
@@ -282,6 +301,14 @@ function showPerson() {
   document.getElementById("person").replaceChildren(...content);
 }
 
+// The page of a link that was opened before the browser was let in.
+function goToWanted() {
+  const wanted = sessionStorage.getItem(WANTED);
+  sessionStorage.removeItem(WANTED);
+  const isPage = wanted !== null && PAGES.some((one) => one.path === wanted.split("?")[0]);
+  if (location.pathname === "/" && isPage) history.replaceState(null, "", wanted);
+}
+
 async function begin() {
   try {
     about = await session();
@@ -289,9 +316,12 @@ async function begin() {
     if (!(error instanceof Failed)) throw error;
     const door = await get("door", {}).catch(() => ({ people: false }));
     if (door.people) return showLogin();
-    morph(main, h("main", {}, heading("Not let in"), h("p", { class: "empty" }, error.message)));
+    sessionStorage.setItem(WANTED, location.pathname + location.search);
+    const then = error.status === 403 ? ". If you open it in this tab, you come back to the page of this address." : null;
+    morph(main, h("main", {}, heading("Not let in"), h("p", { class: "empty" }, error.message, then)));
     return;
   }
+  goToWanted();
   document.getElementById("cluster").textContent = about.bootstrap.join(", ");
   const why = about.person === null ? "Nothing can be changed from here: start it with --allow-changes for that." : "You may only look.";
   document.getElementById("about").textContent = `semel ${about.version}. ${about.allows_changes ? "Changes are allowed." : why}`;
