@@ -1,6 +1,8 @@
 """Who is let in by brokers that want TLS or a login, and what is said to who is not."""
 
 import base64
+import concurrent.futures
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from asking import Asker
 from relayed_cluster import CERTIFICATES, RelayedCluster
 from semel.client import AuthenticationFailed, LogClient, Topic, from_options, sasl
+from semel.client.connection import LOGIN_FRAME_BYTES_MAX, Connection, ConnectionLost
 from semel.testing.broker import FaultyBroker
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -141,3 +144,19 @@ def test_a_file_of_tls_that_is_not_there_is_an_error_of_one_line(upstream: str) 
         pytest.raises(AuthenticationFailed, match=r"a file of TLS cannot be used: .*No such file"),
     ):
         payments(cluster, security_protocol="SSL", ssl_ca_location="/nowhere.pem")
+
+
+def test_a_broker_that_announces_a_huge_answer_before_the_login_is_left_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+
+        def be_hostile() -> None:
+            connected, _ = server.accept()
+            with connected:
+                connected.sendall((LOGIN_FRAME_BYTES_MAX + 1).to_bytes(4))
+                connected.recv(1024)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            pool.submit(be_hostile)
+            with pytest.raises(ConnectionLost, match="does not speak the Kafka protocol"):
+                Connection(address, from_options({"kafka.bootstrap.servers": "{}:{}".format(*address)}))

@@ -63,6 +63,8 @@ A = TypeVar("A")
 
 # A broker sends the first batch whole, however large its topic allows it to be; no broker sends a larger frame.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
+# Until the client is logged in, it reads the broker's versions and the messages of the login.
+LOGIN_FRAME_BYTES_MAX: Final = 1024 * 1024
 # The metadata of a cluster with a hundred thousand partitions takes some ten megabytes.
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 
@@ -131,6 +133,7 @@ class Connection:
         self._client_id = settings.client_id
         self._correlation_id = 0
         self._expected_id = 0
+        self._frame_bytes_max = LOGIN_FRAME_BYTES_MAX
         self._versions: dict[int, int] = {}
         # When the broker will want another login (KIP-368); None: never.
         self._login_ends_at: float | None = None
@@ -148,6 +151,7 @@ class Connection:
         except BaseException:
             self._socket.close()
             raise
+        self._frame_bytes_max = FRAME_BYTES_MAX
 
     @property
     def has_expired(self) -> bool:
@@ -264,7 +268,7 @@ class Connection:
         """The next frame, without its size; it has to be the answer to the oldest request under way."""
         self._expected_id += 1
         try:
-            frame = read_frame(self._socket.recv_into, FRAME_BYTES_MAX)
+            frame = read_frame(self._socket.recv_into, self._frame_bytes_max)
             correlation_id, _ = parse_response_header(api_key, version, frame)
         except OSError as error:
             raise self._lost(error) from None
