@@ -337,6 +337,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/chaos/test_proxy_over_tls.py",),
     ),
     Bug(
+        "what was decrypted before an invalid record is dropped",
+        "semel.broker.tls:TlsLayer._decrypt_into",
+        "self._secured.buffer_updated(count)",
+        "error is None and self._secured.buffer_updated(count)",
+        ("tests/security/test_tls_layer.py",),
+    ),
+    Bug(
         "what TLS answers to a client that reads nothing is kept",
         "semel.broker.tls:TlsLayer._decrypt",
         "self._transport.get_write_buffer_size() > UNASKED_BYTES_MAX",

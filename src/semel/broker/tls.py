@@ -142,21 +142,11 @@ class TlsLayer(asyncio.BufferedProtocol):
             return
         self._decrypting = True
         try:
-            while not (self._reading_paused or self._is_lost or self._has_ended or self._transport.is_closing()):
-                buffer = self._secured.get_buffer(-1)
-                try:
-                    count = self._tls.read(len(buffer), cast(Any, buffer))
-                except ssl.SSLWantReadError:
-                    break
-                except ssl.SSLError as error:
-                    self._secured.handshake_failed(_reason(error))
-                    self._transport.abort()
-                    break
-                if not count:
-                    if not self._end():
-                        self.close()
-                    break
-                self._secured.buffer_updated(cast(int, count))
+            has_more = True
+            while has_more and not (
+                self._reading_paused or self._is_lost or self._has_ended or self._transport.is_closing()
+            ):
+                has_more = self._decrypt_into(self._secured.get_buffer(-1))
             # TLS itself may have to answer, for example to a change of keys.
             self._flush()
             if self._transport.get_write_buffer_size() > UNASKED_BYTES_MAX:
@@ -164,6 +154,31 @@ class TlsLayer(asyncio.BufferedProtocol):
                 self._transport.abort()
         finally:
             self._decrypting = False
+
+    def _decrypt_into(self, buffer: memoryview) -> bool:
+        """Decrypt as many records into the buffer of the connection as there are and it has space for, since it takes
+        longer to look at a buffer than to decrypt a record. Return whether there may be more.
+        """
+        tls, incoming, count, error = self._tls, self._incoming, 0, None
+        has_more, has_ended = len(buffer) > 0, False
+        try:
+            while has_more and count < len(buffer):
+                read = cast(int, tls.read(len(buffer) - count, cast(Any, buffer[count:])))
+                count += read
+                has_ended = not read
+                has_more = not has_ended and bool(incoming.pending or tls.pending())
+        except ssl.SSLWantReadError:
+            has_more = False
+        except ssl.SSLError as failed:
+            error, has_more = failed, False
+        if count:
+            self._secured.buffer_updated(count)
+        if error is not None:
+            self._secured.handshake_failed(_reason(error))
+            self._transport.abort()
+        elif has_ended and not self._is_lost and not self._end():
+            self.close()
+        return has_more
 
     def _end(self) -> bool:
         """The client will send nothing more; return whether the connection still has answers to send."""
