@@ -225,6 +225,12 @@ def test_a_place_that_is_none_is_one_line(broker: FaultyBroker, cluster: Cluster
         '[["payments", 0, 0, -1]]',
         '[["payments", "x", 0, 0]]',
         '[["payments", 0, 0, 1e999]]',
+        '[["payments", 0, 0, 1e30]]',
+        '[["payments", 99999999999, null, 0]]',
+        '[["payments", -1, null, 0]]',
+        '[["\\ud800", 0, null, 0]]',
+        '[[["payments"], 0, null, 0]]',
+        '[["payments", true, null, 0]]',
     ],
 )
 def test_steps_that_no_preview_gave_are_refused(cluster: Cluster, steps: str) -> None:

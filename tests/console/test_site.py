@@ -136,7 +136,7 @@ def test_a_stuck_transaction_is_aborted_from_the_page_where_changes_are_allowed(
         change = {name: shown[name] for name in ("id", "producer_id", "producer_epoch")}
         token = (await browser.get("/api/session")).told["change_token"]
         assert (await browser.post("/do/abort", change)).status == 403
-        for body in (b"[]", b"{", b'{"id": {}}', b"\xff", b'{"id": true}'):
+        for body in (b"[]", b"{", b'{"id": {}}', b"\xff", b'{"id": true}', b'{"id": "\\ud800"}'):
             assert (await browser.post("/do/abort", body, X_Semel_Change=token)).status == 400
         assert (await browser.post("/do/nowhere", change, X_Semel_Change=token)).status == 404
         assert (await browser.post("/api/topics", change, X_Semel_Change=token)).status == 405

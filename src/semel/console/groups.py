@@ -30,6 +30,8 @@ GROUPS_MAX: Final = 50
 ROWS_MAX: Final = 100
 # A reset is one request. Larger ones are for the command line.
 RESET_MAX: Final = 500
+PARTITION_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
 
 Answer = dict[str, Any]
 
@@ -222,13 +224,31 @@ def reset(cluster: Cluster, query: Query) -> str:
 
 
 def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
+    refused = PageRefused(400, "steps are those of a preview")
     try:
-        steps = {
-            TopicPartition(str(topic), int(partition)): (None if before is None else int(before), int(offset))
-            for topic, partition, before, offset in json.loads(text)
-        }
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise PageRefused(400, "steps are those of a preview") from None
-    if not steps or len(steps) > RESET_MAX or any(offset < 0 for _, offset in steps.values()):
-        raise PageRefused(400, "steps are those of a preview")
+        told = json.loads(text)
+        steps = {}
+        for topic, partition, before, offset in told:
+            steps[TopicPartition(_encodable(topic), _whole(partition, PARTITION_MAX))] = (
+                None if before is None else _whole(before, OFFSET_MAX),
+                _whole(offset, OFFSET_MAX),
+            )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise refused from None
+    if not 0 < len(steps) <= RESET_MAX:
+        raise refused
     return steps
+
+
+def _whole(value: Any, most: int) -> int:
+    """A whole number as a page has it: one that a browser would round travels as text. ValueError for anything else."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if type(number) is not int or not 0 <= number <= most:
+        raise ValueError("no such number")
+    return number
+
+
+def _encodable(name: Any) -> str:
+    """A text that can be sent; JSON may hold halves of characters."""
+    name.encode()
+    return str(name)

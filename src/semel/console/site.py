@@ -270,7 +270,12 @@ def _fields(body: bytes) -> dict[str, str]:
         isinstance(one, str) or (isinstance(one, int) and not isinstance(one, bool)) for one in values.values()
     ):
         raise PageRefused(400, "a change is a JSON object of texts and whole numbers")
-    return {name: str(value) for name, value in values.items()}
+    fields = {name: str(value) for name, value in values.items()}
+    try:
+        "".join(fields.values()).encode()
+    except UnicodeEncodeError:
+        raise PageRefused(400, "a change has whole characters, and no halves of them") from None
+    return fields
 
 
 def _asset(name: str) -> Response:
