@@ -66,6 +66,16 @@ def test_what_waits_is_shown_as_the_tables_hold_it(url: str) -> None:
     assert shown["figures"]["semel_http_keys_in_flight"] == 0
 
 
+def test_a_list_that_is_cut_comes_with_the_number_of_all(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "ROWS_MAX", 1)
+    engine = filled(url)
+    with engine.begin() as connection:
+        connection.execute(insert(floors), {"consumer": "shipping", "floor_ms": 8})
+    shown = one(url)["inbox"]
+    assert (shown["floor_count"], [floor["consumer"] for floor in shown["floors"]]) == (2, ["billing"])
+    engine.dispose()
+
+
 def test_a_message_is_tried_again_or_dropped_once(url: str) -> None:
     filled(url).dispose()
     databases = Databases([url])
@@ -194,6 +204,7 @@ def test_the_last_batch_of_each_spark_sink_is_shown(url: str) -> None:
         # A claim that PostgreSQL is about to write has no time yet.
         connection.execute(text("INSERT INTO semel_batches (sink_id) VALUES ('rows')"))
     engine.dispose()
+    assert one(url)["sink_count"] == 2
     payments, rows = one(url)["sinks"]
     assert payments == {
         "sink_id": "payments",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, column, event, inspect, select, table
+from sqlalchemy import URL, Connection, Engine, FromClause, column, event, func, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from semel.console.applications import Applications
@@ -151,6 +151,7 @@ def _waiting(connection: Connection) -> Answer:
         "outbox": None,
         "inbox": None,
         "sinks": [],
+        "sink_count": 0,
     }
     if messages.name in tables:
         shown["outbox"] = _outbox(connection)
@@ -158,6 +159,7 @@ def _waiting(connection: Connection) -> Answer:
         shown["inbox"] = _inbox(connection)
     if _SINKS.name in tables:
         shown["sinks"] = _sinks(connection)
+        shown["sink_count"] = _count(connection, _SINKS)
     return shown
 
 
@@ -169,6 +171,7 @@ def _outbox(connection: Connection) -> Answer:
         "oldest_ms": outbox.oldest_added_at_ms,
         "held_up": outbox.held_up,
         "relay": outbox.name,
+        "shard_count": len(outbox.shards),
         "shards": [one._asdict() for one in outbox.shards[:ROWS_MAX]],
         "quarantined": outbox.quarantined,
         "refused": [_refused(one) for one in refused],
@@ -190,6 +193,7 @@ def _refused(one: RefusedMessage) -> Answer:
 def _inbox(connection: Connection) -> Answer:
     known = connection.execute(select(floors.c.consumer, floors.c.floor_ms).order_by(floors.c.consumer).limit(ROWS_MAX))
     return {
+        "floor_count": _count(connection, floors),
         "floors": [{"consumer": consumer, "floor_ms": floor_ms} for consumer, floor_ms in known],
         "aside": [_aside(one) for one in inbox_quarantine.open_events(connection, count_max=ROWS_MAX)],
     }
@@ -222,6 +226,10 @@ def _sinks(connection: Connection) -> list[Answer]:
         }
         for row in rows
     ]
+
+
+def _count(connection: Connection, rows: FromClause) -> int:
+    return connection.scalar(select(func.count()).select_from(rows)) or 0
 
 
 def _time_ms(value: Any) -> int | None:

@@ -58,7 +58,7 @@ function database(one, tools) {
     ),
     one.outbox === null ? null : outbox(one, tools),
     one.inbox === null ? null : inbox(one, tools),
-    one.sinks.length ? sinks(one.sinks) : null,
+    one.sinks.length ? sinks(one.sinks, one.sink_count) : null,
   ];
 }
 
@@ -85,14 +85,19 @@ function outbox(one, tools) {
     h("h3", {}, "Outbox"),
     h("p", { class: "headline" }, `${counted(found.waiting, "message waits", "messages wait")}${age}.`),
     found.relay === null ? h("p", {}, "No relay has begun yet: ", h("code", {}, "semel outbox run"), " is one.") : null,
-    shards.length ? table(`Shards of relay ${found.relay}`, [["Shard", "number"], ["Batches in the log", "number"], ["One on its way"], ["Relay", "name"], ["Since"]], shards) : null,
+    shards.length ? table(`Shards of relay ${found.relay}${part(shards, found.shard_count)}`, [["Shard", "number"], ["Batches in the log", "number"], ["One on its way"], ["Relay", "name"], ["Since"]], shards) : null,
     found.quarantined === 0
       ? h("p", {}, "The broker has refused none of them.")
       : [
           h("p", { class: "bad" }, `${counted(found.quarantined, "message was", "messages were")} refused by the broker, and ${found.held_up} wait behind.`),
-          table(`Refused messages${found.quarantined > rows.length ? `, the first ${rows.length}` : ""}`, [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
+          table(`Refused messages${part(rows, found.quarantined)}`, [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
         ],
   ];
+}
+
+// The end of a caption whose table has not all rows.
+function part(rows, count) {
+  return rows.length < count ? `: the first ${rows.length} of ${count}` : "";
 }
 
 function asideIn(one) {
@@ -121,14 +126,14 @@ function inbox(one, tools) {
           h("p", { class: "bad" }, `${counted(count, "event is", "events are")} in the quarantine${count > rows.length ? `; the first ${rows.length} are shown` : ""}.`),
           table("Events put aside", [["Number", "number"], ["Consumer", "name"], ["Event", "name"], ["Cause, state"], ["Reason", "name"], ["Since"], ["From", "name"], ["What to do"]], rows),
         ],
-    floors.length ? table("Floors", [["Consumer", "name"], ["Claims are kept from"]], floors) : null,
+    floors.length ? table(`Floors${part(floors, one.inbox.floor_count)}`, [["Consumer", "name"], ["Claims are kept from"]], floors) : null,
   ];
 }
 
-function sinks(found) {
+function sinks(found, count) {
   const rows = found.map((sink) => [sink.sink_id, number(sink.batch_id), number(sink.row_count), time(sink.committed_ms), sink.query_id ?? ""]);
   const columns = [["Sink", "name"], ["Last batch", "number"], ["Rows in it", "number"], ["Committed"], ["Query", "name"]];
-  return [h("h3", {}, "Spark sinks into tables"), table("The last batch that each sink has", columns, rows)];
+  return [h("h3", {}, "Spark sinks into tables"), table(`The last batch that each sink has${part(rows, count)}`, columns, rows)];
 }
 
 const SAID = {

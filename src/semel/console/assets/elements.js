@@ -110,6 +110,8 @@ export function bytes(value) {
 
 // A time in the browser's time zone, with UTC below.
 export function time(ms) {
+  // So brokers say that there is no time.
+  if (Number(ms) === -1 && ms !== null) return "none";
   const date = new Date(Number(ms));
   if (ms === null || ms === undefined || Number.isNaN(date.getTime())) return ms === null || ms === undefined ? "not known" : `${ms} ms`;
   const two = (part) => String(part).padStart(2, "0");
