@@ -6,7 +6,9 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from asking import Asker
 from semel_command import semel_failure, semel_lines
+from transacting import TransactionalProducer
 
 
 def records(bootstrap: str, topic: str, *, partitions: int = 1) -> None:
@@ -63,6 +65,19 @@ def test_a_group_is_set_only_by_those_who_say_so(bootstrap: str) -> None:
     described = semel_lines("groups", "describe", "asking", bootstrap)
     assert described[0] == "group asking  type classic  state Empty"
     assert table(described) == [["asked", "0", "3", "5", "2", "-"], ["asked", "1", "0", "0", "0", "-"]]
+
+
+def test_a_reset_says_what_it_skips_that_an_open_transaction_holds_back(bootstrap: str) -> None:
+    records(bootstrap, "held")
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as asker:
+        producer = TransactionalProducer(asker, "held")
+        producer.claim()
+        producer.add("held")
+        producer.send("held", "open")
+        told = "held back by open transactions and skipped in held-0: 1 from offset 5 on"
+        assert told in reset(bootstrap, "skipping", "--topic", "held", "--to", "latest")
+        assert told not in reset(bootstrap, "skipping", "--topic", "held", "--to", "5")
+        producer.end()
 
 
 def test_a_group_is_set_to_any_place_there_is(bootstrap: str) -> None:

@@ -164,6 +164,30 @@ def test_a_reset_does_what_its_preview_has_shown(broker: FaultyBroker, cluster: 
         groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
 
 
+@pytest.mark.parametrize(
+    ("to", "committed_at", "skipped"),
+    [("latest", 1, 2), ("latest", 4, 1), ("4", 1, 1), ("3", 1, None), ("earliest", 5, None), ("latest", None, 2)],
+)
+def test_a_preview_says_how_many_offsets_it_skips_that_an_open_transaction_holds_back(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, to: str, committed_at: int | None, skipped: int | None
+) -> None:
+    """As in Kafka's own tool, latest is the end of the partition, which is behind what nobody can read yet."""
+    broker.create_topic("payments")
+    broker.seed("payments", "0", "1", "2")
+    producer = TransactionalProducer(ask)
+    producer.claim()
+    producer.add("payments")
+    producer.send("payments", "open")
+    broker.seed("payments", "waits")
+    if committed_at is not None:
+        commit(broker, "billing", "payments", p0=committed_at)
+    told = groups.reset_preview(cluster, asked(group="billing", to=to, topic="payments"))
+    if to == "latest":
+        assert told["steps"] == [["payments", 0, committed_at, 5]]
+    held = [{"topic": "payments", "partition": 0, "stable": 3, "skipped": skipped}]
+    assert told["held"] == ([] if skipped is None else held)
+
+
 @pytest.mark.parametrize("group", ["billing", "x; touch owned", "$(touch owned)", "--to=latest", "it's"])
 def test_the_command_beside_a_preview_does_the_same_and_no_name_becomes_a_script(
     broker: FaultyBroker, cluster: Cluster, group: str, tmp_path: Path

@@ -25,6 +25,13 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         (_GROUPS, "-k", "becomes_a_script"),
     ),
     Bug(
+        "a preview hides that a reset skips what an open transaction holds back",
+        "semel.client.groups:held_back",
+        "Isolation.READ_COMMITTED",
+        "Isolation.READ_UNCOMMITTED",
+        (_GROUPS, "-k", "holds_back"),
+    ),
+    Bug(
         "what a group has read of a batch counts as its lag",
         "semel.console.lag:_from",
         "record.offset >= at",

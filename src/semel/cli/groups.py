@@ -150,6 +150,7 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
     if not partitions:
         raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
     target = groups.target(cluster, partitions, place)
+    held = groups.held_back(cluster, committed, target)
     if execute:
         _commit(cluster, coordinator, name, target)
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
@@ -159,6 +160,8 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
             (where.topic, str(where.partition), NOTHING if before is None else str(before.offset), str(offset))
         )
     print_table(table)
+    for where, (stable, skipped) in held.items():
+        print(f"held back by open transactions and skipped in {where}: {skipped} from offset {stable} on")
     print(f"group {name} is set to these offsets" if execute else "nothing was changed; pass --execute to do it")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from semel.client import codes
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
-from semel.client.places import EARLIEST, LATEST, TopicPartition
+from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of
 from semel.wire.errors import ProtocolError
@@ -154,7 +154,8 @@ def offsets_to_commit(offsets: Mapping[TopicPartition, Committed]) -> list[dict[
 
 def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:
     """The offset that a place means in each partition, never outside the partition. A place is earliest, latest, an
-    offset, or a time such as 2026-01-31T12:00:00Z.
+    offset, or a time such as 2026-01-31T12:00:00Z. As in Kafka's own tool, latest is the end of the partition, also
+    where an open transaction holds records back.
     """
     wanted = list(partitions)
     if place == "earliest":
@@ -167,6 +168,21 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
         return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
     # A partition without a record from that time on goes to its end.
     return latest | offsets_of(cluster, wanted, _parse_time(place))
+
+
+def held_back(
+    cluster: Cluster, committed: Mapping[TopicPartition, Committed], targets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where a reset to these targets would skip offsets that open transactions hold back: the last stable offset, and
+    how many are skipped. No reader of committed records can read them yet, and this group never would.
+    """
+    stable = offsets_of(cluster, targets, LATEST, Isolation.READ_COMMITTED)
+    skipped = {
+        where: target - max(stable[where], committed[where].offset if where in committed else 0)
+        for where, target in targets.items()
+        if where in stable
+    }
+    return {where: (stable[where], count) for where, count in sorted(skipped.items()) if count > 0}
 
 
 def _in_order(offsets: dict[TopicPartition, int], partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -4,7 +4,8 @@ A page counts lag up to the last stable offset: the records that a reader of com
 The records that an open transaction holds back are shown separately, because no consumer can read them yet.
 
 A reset has two steps. The first one only shows the new offsets. The second one sends exactly these, and is refused if
-the group has moved meanwhile.
+the group has moved meanwhile. "Latest" is the end of a partition, as in Kafka's own tool, also where an open
+transaction holds records back. The preview says how many of these the group would skip.
 """
 
 import json
@@ -200,6 +201,10 @@ def reset_preview(cluster: Cluster, query: Query) -> Answer:
         "steps": [
             [where.topic, where.partition, committed[where].offset if where in committed else None, offset]
             for where, offset in sorted(targets.items())
+        ],
+        "held": [
+            {"topic": where.topic, "partition": where.partition, "stable": stable, "skipped": skipped}
+            for where, (stable, skipped) in groups.held_back(cluster, committed, targets).items()
         ],
     }
 

@@ -15,7 +15,7 @@ export const words = [
   ["lag", "From committed to the last stable offset: what a reader of committed records could have read by now."],
   ["in records", "The lag in committed records. Markers of transactions, aborted records and holes of compaction take offsets and are no such records. The console counts them in the first 8 MB and says “at least” if there are more."],
   ["held back", "From the last stable offset to the end: what an open transaction keeps from readers of committed records. No consumer can work it off; the page of transactions shows which transaction it is."],
-  ["reset", "Sets a group without members to other offsets. It shows first what it would do. What is skipped is not read, and what is set back is read again."],
+  ["reset", "Sets a group without members to other offsets. It shows first what it would do. What is skipped is not read, and what is set back is read again. Latest is the end of the partition, as in Kafka’s own tool: it is behind what an open transaction holds back."],
 ];
 
 export function view(answer, query, tools) {
@@ -86,6 +86,7 @@ async function preview(answer, values, { allowsChanges, change, tell }) {
   }
   const rows = told.steps.map(([topic, partition, from, to]) => [`${topic}-${partition}`, from === null ? "nothing" : number(from), number(to), effect(from, to)]);
   const text = [
+    ...heldBack(told.held),
     table("What it would do", [["Partition", "name"], ["From", "number"], ["To", "number"], ["So"]], rows),
     allowsChanges
       ? "The group must have no members. It is refused if the group moves meanwhile."
@@ -93,6 +94,18 @@ async function preview(answer, values, { allowsChanges, change, tell }) {
   ];
   const steps = JSON.stringify(told.steps);
   change("reset", { group: answer.name, steps }, `Set group ${answer.name} to ${values.to}`, text, allowsChanges ? "Do it" : null);
+}
+
+// A warning about the records that nobody can read yet, and that the group would never read.
+function heldBack(held) {
+  if (held.length === 0) return [];
+  const sum = held.reduce((total, one) => total + BigInt(one.skipped), 0n);
+  const what = counted(sum, "offset that an open transaction holds back", "offsets that open transactions hold back");
+  const places = held.map((one) => `${one.skipped} in ${one.topic}-${one.partition} from offset ${one.stable} on`).join(", ");
+  return [
+    h("p", { class: "held" }, `This skips ${what}: ${places}. If such a transaction is committed later, the group does not read its records.`),
+    "To keep them, end the transaction first (the page of transactions shows it), or set the group to the offset that is named here.",
+  ];
 }
 
 function effect(from, to) {
