@@ -6,12 +6,15 @@ import json
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from asking import Asker
+from browsing import Browser, browse
 from producing import deliver, idempotent_producer
+from semel.broker.limits import Limits
 from semel.cli import main
 from semel.client import admin
 from semel.client.cluster import GROUP, Cluster
@@ -19,7 +22,7 @@ from semel.client.errors import LogError
 from semel.client.groups import Listed
 from semel.console import groups, lag, producers
 from semel.console.http import PageRefused
-from semel.console.query import Query
+from semel.console.query import NAME_BYTES_MAX, Query
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 from semel.wire.versions import DELETE_RECORDS
@@ -118,6 +121,30 @@ def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_rea
     )
     one = groups.one_group(cluster, asked(group="billing", records=1))
     assert one["counted"] == {"records": 1, "is_whole": True}
+
+
+@pytest.mark.parametrize("name", ["g" * NAME_BYTES_MAX, "é" * (NAME_BYTES_MAX // 2)])
+def test_a_group_is_opened_and_reset_whatever_the_length_of_its_name(name: str) -> None:
+    """Up to 32,767 bytes, which is what the protocol carries, and which take three times as many in an address."""
+
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        token = (await browser.get("/api/session")).told["change_token"]
+        at = "?" + urlencode({"group": name, "to": "earliest"})
+        assert (await browser.get(f"/group{at}")).status == 200
+        assert (await browser.get(f"/api/group{at}")).told["name"] == name
+        steps = json.dumps((await browser.get(f"/api/reset_preview{at}")).told["steps"])
+        done = await browser.post("/do/reset", {"group": name, "steps": steps}, X_Semel_Change=token)
+        assert done.status == 200
+        assert (await browser.get(f"/api/group{at}")).told["lag"] == 1
+        longer = await browser.get("/api/group?" + urlencode({"group": name + "éé"}))
+        assert (longer.status, "32767" in longer.told["error"]) == (400, True)
+
+    with FaultyBroker(limits=Limits(group_name_bytes_max=NAME_BYTES_MAX)) as broker:
+        broker.create_topic("payments")
+        broker.seed("payments", "0")
+        commit(broker, name, "payments", p0=1)
+        browse(broker.bootstrap, story, allow_changes=True)
 
 
 def test_a_kind_of_group_that_the_console_does_not_know_is_named_and_asked_nothing(

@@ -99,7 +99,7 @@ def _lag(committed: dict[TopicPartition, int] | None, stable: dict[TopicPartitio
 
 def one_group(cluster: Cluster, query: Query) -> Answer:
     """A group, its members, and a page of its partitions."""
-    group = _group(cluster, query.text("group"))
+    group = _group(cluster, query.name("group"))
     is_known = group.kind in _KINDS_KNOWN
     members = groups.members(cluster, group.coordinator, group) if is_known else []
     owners = {where: one.member_id for one in members for where in one.partitions}
@@ -183,7 +183,7 @@ def _group(cluster: Cluster, name: str) -> Listed:
 
 def reset_preview(cluster: Cluster, query: Query) -> Answer:
     """What a reset of a group would change: for each partition, the offset before and after."""
-    name = query.text("group")
+    name = query.name("group")
     committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
     topic = query.text("topic", "").strip()
     partitions = partitions_of(topic_of(cluster, topic)) if topic else list(_present(cluster, committed))
@@ -211,7 +211,7 @@ def reset_preview(cluster: Cluster, query: Query) -> Answer:
 
 def reset(cluster: Cluster, query: Query) -> str:
     """Set a group to the offsets that a preview has shown, if it still is where the preview saw it."""
-    name = query.text("group")
+    name = query.name("group")
     steps = _steps(query.text("steps", text_max=RESET_MAX * 400))
     coordinator = cluster.coordinator(name, GROUP)
     committed = groups.committed(cluster, coordinator, name)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
-HEAD_BYTES_MAX: Final = 16 * 1024
-# A change has only a few fields, and nobody uploads anything.
-BODY_BYTES_MAX: Final = 64 * 1024
+# An address holds at most one name of a group, of 32,767 bytes, each of which may take three there; a cookie is short.
+HEAD_BYTES_MAX: Final = 128 * 1024
+# A change has only a few fields, and nobody uploads anything. JSON may take six bytes for one of a name.
+BODY_BYTES_MAX: Final = 256 * 1024
 QUERY_FIELDS_MAX: Final = 20
 
 STATUS_TEXTS: Final = {

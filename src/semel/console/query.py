@@ -6,6 +6,8 @@ from typing import Final
 from semel.console.http import PageRefused
 
 TEXT_MAX: Final = 1_000
+# The longest name that Kafka's protocol carries: its length is a signed number of 16 bits.
+NAME_BYTES_MAX: Final = (1 << 15) - 1
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -22,6 +24,13 @@ class Query:
             raise PageRefused(400, f"{name} is missing")
         if len(value) > text_max:
             raise PageRefused(400, f"{name} has at most {text_max} characters")
+        return value
+
+    def name(self, parameter: str) -> str:
+        """The name of a group or a transactional id, which may be as long as the protocol allows."""
+        value = self.text(parameter, text_max=NAME_BYTES_MAX)
+        if len(value.encode()) > NAME_BYTES_MAX:
+            raise PageRefused(400, f"{parameter} has at most {NAME_BYTES_MAX} bytes")
         return value
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = NUMBER_MAX) -> int:

@@ -138,7 +138,7 @@ def _place(
 
 def abort(cluster: Cluster, query: Query) -> str:
     """Abort the open transaction of an id, if it still belongs to the producer that the page showed."""
-    name = query.text("id")
+    name = query.name("id")
     coordinator = cluster.coordinator(name, TRANSACTION)
     described = transactional_ids.described(cluster, coordinator, [name])
     if not described or described[0].state != OPEN:
