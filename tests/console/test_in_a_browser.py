@@ -239,9 +239,13 @@ def test_a_broker_that_goes_and_comes_back_leaves_the_page_standing(
     assert page.locator("#state").inner_text() == "Live."
 
 
-def test_a_large_value_is_shown_in_pieces(opened: Callable[..., Page], filled: object) -> None:
+def test_a_large_value_is_downloaded_and_shown_in_pieces(opened: Callable[..., Page], filled: object) -> None:
     page = opened()
     visit(page, "/records?topic=large")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the value at offset 0").click()
+    assert download.value.suggested_filename == "large-0-0.value"
+    assert Path(download.value.path()).read_text() == "é" * 100_000
     page.get_by_role("button", name="Show all 200.0 KB").click()
     page.get_by_text("65536 of 200000 bytes are shown.").wait_for()
     for _ in range(3):

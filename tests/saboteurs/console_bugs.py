@@ -32,6 +32,20 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         (_GROUPS, "-k", "holds_back"),
     ),
     Bug(
+        "a value is downloaded without a session",
+        "semel.console.site:Site._file",
+        "self._door.session_of(request)",
+        "pass",
+        ("tests/console/test_downloads.py", "-k", "a_session"),
+    ),
+    Bug(
+        "any number of large values is in memory at once",
+        "semel.console.server:Console._send_file",
+        "self._files >= FILES_MAX",
+        "False",
+        ("tests/console/test_downloads.py", "-k", "at_once"),
+    ),
+    Bug(
         "what a group has read of a batch counts as its lag",
         "semel.console.lag:_from",
         "record.offset >= at",

@@ -76,13 +76,17 @@ class Askers(Generic[R]):
     def _work(self) -> None:
         resource = self._make()
         while True:
-            question, report = self._tasks.get()
-            try:
-                answer = question(resource)
-            except Exception as error:
-                report(None, error)
-            else:
-                report(answer, None)
+            self._work_on_one(resource)
+
+    def _work_on_one(self, resource: R) -> None:
+        """A function of its own, so that a thread that waits for the next question keeps no large answer."""
+        question, report = self._tasks.get()
+        try:
+            answer = question(resource)
+        except Exception as error:
+            report(None, error)
+        else:
+            report(answer, None)
 
 
 def askers_of(one: R) -> Askers[R]:

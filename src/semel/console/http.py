@@ -69,8 +69,11 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
+        return self.encoded_head() + self.body
+
+    def encoded_head(self) -> bytes:
         own = {"Content-Type": self.content_type, "Content-Length": str(len(self.body))}
-        return head(self.status, own, self.headers) + self.body
+        return head(self.status, own, self.headers)
 
 
 class PageRefused(Exception):

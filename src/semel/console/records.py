@@ -7,6 +7,7 @@ records do not get it yet. A page reads a limited number of bytes, and shows a l
 comes in pieces.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,8 @@ SHOWN_BYTES_MAX: Final = 1_000
 HEADERS_MAX: Final = 20
 # The size of a piece of a large key or value.
 PIECE_BYTES: Final = 64 * 1024
+# What could mean something to a header of HTTP, or to a file system.
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 Answer = dict[str, Any]
 
@@ -300,6 +303,25 @@ def field(data: bytes | None, at: int = 0, bytes_max: int = SHOWN_BYTES_MAX) -> 
 
 def piece_of_record(cluster: Cluster, query: Query) -> Answer:
     """A piece of the key or the value of one record, from the byte `at` on."""
+    _, offset, part, data = _part(cluster, query)
+    at = query.number("at", 0, most=max(len(data or b""), 0))
+    return {"offset": offset, "part": part, "at": at, "piece": field(data, at, PIECE_BYTES)}
+
+
+def file_of_record(cluster: Cluster, query: Query) -> tuple[str, bytes]:
+    """The whole key or value of one record, and a name for a file of it."""
+    where, offset, part, data = _part(cluster, query)
+    if data is None:
+        raise PageRefused(404, f"the {part} at offset {offset} is null")
+    return file_name(where, offset, part), data
+
+
+def file_name(where: TopicPartition, offset: int, part: str) -> str:
+    return _NOT_IN_FILE_NAMES.sub("_", f"{where}-{offset}.{part}")
+
+
+def _part(cluster: Cluster, query: Query) -> tuple[TopicPartition, int, str, bytes | None]:
+    """Which key or value of which record is meant, and its bytes."""
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0))
     offset = query.number("offset")
@@ -311,6 +333,4 @@ def piece_of_record(cluster: Cluster, query: Query) -> Answer:
     record = next((row[1] for at, row in rows if at == offset), None)
     if record is None:
         raise PageRefused(404, f"partition {where} has no record at offset {offset}")
-    data = record.key if part == "key" else record.value
-    at = query.number("at", 0, most=max(len(data or b""), 0))
-    return {"offset": offset, "part": part, "at": at, "piece": field(data, at, PIECE_BYTES)}
+    return where, offset, part, record.key if part == "key" else record.value

@@ -7,9 +7,9 @@ traceback.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from semel import __version__
 from semel.client.settings import ClientSettings
@@ -18,9 +18,9 @@ from semel.console.askers import askers_of, cluster_askers
 from semel.console.broker_door import BrokerDoor
 from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
-from semel.console.http import HEAD_BYTES_MAX, PageRefused, Request, Response, head, read_request, refusal
+from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
 from semel.console.live import Live
-from semel.console.site import Site, Stream, mistake
+from semel.console.site import File, Site, Stream, mistake
 from semel.security.hosts import shown_address
 
 if TYPE_CHECKING:
@@ -31,10 +31,16 @@ if TYPE_CHECKING:
     from semel.console.standbys import Stores
     from semel.console.trial import Trial
 
+T = TypeVar("T")
+
 CONNECTIONS_MAX: Final = 128
 # How many streams may be open. A browser opens at most six connections to a console.
 STREAMS_MAX: Final = 48
+# How many files may be read and sent at once, because each is in memory as a whole: as large as the largest record.
+FILES_MAX: Final = 2
 DEADLINE_SECONDS: Final = 30.0
+# A browser has the deadline for each part of this size, so that a large file may take longer.
+WRITTEN_BYTES: Final = 256 * 1024
 # After this time without an event a comment is sent, so that no proxy closes the stream as dead.
 QUIET_SECONDS_MAX: Final = 15.0
 
@@ -76,6 +82,7 @@ class Console:
         self._deadline_seconds = deadline_seconds
         self._connections = 0
         self._streams = 0
+        self._files = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._door: Door
         self._site: Site
@@ -157,12 +164,10 @@ class Console:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answer = await self._answer(reader)
+        if isinstance(answer, File):
+            await self._send_file(answer, writer)
         if isinstance(answer, Response):
-            async with asyncio.timeout(self._deadline_seconds):
-                writer.write(answer.encoded())
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
+            await self._write(answer, writer)
         if isinstance(answer, Stream):
             self._streams += 1
             try:
@@ -170,15 +175,45 @@ class Console:
             finally:
                 self._streams -= 1
 
-    async def _in_time(self, request: Request) -> Response | Stream:
+    async def _send_file(self, file: File, writer: asyncio.StreamWriter) -> None:
+        if self._files >= FILES_MAX:
+            busy = PageRefused(503, f"{FILES_MAX} files are being downloaded already: try again")
+            await self._write(refusal(busy), writer)
+            return
+        self._files += 1
+        try:
+            await self._write(await self._read(file), writer)
+        finally:
+            self._files -= 1
+
+    async def _read(self, file: File) -> Response:
+        try:
+            return await self._in_time(file.read())
+        except PageRefused as refused:
+            return refusal(refused)
+        except Exception as error:
+            return refusal(mistake(error))
+
+    async def _write(self, response: Response, writer: asyncio.StreamWriter) -> None:
+        writer.write(response.encoded_head())
+        body = memoryview(response.body)
+        for begin in range(0, len(body), WRITTEN_BYTES):
+            async with asyncio.timeout(self._deadline_seconds):
+                writer.write(body[begin : begin + WRITTEN_BYTES])
+                await writer.drain()
+        async with asyncio.timeout(self._deadline_seconds):
+            writer.close()
+            await writer.wait_closed()
+
+    async def _in_time(self, answer: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._deadline_seconds):
-                return await self._site.answer(request)
+                return await answer
         except TimeoutError:
             message = f"there is no answer after {self._deadline_seconds:g} s: try again"
             raise PageRefused(504, message) from None
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | None:
+    async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | File | None:
         try:
             if self._connections > CONNECTIONS_MAX:
                 raise PageRefused(503, "too many connections: close some pages of the console")
@@ -186,7 +221,7 @@ class Console:
                 request = await read_request(reader)
             if request is None:
                 return None
-            answer = await self._in_time(request)
+            answer = await self._in_time(self._site.answer(request))
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
                 raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
             return answer

@@ -4,6 +4,7 @@
     /static/...           the files for the browser, the same for everybody
     /api/QUESTION?...     an answer as it is now, as JSON
     /events/QUESTION?...  the same answer, and again whenever it changes
+    /file/FILE?...        a file to keep
     /do/CHANGE            a change, by POST
     /login, /logout       if people log in, by POST
     anything else         the shell, in which the browser shows the page of that path
@@ -29,7 +30,7 @@ from semel.console.door import Door, Session
 from semel.console.http import PageRefused, Request, Response, as_json, json_response
 from semel.console.live import Live
 from semel.console.query import Query
-from semel.console.sources import CHANGES, QUESTIONS, Asked, Sources
+from semel.console.sources import CHANGES, FILES, QUESTIONS, Asked, Sources
 from semel.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -64,6 +65,13 @@ class Stream:
     answers: Callable[[], AsyncGenerator[bytes, None]]
 
 
+@dataclass(frozen=True)
+class File:
+    """A file that the browser is to keep. It may be large, so it is read only when the server has room for it."""
+
+    read: Callable[[], Awaitable[Response]]
+
+
 class Site:
     def __init__(
         self,
@@ -94,7 +102,7 @@ class Site:
         """
         await self._overview()
 
-    async def answer(self, request: Request) -> Response | Stream:
+    async def answer(self, request: Request) -> Response | Stream | File:
         self._door.check_origin(request)
         _, area, *rest = [*request.path.split("/", 2), ""]
         name = rest[0]
@@ -113,7 +121,20 @@ class Site:
         if area == "events":
             self._door.session_of(request)
             return self._while_let_in(request, self._stream(name, Query(request.query)))
+        if area == "file":
+            return self._file(name, request)
         return _asset(_SHELL)
+
+    def _file(self, name: str, request: Request) -> File:
+        self._door.session_of(request)
+        _check_known(name, FILES)
+
+        async def read() -> Response:
+            file_name, content = await self._ask(FILES, name, Query(request.query))
+            kept = {"Content-Disposition": f'attachment; filename="{file_name}"'}
+            return Response(200, "application/octet-stream", content, kept)
+
+        return File(read)
 
     async def _told(self, name: str, request: Request) -> Any:
         if name == "door":

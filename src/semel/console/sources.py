@@ -58,6 +58,8 @@ QUESTIONS: Final[Mapping[str, Asked]] = {
     "audit": Asked(AUDITS, lambda audits, query: audits.one(query)),
     "standbys": Asked(STORE, lambda stores, query: stores.status(query), pause_factor=1),
 }
+# Answers that are files: a name, and its bytes.
+FILES: Final[Mapping[str, Asked]] = {"record": _of_cluster(records.file_of_record)}
 CHANGES: Final[Mapping[str, Asked]] = {
     "abort": _of_cluster(transactions.abort),
     "reset": _of_cluster(groups.reset),

@@ -240,7 +240,7 @@ function go(target) {
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a[href]");
   const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey && event.button === 0;
-  if (!anchor || !isPlain || anchor.origin !== location.origin || anchor.getAttribute("href").startsWith("#")) return;
+  if (!anchor || !isPlain || anchor.hasAttribute("download") || anchor.origin !== location.origin || anchor.getAttribute("href").startsWith("#")) return;
   event.preventDefault();
   go(anchor.href);
 });

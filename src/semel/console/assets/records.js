@@ -1,7 +1,7 @@
 // The records of one partition.
 
 import { get } from "./api.js";
-import { badge, bytes, choice, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
+import { address, badge, bytes, choice, counted, facts, filter, h, input, link, number, table, time } from "./elements.js";
 import { indented } from "./json.js";
 
 export const path = "/records";
@@ -111,7 +111,8 @@ function field(answer, one, part) {
   const shown = data.decoded ? decoded(data) : lines(text(data));
   if (data.next === null) return shown;
   const place = { topic: answer.topic, partition: answer.partition, offset: one.offset, part };
-  return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`)];
+  const file = { href: address("/file/record", place), download: true, "aria-label": `Download the ${part} at offset ${one.offset}` };
+  return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`), " ", h("a", file, "Download")];
 }
 
 // The value decoded by its schema, with the raw bytes in a part that can be opened.
