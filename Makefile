@@ -62,7 +62,7 @@ test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipe
 
 test-browser: $(STAMP) $(BROWSER) ## Walk through the console in a Chromium: each page, axe, both themes, and on Apache Kafka
 	@PYTHONPATH=$(BROWSER) .venv/bin/python -m pytest -m 'slow or not slow' tests/console/test_in_a_browser.py \
-		tests/console/test_steady_page.py tests/console/test_walks.py $(ARGS)
+		tests/console/test_trial_in_a_browser.py tests/console/test_steady_page.py tests/console/test_walks.py $(ARGS)
 	@PYTHONPATH=$(BROWSER) .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest -m 'slow or not slow' \
 		tests/console/test_walks.py $(ARGS)
 

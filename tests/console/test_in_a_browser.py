@@ -7,17 +7,16 @@ rules of axe are fetched from npm.
 from __future__ import annotations
 
 import re
-import subprocess
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from sqlalchemy import insert
 
 from asking import Asker, at
+from console_pages import troubles, visit
 from console_scene import STUCK, Stage, scene
 from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-ROOT: Final = Path(__file__).parent.parent.parent
-AXE: Final = "axe-core@4.14.1"
 DUPLICATES: Final = 'semel_batches_total{outcome="duplicate"}'
 HOSTILE: Final = "<img src=x onerror=document.title='hacked'><script>document.title='hacked'</script>"
 PAGES: Final = (
@@ -53,6 +50,7 @@ PAGES: Final = (
     "/decisions",
     "/groups",
     "/group?group=billing",
+    "/group?group=billing&records=1",
     "/claims",
     "/pipelines",
     "/audits",
@@ -60,22 +58,6 @@ PAGES: Final = (
     "/chaos",
     "/nowhere",
 )
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """The script that finds what a screen reader, or a person who sees less, would stumble over."""
-    folder = ROOT / "build/axe"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not list(folder.glob("*.tgz")):
-        try:
-            subprocess.run(["npm", "pack", AXE], cwd=folder, check=True, capture_output=True, timeout=SECONDS_MAX)
-        except (OSError, subprocess.SubprocessError) as error:
-            pytest.skip(f"needs {AXE} from npm: {error}")
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
-        script = archive.extractfile("package/axe.min.js")
-        assert script is not None
-        return script.read().decode()
 
 
 @pytest.fixture
@@ -146,11 +128,6 @@ def cells(page: Page, row: str) -> list[str]:
     found = page.get_by_role("row").filter(has_text=row).first
     found.wait_for()
     return [text.strip() for text in found.locator("th, td").all_inner_texts()]
-
-
-def visit(page: Page, path: str) -> None:
-    page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/")[2] + path)
-    page.get_by_role("heading", level=1).wait_for()
 
 
 def test_a_topic_is_followed_from_the_list_to_its_records(
@@ -298,6 +275,8 @@ FULL_PAGES: Final = (
     "/topics",
     "/records?topic=payments&partition=0&from=earliest",
     "/records?topic=orders&from=earliest",
+    "/groups",
+    "/group?group=billing&records=1",
     "/claims",
     "/pipelines",
     "/audits",
@@ -319,22 +298,6 @@ def test_no_full_page_stands_in_the_way_of_anybody(
         page.get_by_role("row").filter(has_text="not clean").get_by_role("link").first.get_attribute("href") or ""
     )
     assert [trouble for path in paths for trouble in troubles(page, path, axe, width)] == []
-
-
-def troubles(page: Page, path: str, axe: str, width: int) -> list[str]:
-    """What stands in somebody's way on a page."""
-    found: list[str] = []
-    visit(page, path)
-    page.locator("main details.words, main .empty").first.wait_for()
-    page.evaluate(axe)
-    for violation in page.evaluate("axe.run()")["violations"]:
-        places = [node["html"][:150] for node in violation["nodes"][:3]]
-        found.append(f"{path}: {violation['id']}: {violation['help']}: {places}")
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    if wide > width:
-        found.append(f"{path}: {wide} pixels wide")
-    assert "hacked" not in page.title()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -401,34 +364,6 @@ def test_an_audit_names_the_ids_that_are_lost(full: tuple[Stage, Page]) -> None:
     page.get_by_text("12 lost, 4 doubled.").first.wait_for()
     assert page.get_by_role("list", name="Ids that are lost").get_by_role("listitem").count() == 12
     assert page.get_by_role("img", name="stored once, 12 lost, 4 doubled").count() == 1
-
-
-def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: Path) -> None:
-    with serving("console", "--listen=127.0.0.1:0", f"--trial={tmp_path}/data", "--allow-changes") as console:
-        assert console.stdout is not None
-        clients = console.stdout.readline().split()[3].rstrip(",")
-        page = chromium.new_context().new_page()
-        page.set_default_timeout(SECONDS_MAX * 1000)
-        page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
-        page.get_by_role("link", name="Chaos", exact=True).click()
-        page.get_by_role("button", name="Lose the next ACK").click()
-        page.get_by_text("The next acknowledgement of a batch is lost.").wait_for()
-        producer = idempotent_producer(Reached(clients))
-        deliver(producer, "payments", [b"one"])
-        # On a busy machine the producer may have sent it more than twice.
-        page.locator(".tile").filter(has_text="not stored").filter(has_text=re.compile("^[1-9]")).wait_for()
-        page.get_by_role("button", name="Kill the broker ...").click()
-        page.get_by_role("button", name="Kill it").click()
-        page.get_by_text("The broker was killed (kill -9)").wait_for()
-        deliver(producer, "payments", [b"two"])
-        page.locator(".tile").filter(has_text="kill of the broker").filter(has_text="1").wait_for()
-        page.context.close()
-
-
-class Reached(NamedTuple):
-    """An address as a producer of the tests takes it."""
-
-    bootstrap: str
 
 
 def test_a_person_logs_in_and_sees_who_they_are(chromium: Browser, broker: FaultyBroker, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 // A trial: switches for faults between clients and the console's own broker, and the broker's decisions.
 
-import { counted, facts, h, input, number, tile, tiles, verdicts } from "./elements.js";
+import { facts, h, input, number, tile, tiles, verdicts } from "./elements.js";
 
 export const path = "/chaos";
 export const name = "Chaos";
@@ -55,6 +55,6 @@ function switches(trial, { at_once, change, allowsChanges }) {
       h("button", {}, "Lose them"),
       h("button", { type: "button", onclick: () => at_once("calm", {}) }, "Let nothing go wrong"),
     ),
-    trial.percent ? h("p", { class: "held" }, `${counted(trial.percent, "percent")} of all ACKs are lost now.`) : null,
+    trial.percent ? h("p", { class: "held" }, `${trial.percent} % of all ACKs are lost now.`) : null,
   ];
 }
