@@ -201,6 +201,7 @@ STEPS = st.one_of(st.integers(0, 2), st.sampled_from([*Outcome, "join", "leave"]
 @given(st.lists(STEPS, max_size=60), st.integers(1, 4), st.integers(1, 4))
 @example(["join", ACCEPTED, ACCEPTED, 0], 1, 1)
 @example(["join", GAP, GAP, ACCEPTED, 0], 1, 1)
+@example(["join", ACCEPTED, 0, 0], 1, 1)
 @example(["join", "leave"], 1, 1)
 def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_out(
     steps: list[int | str], accepted_max: int, others_max: int
