@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.clients import LoadFailed
 from semel.wire import messages
-from semel.wire.frames import parse_response_header
+from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 CONNECTIONS_PER_SECOND = 300
@@ -26,6 +26,8 @@ CONNECTIONS_PER_SECOND = 300
 CONNECTIONS_KEPT = 2_000
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 12)]
 CONNECT_SECONDS_MAX = 10.0
+# A message of a login is far smaller.
+ANSWER_BYTES_MAX = 64 * 1024
 # Each waits 100 ms for its refusal.
 GUESSERS = 8
 # The beginning of a ClientHello that says it has 512 bytes.
@@ -148,11 +150,6 @@ def _log_in_wrongly(connected: socket.socket, user: str) -> None:
 def _ask(connected: socket.socket, api_key: int, version: int, **fields: object) -> Any:
     entity = messages.build_request(api_key, version, **fields)
     connected.sendall(messages.encode_request(api_key, version, 1, None, entity))
-    frame = bytearray()
-    while len(frame) < 4 or len(frame) < 4 + int.from_bytes(frame[:4]):
-        piece = connected.recv(4096)
-        if not piece:
-            raise ConnectionError("the broker has hung up")
-        frame += piece
-    _, begin = parse_response_header(api_key, version, frame[4:])
-    return messages.decode_response(api_key, version, memoryview(frame)[4 + begin :])
+    frame = read_frame(connected.recv_into, ANSWER_BYTES_MAX)
+    _, begin = parse_response_header(api_key, version, frame)
+    return messages.decode_response(api_key, version, memoryview(frame)[begin:])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from producing import deliver, idempotent_producer
 from semel_command import serving
 
 if TYPE_CHECKING:
+    from confluent_kafka import Producer
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
@@ -29,8 +31,10 @@ class Reached(NamedTuple):
     bootstrap: str
 
 
-def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: Path) -> None:
-    with serving("console", "--listen=127.0.0.1:0", f"--trial={tmp_path}/data", "--allow-changes") as console:
+@contextmanager
+def trial(chromium: Browser, data: Path) -> Iterator[tuple[Page, Producer]]:
+    """The page of a trial, on which the next acknowledgement was lost, and the producer that had to repeat itself."""
+    with serving("console", "--listen=127.0.0.1:0", f"--trial={data}", "--allow-changes") as console:
         assert console.stdout is not None
         clients = console.stdout.readline().split()[3].rstrip(",")
         page = chromium.new_context().new_page()
@@ -41,6 +45,12 @@ def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: 
         page.get_by_text("The next acknowledgement of a batch is lost.").wait_for()
         producer = idempotent_producer(Reached(clients))
         deliver(producer, "payments", [b"one"])
+        yield page, producer
+        page.context.close()
+
+
+def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: Path) -> None:
+    with trial(chromium, tmp_path / "data") as (page, producer):
         # On a busy machine the producer may have sent it more than twice.
         page.locator(".tile").filter(has_text="not stored").filter(has_text=re.compile("^[1-9]")).wait_for()
         page.get_by_role("button", name="Kill the broker ...").click()
@@ -48,28 +58,16 @@ def test_the_switches_of_a_trial_are_seen_to_react(chromium: Browser, tmp_path: 
         page.get_by_text("The broker was killed (kill -9)").wait_for()
         deliver(producer, "payments", [b"two"])
         page.locator(".tile").filter(has_text="kill of the broker").filter(has_text="1").wait_for()
-        page.context.close()
 
 
 @pytest.fixture(scope="module")
 def tried(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A console of a trial in which an acknowledgement was lost, and some of the next ones will be."""
-    data = tmp_path_factory.mktemp("trial") / "data"
-    with serving("console", "--listen=127.0.0.1:0", f"--trial={data}", "--allow-changes") as console:
-        assert console.stdout is not None
-        clients = console.stdout.readline().split()[3].rstrip(",")
-        page = chromium.new_context().new_page()
-        page.set_default_timeout(SECONDS_MAX * 1000)
-        page.goto(console.stdout.readline().removeprefix("semel console on ").strip())
-        page.get_by_role("link", name="Chaos", exact=True).click()
-        page.get_by_role("button", name="Lose the next ACK").click()
-        page.get_by_text("The next acknowledgement of a batch is lost.").wait_for()
-        deliver(idempotent_producer(Reached(clients)), "payments", [b"one"])
+    with trial(chromium, tmp_path_factory.mktemp("trial") / "data") as (page, _):
         page.get_by_label("Lose so many of all ACKs, in percent").fill("7")
         page.get_by_role("button", name="Lose them").click()
         page.get_by_text("7 % of all ACKs are lost now.").wait_for()
         yield page
-        page.context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

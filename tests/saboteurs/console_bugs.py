@@ -68,9 +68,9 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a database that hangs hides the whole first page",
-        "semel.console.site:_in_time",
-        "asyncio.timeout(seconds_max)",
-        "asyncio.timeout(None)",
+        "semel.console.site:Site._overview",
+        "in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX)",
+        "self._ask(QUESTIONS, name, Query({}))",
         ("tests/console/test_overview.py", "-k", "hangs"),
     ),
     Bug(
@@ -292,8 +292,8 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a page that waits for too long is told nothing",
-        "semel.console.server:Console._in_time",
-        "raise PageRefused(504, message) from None",
+        "semel.console.http:in_time",
+        "raise PageRefused(504, f'there is no answer after {seconds_max:g} s{advice}') from None",
         "raise",
         ("tests/console/test_site.py::test_a_cluster_that_does_not_answer_in_time_is_one_line",),
     ),

@@ -244,8 +244,9 @@ class Connection(asyncio.BufferedProtocol):
         turns, buffer = self.host.turns, self._buffer
         pieces, frames_served = turns.pieces, self._frames_served
         while self._transport is not None and (self._may_serve() or self._may_serve_after_sending()):
-            is_stranger = self.login is not None and not self.login.is_over
-            if turns.pieces - pieces >= turns.pieces_per_turn or (is_stranger and self._frames_served > frames_served):
+            if turns.pieces - pieces >= turns.pieces_per_turn or (
+                self._frames_served > frames_served and self.is_unknown
+            ):
                 # There were many short requests, or one of a client that has not logged in: let other connections go
                 # first.
                 self._has_to_wait = True

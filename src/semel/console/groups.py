@@ -148,7 +148,7 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
                 "stable": stable.get(where),
                 "end": end.get(where),
                 "lag": max(stable[where] - committed[where], 0) if where in stable and where in committed else None,
-                "records": counts[where].as_json() if where in counts else None,
+                "records": counts[where]._asdict() if where in counts else None,
                 "member": owners.get(where),
             }
             for where in shown
@@ -170,7 +170,7 @@ def _counts(cluster: Cluster, behind: dict[TopicPartition, tuple[int, int]]) -> 
 def _sum(counts: dict[TopicPartition, Count], has_more: bool) -> Answer:
     """The lag of a page of partitions; it is not whole if the group has other partitions."""
     is_whole = not has_more and all(one.is_whole for one in counts.values())
-    return Count(sum(one.records for one in counts.values()), is_whole).as_json()
+    return Count(sum(one.records for one in counts.values()), is_whole)._asdict()
 
 
 def _group(cluster: Cluster, name: str) -> Listed:

@@ -6,9 +6,9 @@ answer.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 # An address holds at most one name of a group, of 32,767 bytes, each of which may take three there; a cookie is short.
@@ -16,6 +16,8 @@ HEAD_BYTES_MAX: Final = 128 * 1024
 # A change has only a few fields, and nobody uploads anything. JSON may take six bytes for one of a name.
 BODY_BYTES_MAX: Final = 256 * 1024
 QUERY_FIELDS_MAX: Final = 20
+
+T = TypeVar("T")
 
 STATUS_TEXTS: Final = {
     200: "OK",
@@ -68,9 +70,6 @@ class Response:
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def encoded(self) -> bytes:
-        return self.encoded_head() + self.body
-
     def encoded_head(self) -> bytes:
         own = {"Content-Type": self.content_type, "Content-Length": str(len(self.body))}
         return head(self.status, own, self.headers)
@@ -87,6 +86,15 @@ class PageRefused(Exception):
 def reason_of(error: BaseException) -> str:
     """Why a service that the console asks did not answer, in the operating system's words if there are any."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+async def in_time(answer: Awaitable[T], seconds_max: float, advice: str = "") -> T:
+    """The answer, or PageRefused with the time and the advice if it takes longer."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            return await answer
+    except TimeoutError:
+        raise PageRefused(504, f"there is no answer after {seconds_max:g} s{advice}") from None
 
 
 def head(status: int, *headers: Mapping[str, str]) -> bytes:

@@ -5,19 +5,18 @@ offsets, too, and no reader of committed records ever gets them. So this reads t
 whose middle a group stands. It reads a limited number of bytes, because a page asks again and again.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.client.aborted import committed_batches
 from semel.client.client import Fetched
 from semel.client.cluster import Cluster
 from semel.client.places import Isolation, Topic, TopicPartition
-from semel.console.records import fetched
+from semel.console.records import FETCH_BYTES, fetched
 from semel.wire.primitives import Buffer
 from semel.wire.records import closed_batches, decode_batches
 
 # For one page, with all its partitions.
 COUNTED_BYTES_MAX: Final = 8 * 1024 * 1024
-FETCH_BYTES: Final = 1024 * 1024
 
 
 class Count(NamedTuple):
@@ -25,9 +24,6 @@ class Count(NamedTuple):
 
     records: int
     is_whole: bool
-
-    def as_json(self) -> dict[str, Any]:
-        return self._asdict()
 
 
 class Counter:

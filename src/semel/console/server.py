@@ -7,9 +7,9 @@ traceback.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from semel import __version__
 from semel.client.settings import ClientSettings
@@ -18,7 +18,7 @@ from semel.console.askers import askers_of, cluster_askers
 from semel.console.broker_door import BrokerDoor
 from semel.console.decisions import DecisionFeed
 from semel.console.door import Door
-from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, read_request, refusal
+from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, in_time, read_request, refusal
 from semel.console.live import Live
 from semel.console.site import File, Site, Stream, mistake
 from semel.security.hosts import shown_address
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from semel.console.standbys import Stores
     from semel.console.trial import Trial
 
-T = TypeVar("T")
-
 CONNECTIONS_MAX: Final = 128
 # How many streams may be open. A browser opens at most six connections to a console.
 STREAMS_MAX: Final = 48
 # How many files may be read and sent at once, because each is in memory as a whole: as large as the largest record.
 FILES_MAX: Final = 2
 DEADLINE_SECONDS: Final = 30.0
+_AGAIN: Final = ": try again"
 # A browser has the deadline for each part of this size, so that a large file may take longer.
 WRITTEN_BYTES: Final = 256 * 1024
 # After this time without an event a comment is sent, so that no proxy closes the stream as dead.
@@ -188,7 +187,7 @@ class Console:
 
     async def _read(self, file: File) -> Response:
         try:
-            return await self._in_time(file.read())
+            return await in_time(file.read(), self._deadline_seconds, _AGAIN)
         except PageRefused as refused:
             return refusal(refused)
         except Exception as error:
@@ -205,14 +204,6 @@ class Console:
             writer.close()
             await writer.wait_closed()
 
-    async def _in_time(self, answer: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self._deadline_seconds):
-                return await answer
-        except TimeoutError:
-            message = f"there is no answer after {self._deadline_seconds:g} s: try again"
-            raise PageRefused(504, message) from None
-
     async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | File | None:
         try:
             if self._connections > CONNECTIONS_MAX:
@@ -221,7 +212,7 @@ class Console:
                 request = await read_request(reader)
             if request is None:
                 return None
-            answer = await self._in_time(self._site.answer(request))
+            answer = await in_time(self._site.answer(request), self._deadline_seconds, _AGAIN)
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
                 raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
             return answer

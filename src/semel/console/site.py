@@ -27,7 +27,7 @@ from semel.charts.drawing import colours
 from semel.client.errors import LogError
 from semel.console.decisions import DecisionFeed
 from semel.console.door import Door, Session
-from semel.console.http import PageRefused, Request, Response, as_json, json_response
+from semel.console.http import PageRefused, Request, Response, as_json, in_time, json_response
 from semel.console.live import Live
 from semel.console.query import Query
 from semel.console.sources import CHANGES, FILES, QUESTIONS, Asked, Sources
@@ -168,7 +168,7 @@ class Site:
             if name == OVERVIEW:
                 return as_json(await self._overview())
             try:
-                return as_json(await _in_time(self._ask(QUESTIONS, name, query), ANSWER_SECONDS_MAX))
+                return as_json(await in_time(self._ask(QUESTIONS, name, query), ANSWER_SECONDS_MAX))
             except PageRefused as refused:
                 return as_json({"error": str(refused)})
             except Exception as error:
@@ -194,9 +194,9 @@ class Site:
     async def _overview(self) -> dict[str, Any]:
         """The parts of the first page by name; a part that fails shows its error, and hides no other."""
         names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
-        asked = {name: _in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX) for name in names}
+        asked = {name: in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX) for name in names}
         if self._decisions is not None:
-            asked[DECISIONS] = _in_time(self._counts(), PART_SECONDS_MAX)
+            asked[DECISIONS] = in_time(self._counts(), PART_SECONDS_MAX)
         answers = await asyncio.gather(*asked.values(), return_exceptions=True)
         parts: dict[str, Any] = {}
         for name, answer in zip(asked, answers, strict=True):
@@ -254,14 +254,6 @@ class Site:
             return await self._sources.ask(table[name], query)
         except (LogError, ProtocolError) as error:
             raise PageRefused(502, str(error)) from None
-
-
-async def _in_time(answer: Awaitable[Any], seconds_max: float) -> Any:
-    try:
-        async with asyncio.timeout(seconds_max):
-            return await answer
-    except TimeoutError:
-        raise PageRefused(504, f"there is no answer after {seconds_max:g} s") from None
 
 
 def _with_cookie(cookie: str) -> Response:

@@ -103,11 +103,11 @@ class Users:
         """This user's credentials; empty if there is no such user."""
         return self._credentials.get(user, {})
 
-    def credential_for(self, user: str, mechanism: Mechanism) -> tuple[Credential, bool]:
-        """This user's credential and True; for an unknown user a credential that no password matches, and False."""
+    def credential_for(self, user: str, mechanism: Mechanism) -> Credential:
+        """This user's credential; for an unknown user one that no password matches."""
         credential = self.credentials(user).get(mechanism)
         if credential is not None:
-            return credential, True
+            return credential
         counts = {iterations: count for (one, iterations), count in self._kinds.items() if one is mechanism}
         iterations = max(counts, key=counts.__getitem__, default=ITERATIONS_MIN)
         name = f"{mechanism.sasl_name} {user}".encode()
@@ -115,7 +115,7 @@ class Users:
             hmac.digest(self.secret, what + name, "sha512") for what in (b"salt ", b"stored ", b"server ")
         )
         length = mechanism.key_bytes
-        return Credential(salt[:SALT_BYTES], stored_key[:length], server_key[:length], iterations), False
+        return Credential(salt[:SALT_BYTES], stored_key[:length], server_key[:length], iterations)
 
     def is_current(self, user: str, mechanism: Mechanism, credential: Credential) -> bool:
         """Whether this is the user's credential now. A login takes more than one step, and the user may be removed or

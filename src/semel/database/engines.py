@@ -6,6 +6,7 @@ the URL names no driver.
 
 import sqlite3
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -17,6 +18,7 @@ from semel.database.errors import UnknownDatabase, sqlite_code
 
 BUSY_TIMEOUT_MS: Final = 30_000
 _PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
+_READER_PRAGMAS: Final = (f"busy_timeout={BUSY_TIMEOUT_MS}", "query_only=ON")
 _SWITCH_AGAIN_SECONDS: Final = 0.01
 # The execution option of an engine whose transactions only read.
 _READS: Final = "semel_reads"
@@ -52,18 +54,8 @@ def reader_of(engine: Engine) -> Engine:
     if engine.dialect.name != "sqlite":
         return read_only(engine)
     reader = create_engine(engine.url)
-
-    @event.listens_for(reader, "connect")
-    def connected(connection: Any, _record: object) -> None:
-        connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA query_only=ON")
-
-    @event.listens_for(reader, "begin")
-    def begun(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN")
-
-    return reader
+    _begin_for(reader, lambda cursor: _set(cursor, _READER_PRAGMAS))
+    return read_only(reader)
 
 
 def missing_file(engine: Engine) -> str | None:
@@ -76,20 +68,33 @@ def missing_file(engine: Engine) -> str | None:
 def begin_immediately(engine: Engine) -> None:
     """Make every transaction of a SQLite engine IMMEDIATE. For an AsyncEngine, pass its `sync_engine`."""
 
+    def prepare(cursor: Any) -> None:
+        _switch_to_wal(cursor)
+        _set(cursor, _PRAGMAS)
+
+    _begin_for(engine, prepare)
+
+
+def _begin_for(engine: Engine, prepare: Callable[[Any], None]) -> None:
+    """Begin the transactions of a SQLite engine in place of its driver, on connections that `prepare` has set up."""
+
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: object) -> None:
         # The driver must not begin transactions by itself: it would begin them late, and as a reader.
         connection.isolation_level = None
         cursor = connection.cursor()
-        _switch_to_wal(cursor)
-        for pragma in _PRAGMAS:
-            cursor.execute(f"PRAGMA {pragma}")
+        prepare(cursor)
         cursor.close()
 
     @event.listens_for(engine, "begin")
     def begun(connection: Any) -> None:
         reads = connection.get_execution_options().get(_READS)
         connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _set(cursor: Any, pragmas: Iterable[str]) -> None:
+    for pragma in pragmas:
+        cursor.execute(f"PRAGMA {pragma}")
 
 
 def read_only(engine: EngineT) -> EngineT:

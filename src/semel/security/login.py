@@ -155,7 +155,7 @@ def _read_plain(token: bytes) -> tuple[str, str]:
 def _check_plain(user: str, password: str, users: Users) -> Steps[None]:
     """Refused unless this is the user's password. It takes as long for a user who does not exist."""
     mechanism = users.mechanism_of(user)
-    credential, _ = users.credential_for(user, mechanism)
+    credential = users.credential_for(user, mechanism)
 
     def stored_keys() -> Credential:
         salted_password = salted(mechanism, password, credential.salt, credential.iterations)

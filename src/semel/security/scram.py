@@ -78,7 +78,7 @@ class ScramExchange:
             self._is_over = True
             raise self._malformed("a user who wants to act as another one")
         self._header, self._nonce = match["header"], match["nonce"] + self._own_nonce
-        self._credential, _ = self._users.credential_for(self.name, self._mechanism)
+        self._credential = self._users.credential_for(self.name, self._mechanism)
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._first_messages = f"{match['bare']},{answer}"
