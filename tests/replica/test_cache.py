@@ -3,10 +3,11 @@ this broker has is never freed, and nobody ever reads anything else than what wa
 """
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 
 import pytest
-from lives import Gate, Life, WatchedStore, names, run
+from lives import Gate, Inline, Life, WatchedStore, names, run
 
 from semel.replica.cache import Unreadable
 from semel.replica.reader import Overtaken
@@ -147,6 +148,32 @@ def test_what_comes_is_not_freed_together_with_its_neighbour() -> None:
         gate.opened.set()
         await coming
         assert await all_values(life) == values
+
+    run(scenario())
+
+
+def test_what_is_compared_with_its_digest_is_not_freed_meanwhile() -> None:
+    """After a restart a part is found on the disk. If its space were freed before that is noted, its reader would get
+    zeros for records.
+    """
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store)
+        values = first.values()
+        second = await Life(store, first.files, is_cold=True).start()
+        files = second.cache.files
+
+        class Full(Inline):
+            """After each job there is no space left, so that all is freed that may be."""
+
+            def run(self, job: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+                super().run(job, done)
+                for path, position, size in files.choose(0):
+                    second.files.open(path).free(size, position)
+
+        second.cache.use(Full(), second.told.append)
+        assert await all_values(second) == values
 
     run(scenario())
 

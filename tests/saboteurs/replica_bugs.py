@@ -443,6 +443,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_CACHE}::test_what_comes_is_not_freed_together_with_its_neighbour",),
     ),
     Bug(
+        "what is being compared is freed",
+        "semel.replica.cached_files:CachedFiles.choose",
+        "part.extent.position not in self.coming.get(path, ())",
+        "True",
+        (f"{_CACHE}::test_what_is_compared_with_its_digest_is_not_freed_meanwhile",),
+    ),
+    Bug(
         "what was read last is freed first",
         "semel.replica.cached_files:CachedFiles.choose",
         "sorted(known)",

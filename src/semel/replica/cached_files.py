@@ -296,7 +296,9 @@ class CachedFiles:
         self._held = +self._held
 
     def choose(self, bytes_max: int) -> list[Stretch]:
-        """Choose what to free so that the cache is no larger than this. The chosen parts count as freed from now on."""
+        """Choose what to free so that the cache is no larger than this. The chosen parts count as freed from now on. None
+        of them is being fetched: it may have been found on the disk, and would soon count as being there.
+        """
         if self.cached_bytes <= bytes_max:
             return []
         known = [
@@ -304,7 +306,7 @@ class CachedFiles:
             for path, row in self._rows.items()
             if path not in self._held
             for part in row.parts
-            if part.state != GONE and part.is_named
+            if part.state != GONE and part.is_named and part.extent.position not in self.coming.get(path, ())
         ]
         chosen = []
         for _, path, _, part in sorted(known):
