@@ -296,8 +296,8 @@ class CachedFiles:
         self._held = +self._held
 
     def choose(self, bytes_max: int) -> list[Stretch]:
-        """Choose what to free so that the cache is no larger than this. The chosen parts count as freed from now on. None
-        of them is being fetched: it may have been found on the disk, and would soon count as being there.
+        """Choose what to free so that the cache is no larger than this. The chosen parts count as freed from now on.
+        None of them is being fetched: it may have been found on the disk, and would soon count as being there.
         """
         if self.cached_bytes <= bytes_max:
             return []
