@@ -6,11 +6,13 @@ pause. Whatever a writer has sent may land at any later time, any number of time
 answer. What may be deleted may be deleted at any time.
 
 What must hold in every state: what a writer has acknowledged, with all that stands before it in its log, is the
-beginning of what a recovery from the store would read now (`violation`).
+beginning of what a recovery from the store would read now (`violation`). And where clients ask a writer for something
+that it knows, such as a committed offset, its answer has all that anybody had acknowledged before the question.
 
 Not in the model: bodies and digests, consumers, the contents of the journal, time. The lease appears only in the rule
-that nobody trusts it. What a checkpoint covers is deleted at once here; a broker waits for the checkpoint behind it, so
-that fewer readers have to begin again.
+that nobody trusts it, and clocks stand still: a writer that was replaced answers as long as it has not noticed. What a
+checkpoint covers is deleted at once here; a broker waits for the checkpoint behind it, so that fewer readers have to
+begin again.
 """
 
 from __future__ import annotations
@@ -54,6 +56,12 @@ class Rules:
     floors_only_rise: bool = True
     # A process that comes back with a disk keeps of it what the store holds, and no more.
     caches_are_cut: bool = True
+    # What a writer answers from its memory waits for a proof that nobody had taken over when the question came.
+    answers_wait_for_a_proof: bool = True
+    # A proof is a look at the next slot that began after the question.
+    proofs_begin_behind_the_question: bool = True
+    # A slot that was missing proves nothing before all slots in front of it are settled.
+    proofs_wait_for_the_slots_under_way: bool = True
 
 
 ALL_RULES: Final = Rules()
@@ -70,6 +78,10 @@ class Size:
     # What each writer sends at most.
     entries: int = 2
     checkpoints: int = 1
+    # How often each writer is asked for something that it knows, at most.
+    questions: int = 0
+    # Whether all questions are asked, or only those whose answer would be out of date. No other answer can be wrong.
+    all_questions: bool = False
     # Whether the first writer has to put up a fence as well; otherwise it is active from the beginning.
     from_empty: bool = False
 
@@ -109,6 +121,15 @@ class UnderWay(NamedTuple):
     settled: bool
 
 
+class Question(NamedTuple):
+    """A client asks for something that a writer knows, and gets no answer yet."""
+
+    # The slot that the writer would have sent next.
+    slot: int
+    # Whether somebody had acknowledged more than the writer, whose answer shows what it has acknowledged itself.
+    is_outdated: bool
+
+
 IDLE: Final = "idle"
 READING: Final = "reading"
 FENCING: Final = "fencing"
@@ -136,6 +157,12 @@ class Writer(NamedTuple):
     taken: Checkpoint | None = None
     entries: int = 0
     checkpoints: int = 0
+    question: Question | None = None
+    # When all slots below this one are settled, it is proved that nobody had taken over when the question came.
+    proof: int | None = None
+    questions: int = 0
+    # Whether an answer has left that was out of date when its question came.
+    has_lied: bool = False
     # All that it ever put on the wire.
     sent: tuple[tuple[int, Object], ...] = ()
     fences: tuple[tuple[int, int], ...] = ()
@@ -191,6 +218,9 @@ class Protocol:
                     yield from self._takes_a_checkpoint(world, number, writer)
                     yield from self._raises_the_floor(world, number, writer)
                     yield from self._learns(world, number, writer)
+                    yield from self._is_asked(world, number, writer)
+                    yield from self._looks(world, number, writer)
+                    yield from self._answers(world, number, writer)
             for slot, sent in writer.sent:
                 if world.slots[slot] is None:
                     yield f"the {name_of(sent)} of writer {number} lands in slot {slot}", _with_slot(world, slot, sent)
@@ -349,8 +379,11 @@ class Protocol:
             elif lying.epoch < writer.epoch:
                 raise Lie(f"writer {number} of epoch {writer.epoch} meets epoch {lying.epoch} in slot {slot}")
             else:
-                dead = writer._replace(phase=FENCED, under_way=(), taken=None)
-                yield f"writer {number} finds slot {slot} taken: it is fenced, and ends", _with(world, number, dead)
+                yield from self._ends(world, number, writer, slot)
+
+    def _ends(self, world: World, number: int, writer: Writer, slot: int) -> Steps:
+        dead = writer._replace(phase=FENCED, under_way=(), taken=None, question=None, proof=None, questions=0)
+        yield f"writer {number} finds slot {slot} taken: it is fenced, and ends", _with(world, number, dead)
 
     def _answered(self, writer: Writer) -> Writer:
         """The answers leave that may."""
@@ -365,6 +398,53 @@ class Protocol:
             position = done.slot + 1
             acknowledged = max(acknowledged, writer.log.index(done.object.value) + 1)
         return writer._replace(acknowledged=acknowledged, position=position, under_way=tuple(under_way))
+
+    # -- answering from memory ----------------------------------------------------------------------------------
+
+    def _is_asked(self, world: World, number: int, writer: Writer) -> Steps:
+        if writer.question is not None or writer.questions == self.size.questions:
+            return
+        newest = max((each.log[: each.acknowledged] for each in world.writers), key=len)
+        is_outdated = writer.log[: writer.acknowledged][: len(newest)] != newest
+        if is_outdated or self.size.all_questions:
+            asked = writer._replace(question=Question(writer.next_slot, is_outdated), questions=writer.questions + 1)
+            yield f"writer {number} is asked what it knows", _with(world, number, asked)
+
+    def _looks(self, world: World, number: int, writer: Writer) -> Steps:
+        """It looks at the slot that was the next one when the look began; it may have sent that one since."""
+        if self.rules.proofs_begin_behind_the_question and writer.question is None:
+            return
+        if not self.size.questions or writer.proof is not None or not self.rules.answers_wait_for_a_proof:
+            return
+        first = writer.next_slot if writer.question is None else writer.question.slot
+        for slot in range(first, min(writer.next_slot + 1, self.size.slots)):
+            if world.slots[slot] is None:
+                yield (
+                    f"writer {number} looks for a proof, and finds slot {slot} missing",
+                    _with(world, number, writer._replace(proof=slot)),
+                )
+            elif slot < writer.next_slot:
+                yield (
+                    f"writer {number} looks for a proof, and finds slot {slot}, which it has sent",
+                    _with(world, number, writer._replace(proof=slot + 1)),
+                )
+            else:
+                yield from self._ends(world, number, writer, slot)
+
+    def _answers(self, world: World, number: int, writer: Writer) -> Steps:
+        question = writer.question
+        if question is None or not self._is_proved(writer, question):
+            return
+        answered = writer._replace(question=None, proof=None, has_lied=question.is_outdated)
+        yield f"writer {number} answers", _with(world, number, answered)
+
+    def _is_proved(self, writer: Writer, question: Question) -> bool:
+        if not self.rules.answers_wait_for_a_proof or writer.position > question.slot:
+            # A slot that was sent after the question, and is settled, proves as much as a look.
+            return True
+        if writer.proof is None:
+            return False
+        return writer.position >= writer.proof or not self.rules.proofs_wait_for_the_slots_under_way
 
     # -- clearing up --------------------------------------------------------------------------------------------
 
@@ -402,6 +482,8 @@ class Protocol:
         if len(set(epochs)) != len(epochs):
             return "two writers are active in one epoch"
         for number, writer in enumerate(world.writers):
+            if writer.has_lied:
+                return f"writer {number} answers without what was acknowledged before it was asked"
             acknowledged = writer.log[: writer.acknowledged]
             if recovered[: len(acknowledged)] != acknowledged:
                 return f"writer {number} acknowledged {_shown(acknowledged)}, a recovery reads {_shown(recovered)}"

@@ -36,9 +36,14 @@ def main() -> int:
 
 def described(size: Size) -> str:
     beginning = "an empty store" if size.from_empty else "an active writer"
+    questions = ""
+    if size.questions:
+        questions = (
+            f", and is asked up to {size.questions} times{'' if size.all_questions else ' for what it has missed'}"
+        )
     return (
         f"{size.writers} writers, {size.slots} slots, depth {size.depth}, from {beginning}; "
-        f"each sends up to {size.entries} entries and {size.checkpoints} checkpoints"
+        f"each sends up to {size.entries} entries and {size.checkpoints} checkpoints{questions}"
     )
 
 
