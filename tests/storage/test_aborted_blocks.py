@@ -9,7 +9,7 @@ from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.partition_log import PartitionLog
-from semel.storage.segment import SegmentFiles
+from semel.storage.segment import FilePart, SegmentFiles
 from semel.testing.faulty import Fault, FaultyFiles
 
 CONFIGS = parse({})
@@ -60,6 +60,24 @@ def test_a_block_that_is_not_as_it_was_written_is_never_taken_for_one(harm: str)
         file.truncate(20)
     with pytest.raises(Damaged, match="no block of aborted transactions at offset 0"):
         partition.aborted.between(0, 4)
+
+
+def test_a_file_of_blocks_is_named_in_checkpoints_until_it_is_full() -> None:
+    """A store forgets what no checkpoint names, and the next checkpoint may need the file again from its beginning."""
+    files = MemoryFiles()
+    partition = made(files, BlockLayout(1, 2))
+    path, block_bytes = "topics/0-orders/0/00000000000000000000.aborted", BlockLayout(1, 2).block_bytes
+    abort(partition, 0)
+    abort(partition, 1)
+    assert partition.aborted.contents() == [FilePart(path, block_bytes)]
+    partition.apply_log_start(partition.state.next_offset)
+    assert partition.state.aborted.block_count == 0
+    assert partition.aborted.contents() == [FilePart(path, block_bytes)]
+    abort(partition, 2)
+    abort(partition, 3)
+    partition.apply_log_start(partition.state.next_offset)
+    assert partition.state.aborted.next_block == 2
+    assert partition.aborted.contents() == []
 
 
 def begun(files: FaultyFiles) -> tuple[Caller, PartitionLog]:

@@ -118,9 +118,16 @@ class AbortedBlocks:
             self._segment_files.check_size(path, size or 0)
 
     def contents(self) -> list[FilePart]:
-        """The parts of files that hold the current blocks."""
-        stretches = self._stretches(range(self._state.aborted.first_block, self._state.aborted.next_block))
-        return [FilePart(path, position + size) for (path, position, size), _ in stretches]
+        """The parts of files that hold the current blocks. The file that is not full is among them even if none of its
+        blocks is current: a checkpoint in a store names the bytes of a file from its beginning, and if an earlier one
+        had left them out, nobody would have them when the next block is added.
+        """
+        aborted, (_, per_file) = self._state.aborted, self._layout
+        first = aborted.first_block // per_file
+        end = -(-aborted.next_block // per_file)
+        counts = [min(aborted.next_block - number * per_file, per_file) for number in range(first, end)]
+        paths = self._paths(first, end)
+        return [FilePart(path, count * self._layout.block_bytes) for path, count in zip(paths, counts, strict=True)]
 
     def read_all(self) -> None:
         """Read all blocks; `Damaged` if a checksum does not match."""
