@@ -9,11 +9,12 @@ import gc
 import sys
 import tracemalloc
 
-from semel.core.producers import WINDOW_BATCHES, Producers, window_of
+from semel.core.producer_table import Producers
+from semel.core.producers import WINDOW_BATCHES, window_of
 
 STATES_DEFAULT = 100_000
-BYTES_PER_STATE_MAX = 400
-"""The bound for a full window; 64, amortised over windows that are not full, is a later goal."""
+BYTES_PER_STATE_MAX = 100
+"""The bound for a full window."""
 
 FIRST_PRODUCER_ID = 1_000_000
 FIRST_TIMESTAMP_MS = 1_750_000_000_000

@@ -40,6 +40,7 @@ from semel.core.entries import (
     TopicDeleted,
     TransactionEnded,
 )
+from semel.core.producer_table import TableBounds
 from semel.core.producers import WINDOW_BATCHES, Outcome
 from semel.core.refusals import Refused
 from semel.core.steps import finish
@@ -52,7 +53,13 @@ from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import PartitionLog
 
 # Blocks and their files are tiny, so that there are some wherever there are transactions.
-SETTINGS = LogSettings(journal_file_bytes=4096, checkpoint_bytes=8192, aborted_blocks=BlockLayout(1, 2))
+# A page of producers has two, and few are outside of pages.
+SETTINGS = LogSettings(
+    journal_file_bytes=4096,
+    checkpoint_bytes=8192,
+    aborted_blocks=BlockLayout(1, 2),
+    producer_bounds=TableBounds(page=2, recent_min=1, recent_max=2, moved_at_once=1),
+)
 NOW_MS = 1_700_000_000_000
 
 

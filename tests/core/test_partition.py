@@ -13,7 +13,7 @@ from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSAC
 from semel.core.batch_checks import Verdict, judge_claim
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import BLOCK_AGE_MAX_MS, ProducerIds
-from semel.core.producers import Outcome, Producers
+from semel.core.producers import Outcome
 
 LAST = 2**31 - 1
 STRANGER = 7
@@ -456,7 +456,7 @@ class AgainstAList(RuleBasedStateMachine):
     def the_log_is_restarted(self) -> None:
         again = Partition(self.partition.forgotten_below)
         again.next_offset = self.partition.next_offset
-        again.producers = Producers(self.partition.producers.snapshot().items())
+        again.producers.restore(self.partition.producers.snapshot())
         self.partition = again
         kept, self.ids = self.ids.snapshot(), ProducerIds()
         self.ids.restore(kept)

@@ -14,7 +14,7 @@ from semel.core.batch import NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, contro
 from semel.core.batch_checks import Verdict, judge_claim
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import ProducerIds
-from semel.core.producers import Outcome, Producers, epoch_of, window_of
+from semel.core.producers import Outcome, epoch_of, window_of
 from semel.core.refusals import Refused
 
 ACCEPTED, DUPLICATE, GAP, FENCED = Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.GAP, Outcome.FENCED
@@ -342,7 +342,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     def start_again(self) -> None:
         before, again = self.partition, Partition()
         again.log_start, again.next_offset = before.log_start, before.next_offset
-        again.producers = Producers(before.producers.snapshot().items())
+        again.producers.restore(before.producers.snapshot())
         again.open_transactions = dict(before.open_transactions)
         again.aborted = AbortedTransactions.from_bytes(*before.aborted.to_bytes())
         self.partition = again

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.core.producer_table import Producers
 from semel.core.producers import (
     SEQUENCE_MASK,
     VERDICTS,
@@ -12,7 +13,6 @@ from semel.core.producers import (
     KnownBatch,
     Number,
     Outcome,
-    Producers,
     Standing,
     advance,
     epoch_of,
@@ -350,10 +350,10 @@ def test_a_snapshot_does_not_change_with_what_follows() -> None:
     producers = Producers()
     producers.note(1, 10, 0, 0, 1, 0, -1)
     snapshot = producers.snapshot()
-    before = dict(snapshot)
+    before = dict(snapshot.recent)
     producers.note(1, 20, 0, 1, 1, 1, -1)
     producers.note(2, 20, 0, 0, 1, 2, -1)
-    assert snapshot == before
+    assert snapshot.recent == before
 
 
 def test_all_five_batches_and_the_order_of_silence_survive_a_restart() -> None:
@@ -362,7 +362,8 @@ def test_all_five_batches_and_the_order_of_silence_survive_a_restart() -> None:
         producers.note(1, turn, 0, turn, 1, turn, -1)
     producers.note(2, 50, 0, 0, 1, 7, -1)
     producers.note(1, 60, 0, 7, 1, 8, -1)
-    again = Producers(producers.snapshot().items())
+    again = Producers()
+    again.restore(producers.snapshot())
     assert list(again.items()) == list(producers.items())
     state = again.get(1)
     assert state is not None

@@ -18,6 +18,7 @@ from semel.broker.broker import Broker
 from semel.broker.events import Events
 from semel.broker.journal_pump import Durability
 from semel.broker.limits import Limits
+from semel.core.producer_table import TableBounds
 from semel.core.steps import Pace
 from semel.replica.writer import Fenced
 from semel.storage.aborted_blocks import BlockLayout
@@ -35,9 +36,12 @@ BEGINNING_S: Final = 1_800_000_000.0
 RECOVERY_S_MAX: Final = 60.0
 
 # Small, so that files fill up, are sealed and are used again within one short history.
-# One aborted transaction is enough for a block, and two blocks for a file.
+# One aborted transaction is enough for a block, and two blocks for a file. Two producers fill a page.
 SETTINGS: Final = LogSettings(
-    journal_file_bytes=16 * 1024, checkpoint_bytes=24 * 1024, aborted_blocks=BlockLayout(1, 2)
+    journal_file_bytes=16 * 1024,
+    checkpoint_bytes=24 * 1024,
+    aborted_blocks=BlockLayout(1, 2),
+    producer_bounds=TableBounds(page=2, recent_min=1, recent_max=2, moved_at_once=1),
 )
 COMPACTION_LOOK_S: Final = 1.0
 # Histories are short and their requests small: with this, others are served between any two steps of them.

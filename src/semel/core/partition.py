@@ -18,11 +18,12 @@ from semel.core import refusals
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from semel.core.leader_epochs import LeaderEpochs
-from semel.core.producers import Producers, advance
+from semel.core.producer_table import TABLE_BOUNDS, Producers, TableBounds
+from semel.core.producers import advance
 
 # The broker forgets a producer that was silent for this long: seven days. Apache Kafka forgets it after one day. But a
-# client may be cut off for a long weekend and then send an acknowledged batch again, and a producer's state takes 350
-# bytes at most.
+# client may be cut off for a long weekend and then send an acknowledged batch again, and a producer's state takes 100
+# bytes.
 PRODUCER_EXPIRATION_MS: Final = 604_800_000
 
 
@@ -31,10 +32,10 @@ class Partition:
 
     __slots__ = ("aborted", "epochs", "forgotten_below", "log_start", "next_offset", "open_transactions", "producers")
 
-    def __init__(self, forgotten_below: int = 0) -> None:
+    def __init__(self, forgotten_below: int = 0, producer_bounds: TableBounds = TABLE_BOUNDS) -> None:
         self.log_start = 0
         self.next_offset = 0
-        self.producers = Producers()
+        self.producers = Producers(producer_bounds)
         # The first offset of each open transaction, by producer id: in the order in which they began, which is by
         # offset.
         self.open_transactions: dict[int, int] = {}

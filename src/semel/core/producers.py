@@ -29,9 +29,9 @@ claims. The table `VERDICTS` below is the whole rule. Three points deserve care:
   second, and the first is lost or reordered. Here `core.producer_ids` knows the age of every id, and an id that is too
   young to have been forgotten must start at 0.
 
-The state of one producer in one partition is an immutable `bytes` value of a few packed fields. There may be a million
-of them. A packed value takes a fifth of the memory of the same numbers as Python objects, a checkpoint can keep it
-without copying, and it is written to disk as it is.
+The state of one producer in one partition is an immutable `bytes` value of a few packed fields. It takes a fifth of the
+memory of the same numbers as Python objects, and a checkpoint keeps it without copying. `core.producer_table` holds the
+states of all producers of a partition.
 
     8 bytes   when the producer was last heard, milliseconds (decides expiry)
     2         epoch; less 2^15 where a marker is all that was ever on record
@@ -41,7 +41,6 @@ without copying, and it is written to disk as it is.
 """
 
 import struct
-from collections.abc import Container, Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -50,15 +49,15 @@ SEQUENCE_MASK: Final = 0x7FFF_FFFF
 
 _HEAD: Final = struct.Struct("<qh")
 _TIME: Final = struct.Struct("<q")
-_BATCH: Final = struct.Struct("<IIqq")
+BATCH: Final = struct.Struct("<IIqq")
 # Subtracted from the epoch in a state whose only event was a marker.
 _BARE_EPOCHS: Final = 1 << 15
-# The first fields of `_BATCH`: the numbers that the batch claimed.
+# The first fields of `BATCH`: the numbers that the batch claimed.
 _CLAIM: Final = struct.Struct("<II")
-_HEAD_BYTES: Final = _HEAD.size
-_BATCH_BYTES: Final = _BATCH.size
+HEAD_BYTES: Final = _HEAD.size
+_BATCH_BYTES: Final = BATCH.size
 # A state of this many bytes has a full window: the next batch replaces the oldest one.
-_FULL_BYTES: Final = _HEAD_BYTES + WINDOW_BATCHES * _BATCH_BYTES
+_FULL_BYTES: Final = HEAD_BYTES + WINDOW_BATCHES * _BATCH_BYTES
 
 
 class Outcome(IntEnum):
@@ -151,8 +150,8 @@ def judge(state: bytes | None, is_new: bool, epoch: int, first_sequence: int, re
         known_epoch = epoch_of(state)
         if epoch == known_epoch:
             standing = CURRENT
-            if len(state) > _HEAD_BYTES:
-                last_sequence = _BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
+            if len(state) > HEAD_BYTES:
+                last_sequence = BATCH.unpack_from(state, len(state) - _BATCH_BYTES)[0]
                 expected = next_sequence = (last_sequence + 1) & SEQUENCE_MASK
             original = find_repeated(state, first_sequence, record_count)
             if original is not None:
@@ -173,7 +172,7 @@ def find_repeated(state: bytes, first_sequence: int, record_count: int) -> Known
         return None
     for position in range(len(state) - _BATCH_BYTES, 0, -_BATCH_BYTES):
         if state.startswith(claim, position):
-            return KnownBatch._make(_BATCH.unpack_from(state, position))
+            return KnownBatch._make(BATCH.unpack_from(state, position))
     return None
 
 
@@ -188,10 +187,10 @@ def note(
 ) -> bytes:
     """The state after a batch was accepted. A later epoch empties the window; a full window loses its oldest batch."""
     head = _HEAD.pack(now_ms, epoch)
-    batch = _BATCH.pack(last_sequence, record_count, base_offset, timestamp_ms)
+    batch = BATCH.pack(last_sequence, record_count, base_offset, timestamp_ms)
     if state is None or epoch_of(state) != epoch:
         return head + batch
-    kept_from = _HEAD_BYTES + _BATCH_BYTES if len(state) == _FULL_BYTES else _HEAD_BYTES
+    kept_from = HEAD_BYTES + _BATCH_BYTES if len(state) == _FULL_BYTES else HEAD_BYTES
     return head + state[kept_from:] + batch
 
 
@@ -267,75 +266,4 @@ def last_heard_ms(state: bytes) -> int:
 
 def window_of(state: bytes) -> list[KnownBatch]:
     """The batches in the window, oldest first."""
-    return [KnownBatch._make(fields) for fields in _BATCH.iter_unpack(state[_HEAD_BYTES:])]
-
-
-class Producers:
-    """Everything on record about the producers of one partition.
-
-    The states are in the order in which the producers were last heard. So the oldest come first, and a search for
-    producers to forget ends at once if the oldest is still remembered.
-    """
-
-    __slots__ = ("_states",)
-
-    def __init__(self, states: Iterable[tuple[int, bytes]] = ()) -> None:
-        self._states: dict[int, bytes] = dict(states)
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def get(self, producer_id: int) -> bytes | None:
-        return self._states.get(producer_id)
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Every producer id with its state, the longest silent first."""
-        return iter(self._states.items())
-
-    def latest(self) -> Iterator[tuple[int, bytes]]:
-        """The same, the most recently heard first."""
-        return reversed(self._states.items())
-
-    def note(
-        self,
-        producer_id: int,
-        now_ms: int,
-        epoch: int,
-        last_sequence: int,
-        record_count: int,
-        base_offset: int,
-        timestamp_ms: int,
-    ) -> None:
-        """Put an accepted batch on record."""
-        states = self._states
-        states[producer_id] = note(
-            states.pop(producer_id, None), now_ms, epoch, last_sequence, record_count, base_offset, timestamp_ms
-        )
-
-    def note_marker(self, producer_id: int, now_ms: int, epoch: int) -> None:
-        """Put the marker of a transaction on record."""
-        states = self._states
-        states[producer_id] = note_marker(states.pop(producer_id, None), now_ms, epoch)
-
-    def forget_silent(self, before_ms: int, at_most: int, kept: Container[int] = ()) -> int:
-        """Forget up to `at_most` producers that were last heard before `before_ms`, but none in `kept`; return how
-        many.
-        """
-        silent: list[int] = []
-        for producer_id, state in self._states.items():
-            heard_ms = last_heard_ms(state)
-            if heard_ms < before_ms:
-                if producer_id not in kept:
-                    silent.append(producer_id)
-                    if len(silent) == at_most:
-                        break
-            elif heard_ms <= last_heard_ms(next(reversed(self._states.values()))):
-                break
-            # Otherwise the clock was ahead when this producer was heard, and producers after it may be older.
-        for producer_id in silent:
-            del self._states[producer_id]
-        return len(silent)
-
-    def snapshot(self) -> dict[int, bytes]:
-        """A copy of the record. Later changes do not affect it, because the values are immutable."""
-        return dict(self._states)
+    return [KnownBatch._make(fields) for fields in BATCH.iter_unpack(state[HEAD_BYTES:])]

@@ -25,13 +25,15 @@ from semel.core.cached_part import CachedPart
 from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
-from semel.core.producers import Producers
+from semel.core.producer_table import Page, Snapshot
 from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
 from semel.storage.segment import FilePart, Index, Mark
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+# Has no pages of producers, but is read.
+_OLDER_FORMAT: Final = 2
 NAME: Final = "checkpoint"
 RESERVE_BYTES: Final = 1024 * 1024
 _UNFINISHED: Final = "checkpoint.new"
@@ -45,6 +47,8 @@ _BUFFERS_AT_ONCE: Final = 500
 # Made once, because json.dumps would make one for every piece.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _PRODUCER: Final = struct.Struct("<qH")
+# Of a page: how many producers, the bytes of their states, and a time before which none was heard.
+_PAGE: Final = struct.Struct("<HIq")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
 
@@ -56,7 +60,7 @@ class PartitionParts(NamedTuple):
     """The packed parts of one partition."""
 
     growing_index: Index
-    producers: dict[int, bytes]
+    producers: Snapshot
     # By producer id, in the order in which they began.
     open_transactions: dict[int, Mark]
     # The transactions in memory and the list of blocks, as `core.aborted` packs them, which is cheaper than a copy.
@@ -94,9 +98,11 @@ class CheckpointJob:
         """The packed part. The sizes of its pieces are added to the JSON part."""
         packed: list[bytes] = []
         for record, parts in zip(self.state["partitions"], self.parts, strict=True):
-            packed_parts = pack(parts)
-            record["packed"] = [len(part) for part in packed_parts]
-            packed += packed_parts
+            sizes: list[int] = []
+            for buffers in pack(parts):
+                sizes.append(sum(map(len, buffers)))
+                packed += buffers
+            record["packed"] = sizes
         return packed
 
     def _sync(self) -> None:
@@ -241,21 +247,23 @@ def decode(content: bytes, where: str) -> Content:
     if len(body) != text_bytes + packed_bytes or crc32c(body) != checksum:
         raise Damaged(f"{where}: the checksum does not match the content (offset {_HEAD.size})")
     state = json.loads(bytes(body[:text_bytes]))
-    if state["format"] != FORMAT:
+    if state["format"] not in (FORMAT, _OLDER_FORMAT):
         raise Damaged(
             f"{where}: written in format {state['format']} by another version of semel; this one reads {FORMAT}"
         )
     return state, body[text_bytes:]
 
 
-def pack(parts: PartitionParts) -> list[bytes]:
+def pack(parts: PartitionParts) -> list[list[bytes]]:
+    """The packed parts, each in one or more buffers. What may be large is not copied."""
     open_transactions = (_OPEN_TRANSACTION.pack(key, *mark) for key, mark in parts.open_transactions.items())
     return [
-        parts.growing_index.to_bytes(),
-        pack_producers(parts.producers.items()),
-        b"".join(open_transactions),
-        parts.aborted,
-        parts.aborted_blocks,
+        [parts.growing_index.to_bytes()],
+        [pack_producers(parts.producers.recent.items())],
+        [b"".join(open_transactions)],
+        [parts.aborted],
+        [parts.aborted_blocks],
+        pack_pages(parts.producers.pages),
     ]
 
 
@@ -267,17 +275,17 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
         for size in record["packed"]:
             parts.append(packed[at : at + size])
             at += size
-        # An older checkpoint has no blocks.
-        index, producers, open_transactions, aborted, *blocks = parts
+        # An older checkpoint has no blocks, or no pages of producers.
+        index, producers, open_transactions, aborted, blocks, pages = (*parts, *[memoryview(b"")] * (6 - len(parts)))
         first_marks = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (
             record,
             PartitionParts(
                 Index.from_bytes(index),
-                dict(unpack_producers(producers)),
+                Snapshot(dict(unpack_producers(producers)), list(unpack_pages(pages))),
                 first_marks,
                 bytes(aborted),
-                b"".join(blocks),
+                bytes(blocks),
             ),
         )
 
@@ -287,7 +295,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
     state.log_start = record["log_start"]
     state.next_offset = record["next_offset"]
     state.epochs = LeaderEpochs(record.get("epochs", ()))
-    state.producers = Producers(parts.producers.items())
+    state.producers.restore(parts.producers)
     state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
     state.aborted = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)
 
@@ -308,3 +316,23 @@ def unpack_producers(packed: memoryview) -> Iterator[tuple[int, bytes]]:
         at += _PRODUCER.size
         yield producer_id, bytes(packed[at : at + size])
         at += size
+
+
+def pack_pages(pages: Iterable[Page]) -> list[bytes]:
+    """Pages of producers, in four buffers each."""
+    buffers: list[bytes] = []
+    for page in pages:
+        head = _PAGE.pack(len(page), len(page.states), page.oldest_ms)
+        buffers += (head, page.ids, page.sizes, page.states)
+    return buffers
+
+
+def unpack_pages(packed: memoryview) -> Iterator[Page]:
+    at = 0
+    while at < len(packed):
+        count, state_bytes, oldest_ms = _PAGE.unpack_from(packed, at)
+        ids = at + _PAGE.size
+        sizes = ids + count * Page.ID_BYTES
+        states = sizes + count
+        at = states + state_bytes
+        yield Page(bytes(packed[ids:sizes]), bytes(packed[sizes:states]), bytes(packed[states:at]), oldest_ms)

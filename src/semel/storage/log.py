@@ -32,6 +32,7 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
 from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
+from semel.core.producer_table import TABLE_BOUNDS, TableBounds
 from semel.core.producers import ACCEPTED
 from semel.core.shares import PRODUCER_STATES_MAX, Shares
 from semel.core.state import State
@@ -59,7 +60,7 @@ STORE_WASTE_MS_MAX: Final = 600_000
 # How many producers of a partition one step forgets.
 FORGOTTEN_AT_ONCE: Final = 200
 # The size of a producer's state in a checkpoint, with a full window.
-PRODUCER_STATE_BYTES: Final = 140
+PRODUCER_STATE_BYTES: Final = 60
 
 
 @value
@@ -71,6 +72,7 @@ class LogSettings:
     # small so that the recycled files of the journal stay in the page cache, where writes are cheap.
     checkpoint_bytes: int = 64 * 1024 * 1024
     aborted_blocks: BlockLayout = BLOCK_LAYOUT
+    producer_bounds: TableBounds = TABLE_BOUNDS
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     producer_states_max: int = PRODUCER_STATES_MAX
     topics_max: int = TOPICS_MAX
@@ -204,9 +206,9 @@ class Log:
 
     def _new_partitions(self, topic: Topic, first: int, forgotten_below: int) -> list[PartitionLog]:
         directory = directory_of(topic)
-        files, layout = self._segment_files, self.settings.aborted_blocks
+        files, layout, bounds = self._segment_files, self.settings.aborted_blocks, self.settings.producer_bounds
         return [
-            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, forgotten_below)
+            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, forgotten_below, bounds)
             for index in range(first, topic.partition_count)
         ]
 

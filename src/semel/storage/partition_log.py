@@ -23,6 +23,7 @@ from semel.core.batch import (
 from semel.core.configs import TopicConfigs
 from semel.core.entries import PartitionName
 from semel.core.partition import Partition
+from semel.core.producer_table import TABLE_BOUNDS, TableBounds
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
@@ -68,12 +69,13 @@ class PartitionLog:
         segment_files: SegmentFiles,
         layout: BlockLayout,
         forgotten_below: int = 0,
+        producer_bounds: TableBounds = TABLE_BOUNDS,
     ) -> None:
         self.topic_number = topic_number
         self.index = index
         self.name = PartitionName(topic_number, index)
         self.directory = directory
-        self.state = Partition(forgotten_below)
+        self.state = Partition(forgotten_below, producer_bounds)
         # Below this offset compaction has left one record of each key.
         self.cleaned_until = 0
         self.readable = self.stable = _NOTHING
@@ -364,7 +366,7 @@ class PartitionLog:
         """How much work it is to copy the state for a checkpoint, in pieces."""
         growing = self._segments[-1].index if self._segments else None
         aborted = self.state.aborted
-        items = len(self.state.producers) + 4 * aborted.young_count + 3 * aborted.block_count
+        items = self.state.producers.weight + 4 * aborted.young_count + 3 * aborted.block_count
         return (len(self._segments) * 20 + items + (0 if growing is None else 3 * len(growing.offsets))) // 100
 
     @property
