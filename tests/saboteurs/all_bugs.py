@@ -24,6 +24,7 @@ from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
+from saboteurs.table_bugs import TABLE_BUGS
 from saboteurs.token_bugs import TOKEN_BUGS
 from saboteurs.transfer_bugs import TRANSFER_BUGS
 from saboteurs.watching_bugs import WATCHING_BUGS
@@ -33,6 +34,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *COMPACTION_BUGS,
     *ACCESS_BUGS,
     *ABORTED_BUGS,
+    *TABLE_BUGS,
     *JOURNAL_BUGS,
     *STEP_BUGS,
     *STORE_BUGS,
