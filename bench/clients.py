@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bench.peers.process import Broker, port_is_open
+from bench.peers.process import Broker, Contender, port_is_open
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, Producer
 
 R = TypeVar("R")
 
@@ -37,18 +37,25 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Load(Generic[R]):
-    """What one run of clients took. `broker_cpu_seconds` is the broker's share over the same span."""
+    """What one run of clients took. `broker_cpu_seconds` is the broker's share over the same span, and
+    `store_cpu_seconds` that of its store."""
 
     elapsed_seconds: float
     broker_cpu_seconds: float
+    store_cpu_seconds: float
     results: list[R]
 
 
 def run(
-    broker: Broker, load: Callable[..., R], arguments: Sequence[tuple[object, ...]], address: str | None = None
+    broker: Contender,
+    load: Callable[..., R],
+    arguments: Sequence[tuple[object, ...]],
+    address: str | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Load[R]:
     """Run `load(bootstrap, *arguments[i], barrier)` in one process each; time from the common start to the last end.
-    Clients connect to the `address`, if there is one, and to the broker's own otherwise."""
+    Clients connect to the `address`, if there is one, and to the broker's own otherwise. `meanwhile` is called when
+    they have started."""
     bootstrap = address or broker.bootstrap
     context = multiprocessing.get_context("spawn")
     connections: list[Connection] = []
@@ -63,15 +70,17 @@ def run(
             connections.append(ours)
         for connection in connections:
             _receive(connection)
-        cpu_before = broker.cpu_seconds()
+        cpu_before, store_cpu_before = broker.cpu_seconds(), broker.store_cpu_seconds()
         started = time.perf_counter()
         for connection in connections:
             connection.send("go")
+        if meanwhile is not None:
+            meanwhile()
         outcomes = [_receive(connection) for connection in connections]
-        cpu = broker.cpu_seconds() - cpu_before
+        cpu, store_cpu = broker.cpu_seconds() - cpu_before, broker.store_cpu_seconds() - store_cpu_before
         # perf_counter is CLOCK_MONOTONIC and so the same in every process of this machine.
         elapsed = max(ended for ended, _ in outcomes) - started
-        return Load(elapsed, cpu, [result for _, result in outcomes])
+        return Load(elapsed, cpu, store_cpu, [result for _, result in outcomes])
     except BaseException:
         for process in processes:
             process.kill()
@@ -110,11 +119,11 @@ def _client(connection: Connection, load: Callable[..., object], bootstrap: str,
             connection.send(("failed", f"{type(failure).__name__}: {failure}"))
 
 
-def create_topic(broker: Broker, topic: str, partitions: int, configs: dict[str, str] | None = None) -> None:
+def create_topic(broker: Contender, topic: str, partitions: int, configs: dict[str, str] | None = None) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    wanted = NewTopic(topic, partitions, 1, config=configs or {})
+    wanted = NewTopic(topic, partitions, broker.replication_factor, config=configs or {})
     client.create_topics([wanted], operation_timeout=30)[topic].result(60)
     deadline = time.monotonic() + 30
     # Kafka acknowledges a topic before every partition has its leader.
@@ -126,7 +135,7 @@ def create_topic(broker: Broker, topic: str, partitions: int, configs: dict[str,
     raise LoadFailed(f"topic {topic} had no leaders after 30 s")
 
 
-def count_stored(broker: Broker, topic: str, partitions: int) -> int:
+def count_stored(broker: Contender, topic: str, partitions: int) -> int:
     """How many records the broker says it has: the check that a fast broker kept what it acknowledged."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -160,6 +169,16 @@ def producer_configuration(bootstrap: str, *, idempotent: bool) -> dict[str, str
     }
 
 
+def send_one(producer: Producer, topic: str, value: bytes, partition: int) -> None:
+    """Send a message and wait for its acknowledgement."""
+    answered: list[KafkaError | None] = []
+    producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: answered.append(error))
+    while not answered:
+        producer.poll(1.0)
+    if answered[0] is not None:
+        raise LoadFailed(f"not acknowledged: {answered[0]}")
+
+
 def one_at_a_time(
     bootstrap: str,
     topic: str,
@@ -177,26 +196,13 @@ def one_at_a_time(
 
     producer = Producer({**producer_configuration(bootstrap, idempotent=idempotent), "linger.ms": 0})
     value = b"x" * value_bytes
-    answered: list[KafkaError | None] = []
-
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        answered.append(error)
-
-    def send(partition: int) -> None:
-        answered.clear()
-        producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
-        while not answered:
-            producer.poll(1.0)
-        if answered[0] is not None:
-            raise LoadFailed(f"not acknowledged: {answered[0]}")
-
     for number in range(warm):
-        send(partitions[number % len(partitions)])
+        send_one(producer, topic, value, partitions[number % len(partitions)])
     barrier()
     took = array("d")
     for number in range(count):
         started = time.perf_counter()
-        send(partitions[number % len(partitions)])
+        send_one(producer, topic, value, partitions[number % len(partitions)])
         took.append((time.perf_counter() - started) * 1e6)
     return took
 
@@ -318,7 +324,7 @@ def read_keys(bootstrap: str, topic: str, barrier: Barrier) -> tuple[int, int]:
         consumer.close()
 
 
-def change_config(broker: Broker, topic: str, name: str, value: str) -> None:
+def change_config(broker: Contender, topic: str, name: str, value: str) -> None:
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
@@ -379,7 +385,7 @@ def log_in(bootstrap: str, user: str, password: str, count: int, barrier: Barrie
         Connection(address, settings).close()
 
 
-def delete_topic(broker: Broker, topic: str) -> None:
+def delete_topic(broker: Contender, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})

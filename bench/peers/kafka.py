@@ -1,10 +1,11 @@
-"""Apache Kafka as a peer: one node in KRaft combined mode, fetched from Maven Central into the cache and started with
-`java` directly, with the settings its own scripts and its own `server.properties` give it. It must never be tuned,
-up or down, beyond what a measure names (`flush_messages`)."""
+"""Apache Kafka as a peer: a node in KRaft combined mode, alone or one of several, fetched from Maven Central into the
+cache and started with `java` directly, with the settings its own scripts and its own `server.properties` give it. It
+must never be tuned, up or down, beyond what a measure names (`flush_messages`)."""
 
 from __future__ import annotations
 
 import argparse
+import base64
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,6 @@ JVM_OPTIONS = (
 SERVER_PROPERTIES: Mapping[str, str] = {
     # What the distribution's config/server.properties says, made fit for one node on a free port.
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -86,13 +86,27 @@ class Kafka(Broker):
         directory: Path | None = None,
         flush_messages: int | None = None,
         properties: Mapping[str, str] | None = None,
+        node_id: int = 1,
     ) -> None:
         """`flush_messages=1` makes Kafka fsync before it acknowledges; by default it leaves that to the kernel."""
         super().__init__(port=port, directory=directory)
+        self.node_id = node_id
         self._controller_port = free_port()
+        # The nodes that elect the controller among them.
+        self._voters = [self]
         self._properties = dict(properties or {})
         if flush_messages is not None:
             self._properties["log.flush.interval.messages"] = str(flush_messages)
+
+    def join(self, nodes: Sequence[Kafka]) -> None:
+        """Be one of these nodes, from the first start on."""
+        self._voters = list(nodes)
+
+    @property
+    def voter(self) -> str:
+        """What the storage tool has to know of each node; the last part is an id of sixteen bytes for its directory."""
+        directory_id = base64.urlsafe_b64encode(b"semel-bench-%04d" % self.node_id).decode().rstrip("=")
+        return f"{self.node_id}@127.0.0.1:{self._controller_port}:{directory_id}"
 
     @property
     def libraries(self) -> Path:
@@ -117,7 +131,10 @@ class Kafka(Broker):
             return
         settings = {
             **SERVER_PROPERTIES,
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
+            "node.id": str(self.node_id),
+            "controller.quorum.bootstrap.servers": ",".join(
+                f"127.0.0.1:{node._controller_port}" for node in self._voters
+            ),
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": str(self.data_directory),
@@ -129,7 +146,8 @@ class Kafka(Broker):
         cluster_id = "c2VtZWwtYmVuY2gtMDAwMQ"
         format_storage = [
             *self._java("kafka.tools.StorageTool"),
-            *("format", "--standalone", "-t", cluster_id, "-c", str(configuration)),
+            *("format", "--initial-controllers", ",".join(node.voter for node in self._voters)),
+            *("-t", cluster_id, "-c", str(configuration)),
         ]
         result = subprocess.run(format_storage, capture_output=True, text=True, check=False)
         if result.returncode != 0:

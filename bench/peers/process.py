@@ -1,6 +1,6 @@
 """A broker as a process of its own: started in a temporary directory, watched through /proc, and always cleaned up.
 This is the only way the bench touches a broker. It must never leave a process or a directory behind, whatever ends
-the run."""
+the run. What its clients see of it is a `Contender`, which may also be several brokers (`bench.peers.cluster`)."""
 
 from __future__ import annotations
 
@@ -71,13 +71,60 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class Broker(ABC):
-    """A broker process. Use it as a context manager, or call `start` and `stop`; `kill` is `kill -9` and keeps the
-    data, so that `start` afterwards is a recovery. `stop` removes the data unless the directory was given."""
+class Contender(ABC):
+    """What a measure runs on, as its clients see it: one broker, or several. Use it as a context manager, or call
+    `start` and `stop`."""
 
     name: str
     # Whether it takes orders of administrators; one that does not makes topics by itself.
     is_administered = True
+    # How many brokers hold each partition of a topic that the bench makes.
+    replication_factor = 1
+
+    @property
+    @abstractmethod
+    def bootstrap(self) -> str: ...
+
+    @abstractmethod
+    def version(self) -> str:
+        """The peer's name and version for the table's head."""
+
+    @abstractmethod
+    def install(self) -> None:
+        """Make sure the peer is there, fetching it when it is not. Raises `SkipReason` when it cannot be had."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start it and wait until it serves."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """A clean stop, then the data goes. Safe to call twice and after a failure."""
+
+    @abstractmethod
+    def cpu_seconds(self) -> float:
+        """What its brokers have taken so far."""
+
+    def store_cpu_seconds(self) -> float:
+        """What the processes of its store have taken so far. A broker that keeps its log itself has none."""
+        return 0.0
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Broker(Contender):
+    """A broker process. `kill` is `kill -9` and keeps the data, so that `start` afterwards is a recovery. `stop`
+    removes the data unless the directory was given."""
 
     def __init__(self, *, port: int = 0, directory: Path | None = None) -> None:
         self.port = port
@@ -100,6 +147,11 @@ class Broker(ABC):
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended by us."""
+        return self._process is not None
+
+    @property
     def directory(self) -> Path:
         """Holds the broker's data and its log; on the disk that `TMPDIR` names."""
         if self._directory is None:
@@ -113,14 +165,6 @@ class Broker(ABC):
     def log_since_spawn(self) -> bytes:
         """What this start wrote; a log that goes on after a kill holds the lines of the starts before it too."""
         return self.log_path.read_bytes()[self._log_offset :]
-
-    @abstractmethod
-    def version(self) -> str:
-        """The peer's name and version for the table's head."""
-
-    @abstractmethod
-    def install(self) -> None:
-        """Make sure the peer is there, fetching it when it is not. Raises `SkipReason` when it cannot be had."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -187,8 +231,12 @@ class Broker(ABC):
         """`kill -9`, and the data stays."""
         self._end(signal.SIGKILL)
 
+    def shut_down(self) -> None:
+        """A clean stop, and the data stays."""
+        self._end(signal.SIGTERM)
+
     def stop(self) -> None:
-        """A clean stop, then the temporary directory goes. Safe to call twice and after a failure."""
+        """A clean stop, then the temporary directory goes."""
         try:
             self._end(signal.SIGTERM)
         finally:
@@ -212,18 +260,6 @@ class Broker(ABC):
             self._log.close()
             self._log = None
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.pid)
 
@@ -238,6 +274,19 @@ def cpu_seconds(process_id: int) -> float:
     This is the clock that clock_getcpuclockid(3) names. It counts what utime and stime of /proc/PID/stat count,
     in nanoseconds where those come in ticks of 10 ms, too coarse for a difference of 2 %."""
     return time.clock_gettime((~process_id << 3) | _CPU_CLOCK_OF_PROCESS)
+
+
+def family_cpu_seconds(process_id: int) -> float:
+    """The same of a process and of all that it has started, those that ended too, in ticks of 10 ms."""
+    stat = Path(f"/proc/{process_id}/stat").read_text()
+    # Behind the name, which may have spaces in it: utime, stime, and those of children that ended.
+    ticks = sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    children = {
+        int(child)
+        for task in Path(f"/proc/{process_id}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(family_cpu_seconds, children))
 
 
 def run_in_foreground(broker: Broker) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench.peers.process import Broker, SkipReason
-from semel.testing.served import READY_LINE
+from semel.testing.served import READY_LINE, STANDBY_LINE
 
 Durability = Literal["fsync", "os"]
 
@@ -24,12 +24,15 @@ class Semel(Broker):
         *,
         durability: Durability = "fsync",
         log_level: str = "warning",
+        store: str | None = None,
         port: int = 0,
         directory: Path | None = None,
     ) -> None:
+        """With the URL of a `store`, the log is there; it is ready as the standby, too."""
         super().__init__(port=port, directory=directory)
         self._durability = durability
         self._log_level = log_level
+        self._store = store
 
     @property
     def executable(self) -> Path:
@@ -57,8 +60,10 @@ class Semel(Broker):
             f"--data={self.directory / 'data'}",
             f"--durability={self._durability}",
             f"--log-level={self._log_level}",
+            *([f"--store={self._store}"] if self._store else []),
         ]
 
     def is_ready(self) -> bool:
-        """The line that semel prints is its promise that it serves."""
-        return READY_LINE.search(self.log_since_spawn().decode(errors="replace")) is not None
+        """The line that semel prints is its promise that it serves, or stands by."""
+        printed = self.log_since_spawn().decode(errors="replace")
+        return any(line.search(printed) for line in (READY_LINE, STANDBY_LINE))

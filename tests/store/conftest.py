@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from stores_under_test import ENGINES, Place, name_standby
+from stores_under_test import ENGINES, Place
 
 from semel.store import open_store
 from semel.testing.postgres import PostgresMissing, PostgresServer
@@ -32,7 +32,7 @@ def servers() -> Iterator[list[PostgresServer]]:
     except PostgresMissing as missing:
         pytest.skip(str(missing))
     standby = primary.new_standby("follower")
-    name_standby(primary, "follower")
+    primary.wait_for("follower")
     yield [primary, standby]
     standby.stop()
     primary.stop()

@@ -8,10 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
-
 from semel.store import Store, open_store
-from semel.testing.postgres import PostgresServer
 from semel.testing.stores import FaultyStore, MemoryStore
 
 Story = Callable[[Store, Store], Awaitable[None]]
@@ -79,13 +76,6 @@ def in_postgres(request: Any, _: Path) -> Iterator[Place]:
 def in_postgres_alone(request: Any, _: Path) -> Iterator[Place]:
     url = request.getfixturevalue("postgres").new_database()
     yield Place(lambda part: open_store(f"{url}?allow_async=1&prefix={part}"))
-
-
-def name_standby(server: PostgresServer, name: str) -> None:
-    """The server waits for this one from now on, or for none; sessions learn it before one of their next statements."""
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'".encode())
-        connection.execute("SELECT pg_reload_conf()")
 
 
 ENGINES: Final = {

