@@ -24,15 +24,16 @@ from bench.measures.measure import FULL, MISSING, QUICK, Measure, Scale
 from bench.measures.produce import ProduceKilobyte
 from bench.peers.kafka import Kafka
 from bench.peers.mock import Mock
-from bench.peers.process import Broker, BrokerFailed, SkipReason
+from bench.peers.process import BrokerFailed, Contender, SkipReason
 from bench.peers.semel import Semel
 from bench.peers.tansu import Tansu
 from bench.results import Results
+from semel.client.errors import LogError
 
-PEERS: Mapping[str, Callable[[], Broker]] = {"kafka": Kafka, "tansu": Tansu}
+PEERS: Mapping[str, Callable[[], Contender]] = {"kafka": Kafka, "tansu": Tansu}
 # These run whichever peers are chosen.
-OWN: Mapping[str, Callable[[], Broker]] = {"semel": Semel, "mock": Mock}
-BROKERS: Mapping[str, Callable[[], Broker]] = {**OWN, **PEERS}
+OWN: Mapping[str, Callable[[], Contender]] = {"semel": Semel, "mock": Mock}
+BROKERS: Mapping[str, Callable[[], Contender]] = {**OWN, **PEERS}
 T = TypeVar("T")
 
 ROUNDS_DEFAULT = 3
@@ -153,7 +154,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
             _progress(f"{measure.name}: {label}, round {number} of {rounds}")
             try:
                 figures = run_once(make(), lambda broker: measure.run(broker, scale))
-            except (BrokerFailed, LoadFailed, SkipReason, KafkaException, OSError) as reason:
+            except (BrokerFailed, LoadFailed, LogError, SkipReason, KafkaException, OSError) as reason:
                 failed.add(label)
                 _progress(str(reason))
                 results.note(
@@ -169,7 +170,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
     return failed
 
 
-def run_once(broker: Broker, load: Callable[[Broker], T]) -> T:
+def run_once(broker: Contender, load: Callable[[Contender], T]) -> T:
     # What the contender before left unwritten must not be written on this one's time.
     os.sync()
     time.sleep(TIME_FOR_DISK_SECONDS)

@@ -1,25 +1,33 @@
 """A producer without a mind of its own, in a process of its own: it sends batches of one size, so many requests at
 once, and differs with a producer id and without in nothing but the id and the numbers in the batches. A library's
 idempotent producer sends other requests at other times than its plain one, so the two cannot be compared through it.
-Nothing here may know which broker it talks to."""
+Nor does a library send again what was acknowledged, as a `Window` does. Nothing here may know which broker it talks
+to."""
 
 from __future__ import annotations
 
 import time
 from array import array
 from collections import deque
+from collections.abc import Callable
 from itertools import count, cycle
-from typing import Final
+from typing import Final, TypeVar
 
 from bench.clients import Barrier, LoadFailed
-from semel.client.connection import Connection
+from semel.client import codes
+from semel.client.cluster import Cluster
+from semel.client.connection import Connection, ConnectionLost
+from semel.client.patience import Patience
+from semel.client.places import TopicPartition
 from semel.client.settings import from_options
 from semel.core.batch import HEADER_BYTES
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import Record, encode_batch, sealed
 from semel.wire.versions import INIT_PRODUCER_ID
 
+T = TypeVar("T")
 TIMEOUT_MS: Final = 30_000
+WINDOW_BATCHES: Final = 5
 
 
 def send(
@@ -38,7 +46,7 @@ def send(
     Returns how long each took, in microseconds."""
     settings = from_options({"kafka.bootstrap.servers": bootstrap})
     connection = Connection(settings.bootstrap[0], settings)
-    producer_id, producer_epoch = _new_producer(connection) if idempotent else (-1, -1)
+    producer = _new_producer(connection) if idempotent else (-1, -1)
     now_ms = int(time.time() * 1000)
     # Encoded once, so that Python is not the limit.
     records = encode_batch([Record(b"x" * value_bytes, timestamp_ms=now_ms)] * messages_per_batch)[HEADER_BYTES:]
@@ -47,17 +55,8 @@ def send(
 
     def next_batch() -> PartitionBatch:
         partition = next(turns)
-        batch = sealed(
-            records,
-            record_count=messages_per_batch,
-            attributes=0,
-            base_timestamp_ms=now_ms,
-            max_timestamp_ms=now_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=next(sequences[partition]) if idempotent else -1,
-        )
-        return PartitionBatch(topic, partition, batch)
+        sequence = next(sequences[partition]) if idempotent else -1
+        return PartitionBatch(topic, partition, _batch(records, messages_per_batch, now_ms, producer, sequence))
 
     def exchange(requests: int) -> array[float]:
         took = array("d")
@@ -82,6 +81,66 @@ def send(
         connection.close()
 
 
+class Window:
+    """A producer that sends as many batches to partition 0 as a broker remembers, and sends them again."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._settings = from_options({"kafka.bootstrap.servers": bootstrap})
+        self._where = TopicPartition(topic, 0)
+        with Cluster(self._settings) as cluster:
+            producer = self._patiently(cluster, _new_producer)
+        now_ms = int(time.time() * 1000)
+        records = encode_batch([Record(b"x", timestamp_ms=now_ms)])[HEADER_BYTES:]
+        self._batches = [
+            PartitionBatch(topic, 0, _batch(records, 1, now_ms, producer, sequence))
+            for sequence in range(WINDOW_BATCHES)
+        ]
+
+    def offsets(self) -> list[int]:
+        """Send each batch when the one before it is answered; returns the offsets that the leader answers with."""
+        with Cluster(self._settings) as cluster:
+            return [self._offset(cluster, batch) for batch in self._batches]
+
+    def _offset(self, cluster: Cluster, batch: PartitionBatch) -> int:
+        def exchange(connection: Connection) -> int:
+            connection.send_produce([batch], None, TIMEOUT_MS)
+            (answer,) = connection.receive_produce()
+            cluster.check(self._where, answer.error_code, "Write")
+            return answer.base_offset
+
+        return self._patiently(cluster, exchange)
+
+    def _patiently(self, cluster: Cluster, exchange: Callable[[Connection], T]) -> T:
+        """The result of the exchange with the leader."""
+
+        def attempt() -> T:
+            leader = cluster.leader_of(self._where)
+            try:
+                connection = cluster.lease(leader)
+                outcome = exchange(connection)
+            except ConnectionLost:
+                cluster.forget(self._where.topic)
+                raise
+            cluster.give_back(leader, connection)
+            return outcome
+
+        return Patience(self._settings).patiently(attempt)
+
+
+def _batch(records: bytes, messages: int, now_ms: int, producer: tuple[int, int], sequence: int) -> bytes:
+    producer_id, producer_epoch = producer
+    return sealed(
+        records,
+        record_count=messages,
+        attributes=0,
+        base_timestamp_ms=now_ms,
+        max_timestamp_ms=now_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+
+
 def _new_producer(connection: Connection) -> tuple[int, int]:
     answer = connection.ask(
         INIT_PRODUCER_ID,
@@ -90,6 +149,5 @@ def _new_producer(connection: Connection) -> tuple[int, int]:
         producer_id=-1,
         producer_epoch=-1,
     )
-    if answer.error_code:
-        raise LoadFailed(f"no producer id: error {answer.error_code}")
+    codes.check_coordinator("a producer id", answer.error_code, right="IdempotentWrite on the cluster")
     return answer.producer_id, answer.producer_epoch

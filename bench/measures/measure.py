@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
-from bench.peers.process import Broker
+from bench.peers.process import Contender
 
 Figures = Mapping[str, float]
 """What one run of one contender gave, by the name of the metric."""
 
-Contenders = Mapping[str, Callable[[], Broker]]
+Contenders = Mapping[str, Callable[[], Contender]]
 """How to make each contender, by its label: a peer and the setting it runs with."""
 
 MISSING = "missing_messages"
@@ -30,6 +30,7 @@ class Kind(Enum):
     RATIO_ABOVE = "> {:g} x"
     EXCESS_AT_MOST = "<= + {:g}"
     VALUE_AT_MOST = "<= {:g}"
+    VALUE_AT_LEAST = ">= {:g}"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Target:
         """None when Kafka's figure is needed and missing."""
         if self.kind is Kind.VALUE_AT_MOST:
             return semel <= self.bound
+        if self.kind is Kind.VALUE_AT_LEAST:
+            return semel >= self.bound
         if kafka is None:
             return None
         if self.kind is Kind.RATIO_AT_MOST:
@@ -122,6 +125,7 @@ class Scale:
     outbox_transactions: int
     outbox_messages: int
     outbox_singles: int
+    takeovers: int
 
 
 FULL = Scale(
@@ -154,6 +158,7 @@ FULL = Scale(
     outbox_transactions=2_000,
     outbox_messages=20_000,
     outbox_singles=25,
+    takeovers=10,
 )
 
 QUICK = Scale(
@@ -186,6 +191,7 @@ QUICK = Scale(
     outbox_transactions=100,
     outbox_messages=1_000,
     outbox_singles=5,
+    takeovers=1,
 )
 
 
@@ -198,5 +204,6 @@ class Measure(ABC):
     notes: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def run(self, broker: Broker, scale: Scale) -> Figures:
-        """One run on a broker that is installed and not started; the caller stops it, whatever happens."""
+    def run(self, broker: Contender, scale: Scale) -> Figures:
+        """One run on a contender that is installed and not started; the caller stops it, whatever happens. A measure
+        that needs more than every contender has names what it needs."""
