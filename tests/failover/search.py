@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from failover.protocol import ALL_RULES, Lie, Protocol, Rules, Size, World
+from failover.protocol import Lie, Protocol, Size, World
+from failover.rules import ALL_RULES, Rules
 
 
 @dataclass(frozen=True)

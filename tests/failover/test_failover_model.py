@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from failover.protocol import RULES, Protocol, Size
+from failover.protocol import Protocol, Size
+from failover.rules import RULES
 from failover.search import exhaust, reached, shortest, without
 from failover.worlds import ASKED, ASKED_AT_ANY_TIME, SMALL, world_without
 

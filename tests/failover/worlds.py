@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from failover.protocol import RULES, Size
+from failover.protocol import Size
+from failover.rules import RULES
 from failover.search import Outcome, shortest, without
 
 # Clients ask in worlds of their own, because a question that may come at any time multiplies the states.
