@@ -13,11 +13,14 @@ from semel.wire.versions import FETCH
 
 # The names of arrays and fields in answers whose requests have other names. A dot stands for the element itself.
 _ARRAYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "responses": ("topics", "topic_data"),
+    "responses": ("topics", "topic_data", "topic_names", "resources"),
     "partition_responses": ("partition_data",),
     "partitions": ("partitions", "partition_indexes"),
     "coordinators": ("coordinator_keys",),
-    "results": ("topics",),
+    "results": ("topics", "resources", "creations", "groups_names", "deletions", "upsertions"),
+    "filter_results": ("filters",),
+    "groups": ("groups", "group_ids"),
+    "transaction_states": ("transactional_ids",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_transaction": ("transactions",),
     "topic_results": ("topics",),
@@ -28,6 +31,9 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "index": ("index",),
     "key": ("key", "."),
     "name": ("name", "."),
+    "group_id": ("group_id", "."),
+    "transactional_id": ("transactional_id", "."),
+    "user": ("user", "name"),
 }
 # The values of fields that have no meaning in an error.
 _NOTHING: Final[Mapping[str, object]] = {
@@ -66,8 +72,9 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
     if kafka_type is None and is_array:
         [element_type] = {one for part in parts for one in (part, *get_args(part)) if is_dataclass(one)}
         arrays = (getattr(request, name, None) for name in _ARRAYS.get(field.name, (field.name,)))
-        elements = next((array for array in arrays if isinstance(array, tuple)), ())
-        return [_mirrored(element_type, element, error) for element in elements]
+        return [
+            _mirrored(element_type, element, error) for array in arrays if isinstance(array, tuple) for element in array
+        ]
     for name in _VALUES.get(field.name, (field.name,)):
         value: Any = request if name == "." and isinstance(request, int | str) else getattr(request, name, None)
         if value is not None:

@@ -163,7 +163,7 @@ def _explain(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def _rules_meant(cluster: Cluster, wanted: RuleFilter) -> list[AccessRule]:
-    answer = cluster.ask_any(DESCRIBE_ACLS, **_filter_fields(wanted))
+    answer = cluster.ask_controller(DESCRIBE_ACLS, **_filter_fields(wanted))
     _check(answer, "Describe")
     return [
         AccessRule(

@@ -112,7 +112,7 @@ class _Producer:
         self._topic = name
         self._key = key
         answer, _ = self._until_answered(
-            lambda: cluster.ask_once(
+            lambda: cluster.ask_controller(
                 INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
             )
         )

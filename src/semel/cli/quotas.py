@@ -103,7 +103,7 @@ def _value(word: str) -> tuple[str, float]:
 
 
 def _quotas_of(cluster: Cluster) -> list[tuple[Entity, Mapping[str, float]]]:
-    answer = cluster.ask_any(DESCRIBE_CLIENT_QUOTAS, components=[], strict=False)
+    answer = cluster.ask_controller(DESCRIBE_CLIENT_QUOTAS, components=[], strict=False)
     _check(answer, "DescribeConfigs")
     return [
         (

@@ -75,7 +75,9 @@ def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> lis
         "resource_name": topic,
         "configuration_keys": None if names is None else list(names),
     }
-    answer = cluster.ask_any(DESCRIBE_CONFIGS, resources=[wanted], include_synonyms=False, include_documentation=False)
+    answer = cluster.ask_controller(
+        DESCRIBE_CONFIGS, resources=[wanted], include_synonyms=False, include_documentation=False
+    )
     (described,) = answer.results
     _check(f"topic {topic!r}", described, right=f"DescribeConfigs on topic {topic!r}")
     return list(described.configs)

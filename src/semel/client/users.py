@@ -16,7 +16,7 @@ from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRA
 
 def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
     """Every user, with the iterations of each mechanism by which the user can log in."""
-    answer = cluster.ask_any(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
+    answer = cluster.ask_controller(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
     _check("the users", answer, "Describe on the cluster")
     return {
         result.user: {Mechanism(info.mechanism): info.iterations for info in result.credential_infos}
