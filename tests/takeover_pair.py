@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -49,9 +49,15 @@ class Pair:
         self._disks[broker] = disk
         return broker
 
-    def take_over(self, how: str) -> int:
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of both, for clients."""
+        return ",".join(self.addresses)
+
+    def take_over(self, how: str, meanwhile: Callable[[], object] = lambda: None) -> int:
         """Have the standby take over; answer how the other one ended. It is back as the standby then, and if it was
-        killed, with an empty disk, unless only the process was ("crash")."""
+        killed, with an empty disk, unless only the process was ("crash"). `meanwhile` is called as soon as the active
+        one is gone."""
         gone = self.active
         if how in ("kill", "crash"):
             gone.kill()
@@ -62,6 +68,7 @@ class Pair:
         else:
             with self._lock():
                 gone.pause()
+        meanwhile()
         self.standby.wait_until_active()
         self.taken_over = time.monotonic()
         if how == "pause":

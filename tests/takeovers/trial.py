@@ -42,11 +42,6 @@ class FaultyPair(Pair):
         self.takeovers: list[Takeover] = []
         super().__init__(directory, url, lease_seconds=LEASE_SECONDS)
 
-    @property
-    def bootstrap(self) -> str:
-        """The addresses of both, for clients."""
-        return ",".join(self.addresses)
-
     def kill(self) -> None:
         """The next of the kinds of faults."""
         if self.standby.exit_code is not None:
