@@ -3,6 +3,7 @@
 import pytest
 
 from ledger import NOW_MS, SETTINGS, Caller, Ledger, batch, check_tidy
+from semel.core.aborted import AbortedTransactions
 from semel.core.batch import TRANSACTIONAL_BIT, control_batch, place, read_header
 from semel.core.configs import parse
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
@@ -73,6 +74,9 @@ def test_a_file_of_blocks_is_named_in_checkpoints_until_it_is_full() -> None:
     partition.apply_log_start(partition.state.next_offset)
     assert partition.state.aborted.block_count == 0
     assert partition.aborted.contents() == [FilePart(path, block_bytes)]
+    parts = partition.to_parts()
+    later = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)
+    assert (later.first_block, later.next_block) == (1, 1), "the next block would be taken for the one at its place"
     abort(partition, 2)
     abort(partition, 3)
     partition.apply_log_start(partition.state.next_offset)

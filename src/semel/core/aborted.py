@@ -147,10 +147,11 @@ class AbortedTransactions:
 
     def to_bytes(self) -> tuple[bytes, bytes]:
         """The transactions in memory, and the list of the blocks, packed. Empty for a partition without aborted
-        transactions, and most have none.
+        transactions, and most have none. The number of the next block is in the list even if there is no block, because
+        no number comes again.
         """
         young = self.oldest(self.young_count) if self.young_count else b""
-        blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""
+        blocks = _BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self.next_block else b""
         return young, blocks
 
     @classmethod
