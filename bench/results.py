@@ -54,7 +54,7 @@ class Results:
 
     def notes_on(self, measures: Sequence[Measure]) -> list[str]:
         about = {None, *(measure.name for measure in measures)}
-        return [text for measure, text in self.notes if measure in about]
+        return list(dict.fromkeys(text for measure, text in self.notes if measure in about))
 
     def of(self, measure: Measure, contender: str | None, metric: str) -> list[float]:
         return self.figures.get((measure.name, contender or "", metric), [])

@@ -30,6 +30,7 @@ from bench.measures.spark_latency import SparkLatency
 from bench.measures.spark_sink import SparkSink
 from bench.measures.spark_source import SparkSource
 from bench.measures.spark_sql import SparkSql
+from bench.measures.stores import StoreAcks, StoreFlood, StoreLatency, StoreTransactions
 from bench.measures.takeover import Takeover
 from bench.measures.transactions import Transactions
 
@@ -52,5 +53,11 @@ PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
     "BENCHMARKS-LOCKS.md": (Tls(), Logins(), AccessChecks(), Floods()),
 }
 # What no page has yet: measured by name, with `--only`. A page is one of a whole run on a quiet machine.
-WITHOUT_PAGE: Final[tuple[Measure, ...]] = (Takeover(),)
+WITHOUT_PAGE: Final[tuple[Measure, ...]] = (
+    Takeover(),
+    StoreFlood(),
+    StoreAcks(),
+    StoreLatency(),
+    StoreTransactions(),
+)
 MEASURES: Final[tuple[Measure, ...]] = (*chain.from_iterable(PAGES.values()), *WITHOUT_PAGE)

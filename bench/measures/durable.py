@@ -7,7 +7,7 @@ from typing import ClassVar
 from bench import clients
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.kafka import Kafka
-from bench.peers.process import Broker
+from bench.peers.process import Contender
 from bench.peers.semel import Semel
 from bench.peers.tansu import Tansu
 
@@ -43,7 +43,7 @@ class DurableAcks(Measure):
         Row("the same, semel with fsync, Kafka without", "acks_per_second", Target(Kind.RATIO_ABOVE, 1.0)),
     )
 
-    def run(self, broker: Broker, scale: Scale) -> Figures:
+    def run(self, broker: Contender, scale: Scale) -> Figures:
         broker.start()
         clients.create_topic(broker, TOPIC, PARTITIONS)
         count = scale.durable_messages_per_producer

@@ -10,7 +10,7 @@ from bench import clients
 from bench.measures.contenders import OF_EACH_DURABILITY, THE_CLIENT_ALONE
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.mock import Mock
-from bench.peers.process import Broker
+from bench.peers.process import Contender
 
 TOPIC = "single"
 VALUE_BYTES = 100
@@ -47,7 +47,7 @@ class Latency(Measure):
         Row("the same, p99 us", "p99_us", **THE_CLIENT_ALONE),
     )
 
-    def run(self, broker: Broker, scale: Scale) -> Figures:
+    def run(self, broker: Contender, scale: Scale) -> Figures:
         broker.start()
         if broker.is_administered:
             clients.create_topic(broker, TOPIC, 1)

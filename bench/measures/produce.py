@@ -8,7 +8,7 @@ from typing import ClassVar
 from bench import clients
 from bench.measures.measure import GIGABYTE, MEGABYTE, MISSING, Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.kafka import Kafka
-from bench.peers.process import Broker
+from bench.peers.process import Contender
 from bench.peers.semel import Semel
 from bench.peers.tansu import Tansu
 
@@ -18,7 +18,7 @@ KILOBYTE = 1000
 SMALL_BYTES = 100
 
 
-def flood(broker: Broker, *, value_bytes: int, warm: int, count: int) -> tuple[clients.Load[int], int]:
+def flood(broker: Contender, *, value_bytes: int, warm: int, count: int) -> tuple[clients.Load[int], int]:
     """Fill a fresh topic with `count` idempotent messages, after a warm-up of a topic of its own; returns also how many
     acknowledged messages the broker does not hold afterwards."""
     for topic, messages in ((f"{TOPIC}-warm", warm), (TOPIC, count)):
@@ -73,7 +73,7 @@ class ProduceKilobyte(Measure):
         ),
     )
 
-    def run(self, broker: Broker, scale: Scale) -> Figures:
+    def run(self, broker: Contender, scale: Scale) -> Figures:
         broker.start()
         count, warm = scale.flood_bytes // KILOBYTE, scale.warm_bytes // KILOBYTE
         load, missing = flood(broker, value_bytes=KILOBYTE, warm=warm, count=count)
@@ -81,6 +81,7 @@ class ProduceKilobyte(Measure):
         return {
             "megabytes_per_second": sent_bytes / MEGABYTE / load.elapsed_seconds,
             "cpu_seconds_per_gigabyte": load.broker_cpu_seconds / (sent_bytes / GIGABYTE),
+            "store_cpu_seconds_per_gigabyte": load.store_cpu_seconds / (sent_bytes / GIGABYTE),
             MISSING: missing,
         }
 
@@ -101,7 +102,7 @@ class ProduceSmall(Measure):
         ),
     )
 
-    def run(self, broker: Broker, scale: Scale) -> Figures:
+    def run(self, broker: Contender, scale: Scale) -> Figures:
         broker.start()
         count = scale.small_messages
         load, missing = flood(broker, value_bytes=SMALL_BYTES, warm=count // 4, count=count)

@@ -10,7 +10,7 @@ from bench import clients
 from bench.measures.contenders import OF_EACH_DURABILITY, THE_CLIENT_ALONE
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.mock import Mock
-from bench.peers.process import Broker
+from bench.peers.process import Contender
 from bench.transactional_clients import transactions_one_at_a_time
 
 TOPIC = "transactions"
@@ -61,7 +61,7 @@ class Transactions(Measure):
         Row("the client alone, against a broker that keeps nothing, p50 ms", "p50_ms", **THE_CLIENT_ALONE, decimals=2),
     )
 
-    def run(self, broker: Broker, scale: Scale) -> Figures:
+    def run(self, broker: Contender, scale: Scale) -> Figures:
         broker.start()
         if broker.is_administered:
             clients.create_topic(broker, TOPIC, PARTITIONS)
