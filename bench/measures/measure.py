@@ -126,6 +126,7 @@ class Scale:
     outbox_messages: int
     outbox_singles: int
     takeovers: int
+    store_bytes: int
 
 
 FULL = Scale(
@@ -159,6 +160,7 @@ FULL = Scale(
     outbox_messages=20_000,
     outbox_singles=25,
     takeovers=10,
+    store_bytes=10 * GIGABYTE,
 )
 
 QUICK = Scale(
@@ -192,6 +194,7 @@ QUICK = Scale(
     outbox_messages=1_000,
     outbox_singles=5,
     takeovers=1,
+    store_bytes=150 * MEGABYTE,
 )
 
 
