@@ -6,14 +6,17 @@ copy is compared with the original, both as the reader saw it on the way and as 
 how the broker works inside.
 """
 
+import contextlib
 import random
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from semel.chaos.copy_worker import SOURCE, TARGET, copy_of
 from semel.chaos.topic_reader import POLL_SECONDS, READ_MESSAGES_MAX, reader_of, to_the_end
@@ -94,8 +97,8 @@ class CopyReport:
     aborted: int = 0
     workers_killed: int = 0
     broker_killed: int = 0
-    # How often workers gave up by themselves and were restarted, for example after they lost their session.
-    workers_ended: int = 0
+    # The errors with which workers gave up by themselves. They were restarted.
+    endings: list[str] = field(default_factory=list)
     lost: int = 0
     doubled: int = 0
     out_of_order: int = 0
@@ -130,7 +133,8 @@ class CopyReport:
             ("workers", self.plan.workers),
             ("workers killed", self.workers_killed),
             ("broker killed", self.broker_killed),
-            ("workers gave up", self.workers_ended),
+            ("workers gave up", len(self.endings)),
+            *(("", f"{times} x {error}") for error, times in Counter(self.endings).items()),
             ("records aborted", self.aborted),
             ("records copied", self.copied),
             ("lost", self.lost),
@@ -148,14 +152,15 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
     report = CopyReport(plan)
     _write_source(broker.bootstrap, plan.records)
     begun = time.monotonic()
-    workers = [_Worker(number, broker.bootstrap, plan.transaction_records) for number in range(plan.workers)]
-    try:
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for number in range(plan.workers):
+            errors = stack.enter_context(tempfile.TemporaryFile())
+            workers.append(_Worker(number, broker.bootstrap, plan.transaction_records, errors))
+            stack.callback(workers[-1].kill)
         for worker in workers:
             worker.start()
         polled = _follow(broker, plan, workers, report, note)
-    finally:
-        for worker in workers:
-            worker.kill()
     report.seconds = time.monotonic() - begun
     stored = _logs(broker.bootstrap)
     compare(report, stored, polled)
@@ -166,19 +171,29 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
 class _Worker:
     """One worker: processes with the same name, one after the other."""
 
-    def __init__(self, number: int, bootstrap: str, transaction_records: int) -> None:
+    def __init__(self, number: int, bootstrap: str, transaction_records: int, errors: BinaryIO) -> None:
+        """`errors` is a file for what the current process writes to its standard error."""
+        self._errors = errors
         arguments = [bootstrap, str(number), str(transaction_records)]
         self._command = [sys.executable, "-m", "semel.chaos.copy_worker", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start its next process."""
+        self._errors.seek(0)
+        self._errors.truncate()
         with undisturbed():
-            # The last words of a worker do not matter: its end is counted, and another process goes on.
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=self._errors)
 
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
+
+    @property
+    def error(self) -> str:
+        """The last line that the process has written to its standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").splitlines()
+        return lines[-1] if lines else "no error was printed"
 
     def kill(self) -> None:
         if self._process is not None:
@@ -211,7 +226,7 @@ def _follow(
                 _strike(waiting.pop(0), broker, workers, report)
             for worker in workers:
                 if worker.has_ended():
-                    report.workers_ended += 1
+                    report.endings.append(worker.error)
                     worker.start()
             note(f"{copied} of {plan.records} copied, {report.workers_killed + report.broker_killed} kills")
     finally:

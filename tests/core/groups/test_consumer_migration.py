@@ -203,6 +203,8 @@ def test_a_static_member_goes_on_by_the_other_protocol(catalog: Catalog) -> None
     assert reads(group, "n") == {0, 1, 2, 3}
     with refused(refusals.FENCED_INSTANCE_ID):
         check_heartbeat(group, "a-new", "a", 1)
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        check_heartbeat(group, "", "a", 1)
     join_classic(group, catalog, asks("", metadata(["orders"]), instance_id="a"))
     assert group.members.keys() == {"a-new"}
 

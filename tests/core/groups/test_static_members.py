@@ -46,6 +46,14 @@ def test_whoever_had_the_instance_id_before_is_fenced(driver: Driver) -> None:
     assert driver.leave(Leaver("x-1", "x")) == [refusals.FENCED_INSTANCE_ID]
 
 
+def test_a_static_member_that_has_lost_its_id_joins_again_and_is_not_fenced(driver: Driver) -> None:
+    """librdkafka gives its id up when it has heard nothing for a session, and goes on with heartbeats."""
+    generation = driver.stable_static("x")
+    assert driver.heartbeat("", generation, "x") == refusals.UNKNOWN_MEMBER_ID
+    again = driver.joined(driver.ask_to_join(instance_id="x", new_id="x-2"))
+    assert (again.error, again.member_id, again.generation) == (NONE, "x-2", generation)
+
+
 def test_a_static_member_that_is_replaced_while_it_waits_hears_that_it_is_fenced(driver: Driver) -> None:
     earlier = driver.ask_to_join(instance_id="x", new_id="x-1")
     later = driver.ask_to_join(instance_id="x", new_id="x-2")

@@ -350,6 +350,10 @@ def _sync_answer(group: ClassicGroup, member: Member) -> SyncAnswer:
 
 def heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
     """A member sends a heartbeat. `Refused` if it is not a member of this generation, or must join again."""
+    if member_id == NO_MEMBER_ID:
+        # Such a client must hear that it has to join again, and not that another process has taken its instance id:
+        # librdkafka gives up its member id with its session, goes on with heartbeats, and ends when it is fenced.
+        instance_id = None
     group.hear(group.member_of_generation(member_id, instance_id, generation), now_ms)
     if group.state is State.PREPARING_REBALANCE:
         raise Refused(refusals.REBALANCE_IN_PROGRESS, "the members are joining again")
