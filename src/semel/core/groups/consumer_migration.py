@@ -218,7 +218,7 @@ def sync_answer(group: ConsumerGroup, request: SyncRequest, catalog: Catalog) ->
 
 def check_heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
     """Refused if the member is in another generation, or has to join again to give up or get partitions."""
-    # Whoever has given up its member id has to join again, as in a classic group.
+    # A client that has given up its member id has to join again, as in a classic group.
     instance_id = None if member_id == NO_MEMBER_ID else instance_id
     member = _member_of_generation(group, member_id, instance_id, generation)
     state = member.position.state
