@@ -274,6 +274,30 @@ def test_a_directory_is_either_a_log_or_the_cache_of_one() -> None:
     asyncio.run(scenario())
 
 
+def test_the_cache_of_one_cluster_is_not_used_for_another() -> None:
+    """A wrong URL would make the broker a standby of the other cluster, or begin an empty log."""
+
+    async def scenario() -> None:
+        cache, store, other, copy = MemoryFiles(), MemoryStore(), MemoryStore(), MemoryStore()
+        async with Broker(files=cache, store=store) as broker:
+            await asking(broker, lambda asker: asker.create("payments"))
+        async with Broker(store=other):
+            pass
+        with pytest.raises(BrokenHistory, match=r"holds cluster .* is the cache of cluster .*: correct the URL"):
+            await Broker(files=cache, store=other).start()
+        empty = MemoryStore()
+        with pytest.raises(BrokenHistory, match="holds no log, and the data directory is the cache"):
+            await Broker(files=cache, store=empty).start()
+        assert empty.objects.list("") == []
+        # The same cluster may have been brought back under another prefix.
+        for listed in store.objects.list(""):
+            copy.objects.create(listed.key, store.objects.get(listed.key).body)
+        async with Broker(files=cache, store=copy) as broker:
+            assert await asking(broker, lambda asker: asker.fetch("payments").error_code) == 0
+
+    asyncio.run(scenario())
+
+
 def test_semel_serve_goes_on_from_its_store_when_its_machine_is_gone(tmp_path: Path) -> None:
     """Killed, and another directory: the same records under the same offsets."""
     store = (f"--store=file://{tmp_path}/store", f"--lease-seconds={LEASE_SECONDS:.0f}")

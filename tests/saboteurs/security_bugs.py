@@ -230,7 +230,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a name that a client chose reaches the terminal as it is",
-        "semel.cli.dump:_show",
+        "semel.cli.dump_state:show",
         "printable(line)",
         "line",
         ("tests/cli/test_dump.py", "-k", "no_name"),

@@ -22,7 +22,7 @@ from semel.replica.reader import SlotReader
 from semel.replica.restore import Beginning, restore
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
-from semel.storage.cache import take_as_cache
+from semel.storage.cache import mark_as_cache, take_as_cache
 from semel.storage.files import Files
 from semel.storage.log import Log, LogSettings
 from semel.store import Store
@@ -68,11 +68,12 @@ class Role:
         """Open the log: it begins with the newest checkpoint and follows the entries of other brokers, until this
         broker writes its own. The cluster id is the store's; an empty store gets the new one.
         """
-        cluster_id = await cluster_of(self._store, new_cluster_id)
         files = open_files()
-        take_as_cache(files, self._store.describe())
-        self.cache = Cache(self._store, files, self._cache_bytes)
+        known = take_as_cache(files)
         try:
+            cluster_id = await cluster_of(self._store, new_cluster_id, known)
+            mark_as_cache(files, self._store.describe(), cluster_id)
+            self.cache = Cache(self._store, files, self._cache_bytes)
             self._beginning = beginning = await restore(self._store, self.cache)
             self._journal.follow(beginning.history.position)
             log = Log.beside(self.cache.files, self._journal, cluster_id, settings, beginning.content)

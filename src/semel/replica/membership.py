@@ -30,14 +30,25 @@ _AGAIN_SECONDS: Final = 0.2
 _ANSWER_SECONDS_MAX: Final = 30.0
 
 
-async def cluster_of(store: Store, new_cluster_id: str) -> str:
-    """The id of the cluster that the store belongs to; the new one if there is none. Raises BrokenHistory for a store
-    that this semel must not use, and Unsure if the store does not answer."""
+async def cluster_of(store: Store, new_cluster_id: str, known: str = "") -> str:
+    """The id of the cluster that the store belongs to; the new one if there is none. If the directory of the broker is
+    the cache of a `known` cluster, the store must belong to that one. Raises BrokenHistory for a store that this semel
+    must not use, and Unsure if the store does not answer."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            return await _cluster_of(store, new_cluster_id)
+            cluster_id = await _cluster_of(store, new_cluster_id, known)
     except TimeoutError:
         raise Unsure(f"{store.describe()} has not answered for {_ANSWER_SECONDS_MAX:g} s") from None
+    if known and known != cluster_id:
+        raise _foreign(store, f"cluster {cluster_id}", known)
+    return cluster_id
+
+
+def _foreign(store: Store, what: str, known: str) -> BrokenHistory:
+    return BrokenHistory(
+        f"{store.describe()} holds {what}, and the data directory is the cache of cluster {known}: correct the URL, or "
+        "name an empty directory"
+    )
 
 
 def format_of(cluster_id: str) -> bytes:
@@ -45,10 +56,12 @@ def format_of(cluster_id: str) -> bytes:
     return json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": cluster_id}).encode()
 
 
-async def _cluster_of(store: Store, new_cluster_id: str) -> str:
+async def _cluster_of(store: Store, new_cluster_id: str, known: str) -> str:
     try:
         stored = await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
+        if known:
+            raise _foreign(store, "no log", known) from None
         # The floor comes first: if there is a format, a missing floor was lost.
         is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
         if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):

@@ -72,7 +72,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         await _begin(store, floor, log.state.cluster_id)
         files.remove(checkpoint.NAME)
         files.sync_directory("")
-        mark_as_cache(files, store.describe())
+        mark_as_cache(files, store.describe(), log.state.cluster_id)
         _remove_journal(files)
         return Moved(len(log.state.catalog), len(partitions), sum(contents.objects.values()))
     finally:
@@ -87,10 +87,11 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
         await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
         raise BrokenHistory(f"{store.describe()}: no broker has kept a log there") from None
-    cluster_id = await cluster_of(store, "")
-    take_as_cache(files, store.describe())
-    cache = _cache_of(store, files)
+    known = take_as_cache(files)
     try:
+        cluster_id = await cluster_of(store, "", known)
+        mark_as_cache(files, store.describe(), cluster_id)
+        cache = _cache_of(store, files)
         beginning = await _all_of(store, cache)
         entries = SlotJournal(0)
         entries.follow(beginning.history.position)

@@ -2,7 +2,8 @@
 
 A broker without the store must not open a cache, because the journal is in the store. And a broker with a store must
 not use a directory with a log of its own as its cache, because it would delete the log. So from its first use on a
-directory is one or the other. The mark names the store, for a person who looks into the directory.
+directory is one or the other. The mark names the store, for a person who looks into the directory, and the cluster: a
+store that belongs to another cluster is not the one that the operator meant.
 """
 
 from typing import Final
@@ -16,25 +17,25 @@ MARK: Final = "cache"
 _MARK_BYTES_MAX: Final = 4096
 
 
-def take_as_cache(files: Files, store: str) -> None:
-    """Lock the directory for this process, and mark it as the cache of a log in this store; Damaged if it holds a log
-    of its own.
+def take_as_cache(files: Files) -> str:
+    """Lock the directory for this process; Damaged if it holds a log of its own. Returns the id of the cluster whose
+    cache it is; empty if that is not known.
     """
     files.lock()
     try:
         if checkpoint.NAME in files.names(""):
             raise Damaged(f"{files.describe('')}: holds a log of its own, not the cache of one in a store")
-        mark_as_cache(files, store)
+        return _read_mark(files)[1]
     except BaseException:
         files.close()
         raise
 
 
-def mark_as_cache(files: Files, store: str) -> None:
-    """The same for a directory that this process has taken already, and that holds no log any more."""
+def mark_as_cache(files: Files, store: str, cluster_id: str) -> None:
+    """Mark a directory that this process has taken as the cache of the log of this cluster in this store."""
     mark = files.open(MARK, create=True)
     try:
-        content = store.encode()
+        content = f"{store}\n{cluster_id}".encode()
         if mark.read_at(_MARK_BYTES_MAX, 0) != content:
             mark.write_at([content], 0)
             mark.truncate(len(content))
@@ -46,12 +47,20 @@ def store_of(files: Files) -> str | None:
     """The store named in the mark; None if the directory is not a cache, empty if the mark names no store."""
     if MARK not in files.names(""):
         return None
+    store, _ = _read_mark(files)
+    return store if store.isprintable() else ""
+
+
+def _read_mark(files: Files) -> tuple[str, str]:
+    """The store and the cluster in the mark, as far as it names them."""
+    if MARK not in files.names(""):
+        return "", ""
     mark = files.open(MARK)
     try:
-        store = mark.read_at(_MARK_BYTES_MAX, 0).decode(errors="replace")
+        store, _, cluster_id = mark.read_at(_MARK_BYTES_MAX, 0).decode(errors="replace").partition("\n")
     finally:
         mark.close()
-    return store if store.isprintable() else ""
+    return store, cluster_id
 
 
 def refuse_cache(files: Files) -> None:
