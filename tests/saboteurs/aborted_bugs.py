@@ -43,8 +43,8 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint forgets the number of the next block when there is no block",
         "semel.core.aborted:AbortedTransactions.to_bytes",
-        "if self.next_block",
-        "if self._blocks",
+        '_BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self.next_block else b""',
+        '_BLOCKS_HEAD.pack(self._floor, self.first_block) + self._blocks.tobytes() if self._blocks else b""',
         ("tests/storage/test_aborted_blocks.py",),
     ),
     Bug(
