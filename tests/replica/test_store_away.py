@@ -4,12 +4,18 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from confluent_kafka import KafkaError, Message
 from test_slot_writer import Active
 
+from asking import Asker
+from eventually import SECONDS_MAX, eventually
+from producing import idempotent_producer
 from semel.replica.membership import Membership, cluster_of
 from semel.store import Unsure
+from semel.testing.broker import FaultyBroker
 from semel.testing.stores import CallName, MemoryStore
 from semel.testing.virtual_loop import VirtualLoop
+from semel.wire.errors import ErrorCode
 
 Result = TypeVar("Result")
 AWAY_SECONDS = 600.0
@@ -73,6 +79,37 @@ def test_the_active_broker_goes_on_where_it_was_and_has_lost_nothing() -> None:
         assert successor.log.entries == [b"before", *meanwhile, b"after"]
 
     run(scenario())
+
+
+def test_a_producer_goes_on_by_itself_when_the_store_is_back() -> None:
+    """A real one: the broker has given its lease up meanwhile, and answers as a standby."""
+    store = AwayStore()
+    with FaultyBroker(store=store, lease_seconds=1.0) as broker:
+        producer = idempotent_producer(broker)
+        outcomes: list[tuple[KafkaError | None, int | None]] = []
+
+        def note(error: KafkaError | None, message: Message) -> None:
+            outcomes.append((error, message.offset()))
+
+        def send(count: int) -> None:
+            for number in range(count):
+                producer.produce("payments", b"%d" % number, on_delivery=note)
+
+        def refuses() -> bool:
+            with Asker(broker.bootstrap) as asker:
+                return asker.fetch("payments").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        send(10)
+        producer.flush(SECONDS_MAX)
+        store.is_away = True
+        send(10)
+        assert eventually(refuses)
+        producer.poll(0)
+        assert len(outcomes) == 10, "nobody is told what no slot has"
+        store.is_away = False
+        assert producer.flush(SECONDS_MAX) == 0
+        assert outcomes == [(None, offset) for offset in range(20)]
+        assert len(broker.log("payments")) == 20
 
 
 def test_a_standby_does_not_take_a_store_that_is_away_for_a_broker_that_is_gone() -> None:

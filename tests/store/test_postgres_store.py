@@ -12,7 +12,7 @@ import pytest
 
 from eventually import eventually
 from semel.store.contract import Exists, Missing, StoreRefused, Unsure
-from semel.store.postgres import PostgresStore
+from semel.store.postgres import TABLE, PostgresStore
 from semel.testing.postgres import PostgresServer
 
 # Longer than it takes a standby, and a test waits it out where there is none.
@@ -121,6 +121,31 @@ def test_what_a_person_has_to_change_is_named_in_one_line(postgres: PostgresServ
         store.get("floor")
     assert "\n" not in str(refusal.value)
     assert "hidden" not in str(refusal.value)
+
+
+FULL = f"""
+CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER no_space BEFORE INSERT OR UPDATE ON {TABLE} FOR EACH ROW EXECUTE FUNCTION no_space()
+"""
+
+
+def test_a_server_without_space_leaves_the_caller_unsure_until_there_is_some(postgres: PostgresServer) -> None:
+    """A broker waits for it as for one that is away. What is there can be read and deleted."""
+    url = postgres.new_database()
+    with closing(opened(f"{url}?allow_async=1")) as store, psycopg.connect(url, autocommit=True) as administrator:
+        version = store.create("floor", b"one")
+        store.create("old", b"")
+        administrator.execute(FULL.encode())
+        with pytest.raises(Unsure, match="journal/0: could not extend file: No space left on device"):
+            store.create("journal/0", b"x")
+        with pytest.raises(Unsure, match="No space left on device"):
+            store.replace("floor", b"two", version)
+        assert store.get("floor").body == b"one"
+        store.delete("old")
+        administrator.execute(f"DROP TRIGGER no_space ON {TABLE}".encode())
+        store.create("journal/0", b"x")
+        store.replace("floor", b"two", version)
 
 
 def test_a_server_that_hangs_leaves_the_caller_unsure(postgres_to_crash: PostgresServer) -> None:

@@ -11,6 +11,8 @@ from bench.peers.process import SkipReason
 from takeovers.servers import SERVERS
 from takeovers.trial import faulty_pair, run_trial
 
+# So many that the copy does not end before all faults have struck.
+RECORDS = 20_000
 FAULTS = 5
 
 
@@ -20,9 +22,9 @@ FAULTS = 5
 def test_a_copy_is_whole_over_every_kind_of_takeover(store: str, tmp_path: Path) -> None:
     try:
         with faulty_pair(tmp_path, SERVERS[store]) as pair:
-            report = run_trial(pair, records=10_000, takeovers=FAULTS, seed=3, note=lambda _: None)
+            report = run_trial(pair, records=RECORDS, takeovers=FAULTS, seed=3, note=lambda _: None)
     except SkipReason as missing:
         pytest.skip(str(missing))
     assert report.violations == []
-    assert report.copied == 10_000
+    assert report.copied == RECORDS
     assert len(pair.takeovers) + pair.store_kills == FAULTS
