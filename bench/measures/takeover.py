@@ -3,10 +3,12 @@ takeover after which somebody forgot what was acknowledged."""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 from statistics import median
 from typing import ClassVar, Final
 
@@ -19,7 +21,7 @@ from bench.peers.kafka_cluster import KafkaCluster
 from bench.peers.process import Broker
 from bench.peers.semel_on_store import SemelOnStore
 from bench.peers.stores import Postgres, Seaweed
-from bench.takeover_clients import longest_wait
+from bench.takeover_clients import PATIENCE_SECONDS, longest_wait
 
 # Long enough that the clients are in the middle of their work.
 BEFORE_SECONDS: Final = 0.3
@@ -43,6 +45,13 @@ def _rows(semel: str, where: str) -> tuple[Row, ...]:
         Row(f"SIGTERM to the active broker {where}, {wait}, s", "planned", planned, **of),
         Row(in_transactions, "planned_in_transactions", planned, **of),
         Row(
+            f"producers that did not go on within {PATIENCE_SECONDS:.0f} s {where}, in all of these takeovers",
+            "hanging",
+            Target(Kind.VALUE_AT_MOST, 0),
+            semel=semel,
+            tansu=None,
+        ),
+        Row(
             f"batches of the {WINDOW_BATCHES} that a producer sent before, known after each takeover {where}",
             "known",
             Target(Kind.VALUE_AT_LEAST, WINDOW_BATCHES),
@@ -57,7 +66,8 @@ class Takeover(Measure):
     broker that they write to is killed by `kill -9`, or stopped by SIGTERM, and another one takes over. The figure is
     the median of the longest times that each of the two waited for an acknowledgement, over ten takeovers of each kind.
     Everything is at its defaults: semel's lease of 3 s, Kafka's session of 9 s, and the clients' pauses. The clients
-    know all addresses.
+    know all addresses. The broker that was lost stays away until both have gone on. A producer that has not gone on
+    after 30 s counts as one that never does: its time is infinite.
 
     semel has one standby. What is lost with its active broker is everything at once; so in Kafka it is the broker that
     leads the partition and coordinates the transactions. Whether that is the controller as well is by chance there, and
@@ -94,7 +104,12 @@ class Takeover(Measure):
                 waits[f"{how}_in_transactions"].append(in_transactions)
                 known.append(sum(one == again for one, again in zip(before, after, strict=True)))
                 broker.restore(lost)
-        return {"known": min(known), **{metric: median(seconds) for metric, seconds in waits.items()}}
+        hanging = sum(map(math.isinf, chain.from_iterable(waits.values())))
+        return {
+            "known": min(known),
+            "hanging": hanging,
+            **{metric: median(seconds) for metric, seconds in waits.items()},
+        }
 
 
 def _taken_over(broker: Cluster, lost: Broker, topic: str, how: str) -> list[float]:
