@@ -46,11 +46,13 @@ from semel.core.refusals import Refused
 from semel.core.steps import finish
 from semel.core.topics import Topic
 from semel.core.transactions import Owner
+from semel.storage import checkpoint, producer_pages
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
 from semel.storage.log import Log, LogSettings
 from semel.storage.partition_log import PartitionLog
+from semel.storage.producer_pages import ProducerPages
 
 # Blocks and their files are tiny, so that there are some wherever there are transactions.
 # A page of producers has two, and few are outside of pages.
@@ -59,6 +61,7 @@ SETTINGS = LogSettings(
     checkpoint_bytes=8192,
     aborted_blocks=BlockLayout(1, 2),
     producer_bounds=TableBounds(page=2, recent_min=1, recent_max=2, moved_at_once=1),
+    pages_inline_bytes_max=0,
 )
 NOW_MS = 1_700_000_000_000
 
@@ -460,4 +463,10 @@ def check_tidy(files: Files, log: Log) -> None:
             assert paths <= known
     numbered = [name for name in files.names("journal") if not name.startswith("spare-")]
     assert len(numbered) == 1, numbered
-    assert set(files.names("")) <= {"checkpoint", "reserve", "journal", "topics", "lock"}
+    assert set(files.names("")) <= {"checkpoint", "reserve", "journal", "topics", "lock", producer_pages.DIRECTORY}
+    # Pages that have changed since the checkpoint have no place yet, so the checkpoint itself says which are needed.
+    last = checkpoint.read(files)
+    assert last is not None
+    needed = checkpoint.unpack(last[0]["partitions"], last[1], files)
+    pages = [page for _, parts in needed for page in parts.producers.pages]
+    assert not ProducerPages(files).unneeded(pages)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from semel.core.producer_table import Producers, Snapshot, TableBounds, heard_of, pack, page_of, unpack
 from semel.core.producers import SEQUENCE_MASK, advance, last_heard_ms, note, note_marker
-from semel.storage.checkpoint import pack_pages, unpack_pages
+from semel.storage.producer_pages import buffers_of, pages_from
 
 SMALL = TableBounds(page=4, recent_min=2, recent_max=5, moved_at_once=3)
 # Each count and distance as far as a message can claim it, and a time that a clock might show.
@@ -101,7 +101,7 @@ def test_pages_are_the_same_after_a_checkpoint() -> None:
     pages = [
         page_of((one, pack(note(None, one, 0, 0, 1, 0, -1))) for one in range(begin, begin + 5)) for begin in (0, 9)
     ]
-    again = list(unpack_pages(memoryview(b"".join(pack_pages(pages)))))
+    again = list(pages_from(memoryview(b"".join(buffer for page in pages for buffer in buffers_of(page)))))
     assert [list(page.items()) for page in again] == [list(page.items()) for page in pages]
     assert [page.oldest_ms for page in again] == [0, 9]
 

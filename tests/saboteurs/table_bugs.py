@@ -52,7 +52,7 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint leaves out the producers at rest",
         "semel.storage.checkpoint:pack",
-        "pack_pages(parts.producers.pages)",
+        "[pack_places(pages)] if has_places else []",
         "[]",
         ("tests/storage/test_log_machine.py",),
     ),

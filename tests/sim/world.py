@@ -42,6 +42,7 @@ SETTINGS: Final = LogSettings(
     checkpoint_bytes=24 * 1024,
     aborted_blocks=BlockLayout(1, 2),
     producer_bounds=TableBounds(page=2, recent_min=1, recent_max=2, moved_at_once=1),
+    pages_inline_bytes_max=100,
 )
 COMPACTION_LOOK_S: Final = 1.0
 # Histories are short and their requests small: with this, others are served between any two steps of them.

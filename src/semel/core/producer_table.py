@@ -2,8 +2,9 @@
 
 Few of them are heard often. Their states are in a dict, in the order in which they were last heard. The others are at
 rest in *pages*. A page has the states of up to 128 producers, sorted by id. It is never changed, only replaced, so a
-checkpoint takes it without a copy. A producer is in the dict or in one page, never in both: if one at rest is heard, it
-leaves its page, and if the dict has too many, those that were silent for longest go into pages.
+checkpoint takes it without a copy, and need not write it again. A producer is in the dict or in one page, never in
+both: if one at rest is heard, it leaves its page, and if the dict has too many, those that were silent for longest go
+into pages.
 
 A state in a page is packed. The batches in a window follow each other (`core.producers` accepts no others), so their
 record counts and one sequence number say all that they claimed; and a base offset is kept as its distance from the end
@@ -60,12 +61,20 @@ _AGE_MAX: Final = (1 << 32) - 1
 _FORMATS: Final = "BHIQ"
 
 
+class Place(NamedTuple):
+    """Where a page is on disk."""
+
+    file: int
+    position: int
+    size: int
+
+
 class Page:
     """Producers at rest, by id. Never changed."""
 
     ID_BYTES: Final = 8
 
-    __slots__ = ("ids", "oldest_ms", "sizes", "states")
+    __slots__ = ("ids", "oldest_ms", "place", "sizes", "states")
 
     def __init__(self, ids: bytes, sizes: bytes, states: bytes, oldest_ms: int) -> None:
         # `ID_BYTES` each, rising.
@@ -76,6 +85,8 @@ class Page:
         self.states = states
         # None of them was last heard before this.
         self.oldest_ms = oldest_ms
+        # Set by the thread that writes checkpoints; nothing here uses it.
+        self.place: Place | None = None
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -169,6 +180,11 @@ class Producers:
     def __len__(self) -> int:
         return len(self._recent) + self._at_rest
 
+    @property
+    def pages(self) -> list[Page]:
+        """The pages of producers at rest."""
+        return self._pages
+
     def get(self, producer_id: int) -> bytes | None:
         state = self._recent.get(producer_id)
         return self._find(producer_id) if state is None and self._pages else state
@@ -235,7 +251,6 @@ class Producers:
             self._next_page += 1
         if count < at_most:
             self._next_page = 0
-        self._bound_recent()
         return count
 
     @property

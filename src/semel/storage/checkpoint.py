@@ -6,14 +6,14 @@ the directory is synced. So there is always one good checkpoint, either the old 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
     JSON    the parts that stay small: topics, producer ids, the segments of each partition
     packed  the parts that may have a million items: the indexes of active segments, the states of producers, the first
-            offsets of open transactions, and the youngest aborted transactions
+            offsets of open transactions, and the youngest aborted transactions; very many producers lie beside it, in
+            `storage.producer_pages`
 
 A checkpoint must be possible on a full disk, because old files can be deleted only after a checkpoint. So a file of
 `RESERVE_BYTES` reserves space for it.
 """
 
 import contextlib
-import errno
 import json
 import struct
 from collections.abc import Iterable, Iterator
@@ -25,10 +25,11 @@ from semel.core.cached_part import CachedPart
 from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
-from semel.core.producer_table import Page, Snapshot
-from semel.storage.files import OUT_OF_SPACE, Files
+from semel.core.producer_table import Snapshot
+from semel.storage.files import OUT_OF_SPACE, Files, sync
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
+from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, pages_at, pages_from
 from semel.storage.segment import FilePart, Index, Mark
 
 FORMAT: Final = 3
@@ -47,8 +48,8 @@ _BUFFERS_AT_ONCE: Final = 500
 # Made once, because json.dumps would make one for every piece.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _PRODUCER: Final = struct.Struct("<qH")
-# Of a page: how many producers, the bytes of their states, and a time before which none was heard.
-_PAGE: Final = struct.Struct("<HIq")
+# The packed parts of a partition.
+_PARTS: Final = 7
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
 
@@ -78,6 +79,8 @@ class CheckpointJob:
     grown: frozenset[str]
     state: dict[str, Any]
     parts: list[PartitionParts]
+    # None if the journal is in a store: then the checkpoint has all pages in itself.
+    pages: ProducerPages | None = None
     unnamed: list[str] = field(default_factory=list)
     # Only if the journal is in a store: the parts of the files to which the state refers.
     contents: list[FilePart] = field(default_factory=list)
@@ -86,36 +89,26 @@ class CheckpointJob:
         """Sync the files that the checkpoint names, then replace the checkpoint. For a thread, because it waits for the
         disk.
         """
-        try:
-            self._sync()
-        except OSError as error:
-            # A failed sync is final even if the disk is only full: the kernel may have dropped the pages, so a second
-            # sync would wrongly succeed. So the error becomes EIO, after which the broker stops.
-            raise OSError(errno.EIO, f"a sync failed: {error}") from error
-        write(self.files, self.state, self.packed())
+        # The checkpoint will name a position in a journal file whose own name may not be durable yet.
+        sync(self.files, sorted(self.dirty), [*sorted(self.grown), JOURNAL_DIRECTORY])
+        pages = [page for parts in self.parts for page in parts.producers.pages]
+        has_places = self.pages is not None and self.pages.put(pages)
+        write(self.files, self.state, self.packed(has_places=has_places))
+        if self.pages is not None:
+            self.unnamed.extend(self.pages.unneeded(pages))
 
-    def packed(self) -> list[bytes]:
-        """The packed part. The sizes of its pieces are added to the JSON part."""
+    def packed(self, *, has_places: bool = False) -> list[bytes]:
+        """The packed part: with the pages of producers, or only with their places if they have them. The sizes of its
+        pieces are added to the JSON part.
+        """
         packed: list[bytes] = []
         for record, parts in zip(self.state["partitions"], self.parts, strict=True):
             sizes: list[int] = []
-            for buffers in pack(parts):
+            for buffers in pack(parts, has_places=has_places):
                 sizes.append(sum(map(len, buffers)))
                 packed += buffers
             record["packed"] = sizes
         return packed
-
-    def _sync(self) -> None:
-        for path in sorted(self.dirty):
-            file = self.files.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
-        for path in sorted(self.grown):
-            self.files.sync_directory(path)
-        # The checkpoint will name a position in a journal file whose own name may not be durable yet.
-        self.files.sync_directory(JOURNAL_DIRECTORY)
 
 
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
@@ -254,8 +247,9 @@ def decode(content: bytes, where: str) -> Content:
     return state, body[text_bytes:]
 
 
-def pack(parts: PartitionParts) -> list[list[bytes]]:
+def pack(parts: PartitionParts, *, has_places: bool = False) -> list[list[bytes]]:
     """The packed parts, each in one or more buffers. What may be large is not copied."""
+    pages = parts.producers.pages
     open_transactions = (_OPEN_TRANSACTION.pack(key, *mark) for key, mark in parts.open_transactions.items())
     return [
         [parts.growing_index.to_bytes()],
@@ -263,12 +257,17 @@ def pack(parts: PartitionParts) -> list[list[bytes]]:
         [b"".join(open_transactions)],
         [parts.aborted],
         [parts.aborted_blocks],
-        pack_pages(parts.producers.pages),
+        [] if has_places else [buffer for page in pages for buffer in buffers_of(page)],
+        [pack_places(pages)] if has_places else [],
     ]
 
 
-def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
-    """The record of each partition from the JSON part, and its packed parts."""
+def unpack(
+    records: list[dict[str, Any]], packed: memoryview, files: Files
+) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
+    """The record of each partition from the JSON part, and its packed parts. `Damaged` if a page of producers is not
+    where the checkpoint says.
+    """
     at = 0
     for record in records:
         parts: list[memoryview] = []
@@ -276,13 +275,14 @@ def unpack(records: list[dict[str, Any]], packed: memoryview) -> Iterator[tuple[
             parts.append(packed[at : at + size])
             at += size
         # An older checkpoint has no blocks, or no pages of producers.
-        index, producers, open_transactions, aborted, blocks, pages = (*parts, *[memoryview(b"")] * (6 - len(parts)))
+        parts += [memoryview(b"")] * (_PARTS - len(parts))
+        index, producers, open_transactions, aborted, blocks, inline, places = parts
         first_marks = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (
             record,
             PartitionParts(
                 Index.from_bytes(index),
-                Snapshot(dict(unpack_producers(producers)), list(unpack_pages(pages))),
+                Snapshot(dict(unpack_producers(producers)), [*pages_from(inline), *pages_at(places, files)]),
                 first_marks,
                 bytes(aborted),
                 bytes(blocks),
@@ -316,23 +316,3 @@ def unpack_producers(packed: memoryview) -> Iterator[tuple[int, bytes]]:
         at += _PRODUCER.size
         yield producer_id, bytes(packed[at : at + size])
         at += size
-
-
-def pack_pages(pages: Iterable[Page]) -> list[bytes]:
-    """Pages of producers, in four buffers each."""
-    buffers: list[bytes] = []
-    for page in pages:
-        head = _PAGE.pack(len(page), len(page.states), page.oldest_ms)
-        buffers += (head, page.ids, page.sizes, page.states)
-    return buffers
-
-
-def unpack_pages(packed: memoryview) -> Iterator[Page]:
-    at = 0
-    while at < len(packed):
-        count, state_bytes, oldest_ms = _PAGE.unpack_from(packed, at)
-        ids = at + _PAGE.size
-        sizes = ids + count * Page.ID_BYTES
-        states = sizes + count
-        at = states + state_bytes
-        yield Page(bytes(packed[ids:sizes]), bytes(packed[sizes:states]), bytes(packed[states:at]), oldest_ms)

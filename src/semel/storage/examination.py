@@ -73,7 +73,7 @@ class Examined:
         """Begin with the content of a checkpoint."""
 
         def restore_partitions() -> None:
-            for record, parts in checkpoint.unpack(snapshot["partitions"], packed):
+            for record, parts in checkpoint.unpack(snapshot["partitions"], packed, files):
                 partition = self.state.partitions.named(record["topic"], record["index"])
                 checkpoint.restore_state(partition.state, record, parts)
                 directory = f"{directory_of(self.state.catalog.known(record['topic']))}/{record['index']}"

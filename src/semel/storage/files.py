@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -358,6 +358,23 @@ def _punch_hole(descriptor: int, size: int, position: int) -> None:
     begin, end = -(-position // _BLOCK_BYTES) * _BLOCK_BYTES, (position + size) // _BLOCK_BYTES * _BLOCK_BYTES
     if begin < end:
         fcntl.fcntl(descriptor, _F_PUNCHHOLE, _HOLE.pack(0, 0, begin, end - begin))
+
+
+def sync(files: Files, paths: Iterable[str], directories: Iterable[str]) -> None:
+    """Sync these files, and then the names in these directories."""
+    try:
+        for path in paths:
+            file = files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for path in directories:
+            files.sync_directory(path)
+    except OSError as error:
+        # A failed sync is final even if the disk is only full: the kernel may have dropped the pages, so a second sync
+        # would wrongly succeed. So the error becomes EIO, after which the broker stops.
+        raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
 
 def not_promised() -> list[str]:

@@ -49,6 +49,7 @@ from semel.storage.files import Files
 from semel.storage.journal import Entries, Journal, SyncJob
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
+from semel.storage.producer_pages import INLINE_BYTES_MAX, ProducerPages
 from semel.storage.recovery import bring_back, recover, remove_strangers, replay, take_partitions
 from semel.storage.repair import Repair
 from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
@@ -73,6 +74,8 @@ class LogSettings:
     checkpoint_bytes: int = 64 * 1024 * 1024
     aborted_blocks: BlockLayout = BLOCK_LAYOUT
     producer_bounds: TableBounds = TABLE_BOUNDS
+    # A checkpoint with more than this many bytes of pages of producers keeps them in files of their own.
+    pages_inline_bytes_max: int = INLINE_BYTES_MAX
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     producer_states_max: int = PRODUCER_STATES_MAX
     topics_max: int = TOPICS_MAX
@@ -127,6 +130,7 @@ class Log:
         self._journal: Entries
         # Whether the journal is in a store. Then the directory is only a cache, and recovery does not start from it.
         self._is_cache = False
+        self._producer_pages = ProducerPages(files, settings.pages_inline_bytes_max)
 
     # -- opening and closing ------------------------------------------------------------------------------------
 
@@ -461,7 +465,10 @@ class Log:
             **self.state.begin_snapshot(),
             "partitions": records,
         }
-        job = CheckpointJob(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, unnamed, contents)
+        pages = None if self._is_cache else self._producer_pages
+        job = CheckpointJob(
+            self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, pages, unnamed, contents
+        )
         try:
             yield from take_partitions(self.state, records, parts, contents if self._is_cache else None)
         except BaseException:

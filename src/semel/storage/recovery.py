@@ -18,6 +18,7 @@ from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.markers import write_markers
 from semel.storage.partition_log import PartitionLog
+from semel.storage.producer_pages import ProducerPages
 from semel.storage.repair import Repair
 from semel.storage.segment import TOPICS, FilePart, SegmentFiles
 
@@ -85,6 +86,9 @@ def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[Par
                     files.remove(f"{directory}/{name}")
             segment_files.remove_empty(directory)
         segment_files.remove_empty(f"{TOPICS}/{topic_name}")
+    pages = [page for partition in state.partitions.all() for page in partition.state.producers.pages]
+    for path in ProducerPages(files).unneeded(pages):
+        files.remove(path)
 
 
 def take_partitions(
@@ -131,7 +135,7 @@ def bring_back(
     """
 
     def restore_partitions() -> None:
-        for record, parts in checkpoint.unpack(snapshot["partitions"], packed):
+        for record, parts in checkpoint.unpack(snapshot["partitions"], packed, files):
             state.partitions.named(record["topic"], record["index"]).restore(record, parts)
 
     try:
