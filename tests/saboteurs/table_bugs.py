@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _TABLE = ("tests/core/test_producer_table.py",)
+_PAGES = ("tests/storage/test_producer_pages.py",)
 
 TABLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
@@ -54,6 +55,41 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
         "semel.storage.checkpoint:pack",
         "[pack_places(pages)] if has_places else []",
         "[]",
+        ("tests/storage/test_log_machine.py",),
+    ),
+    Bug(
+        "a page of producers is taken for another that lies elsewhere",
+        "semel.storage.producer_pages:_checksum",
+        "crc32c(_PLACE.pack(*place))",
+        "0",
+        _PAGES,
+    ),
+    Bug(
+        "a checkpoint names pages of producers that were not synced",
+        "semel.storage.producer_pages:ProducerPages._write",
+        "self._is_dirty = True",
+        "pass",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "files of which nearly nothing is needed stay",
+        "semel.storage.producer_pages:ProducerPages._empty_wasteful_files",
+        "2 * size < self._size_of(number)",
+        "False",
+        _PAGES,
+    ),
+    Bug(
+        "a file of producers that no checkpoint names any more stays",
+        "semel.storage.checkpoint:CheckpointJob.run",
+        "self.unnamed.extend(self.pages.unneeded(pages))",
+        "pass",
+        _PAGES,
+    ),
+    Bug(
+        "a file of producers goes that the next start needs",
+        "semel.storage.recovery:remove_strangers",
+        "ProducerPages(files).unneeded(pages)",
+        "ProducerPages(files).unneeded([])",
         ("tests/storage/test_log_machine.py",),
     ),
 )

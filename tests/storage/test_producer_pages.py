@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from ledger import Caller, Ledger, batch, check_tidy
 from semel.core.producer_table import Page, Producers, Snapshot, TableBounds
 from semel.storage import producer_pages
 from semel.storage.files import MemoryFile, MemoryFiles
@@ -119,3 +120,17 @@ def test_a_page_that_is_not_as_it_was_written_is_refused(harm: str) -> None:
         file.write_at([file.read_at(first.place.size, first.place.position)], second.place.position)
     with pytest.raises(Damaged, match=r"no page of producers at offset|a file of producers is missing"):
         list(read(files, producers.pages))
+
+
+def test_a_checkpoint_removes_the_files_that_it_does_not_need() -> None:
+    files = MemoryFiles()
+    caller = Caller(files, Ledger())
+    caller.create("orders")
+    (partition, *_) = caller.log.state.partitions.all()
+    ids = [caller.claim(f"id {number}") for number in range(8)]
+    for turn in range(12):
+        for producer_id in ids:
+            caller.append(partition, batch(producer_id, turn))
+        caller.log.checkpoint_now()
+        check_tidy(files, caller.log)
+    assert len(partition.state.producers.pages) >= 3

@@ -69,6 +69,8 @@ class ProducerPages:
         for page in pages:
             if page.place is not None:
                 needed[page.place.file] += page.place.size
+        if self._end:
+            needed[self._file] += 0
         wasteful = {number for number, size in needed.items() if 2 * size < self._size_of(number)}
         for page in pages:
             if page.place is not None and page.place.file in wasteful:
