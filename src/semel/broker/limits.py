@@ -70,7 +70,7 @@ class Limits:
     topics_max: int = 10_000
     # The partitions of all topics together.
     partitions_max: int = 20_000
-    # Pairs of producer id and partition on record; all of them take 140 MB in a checkpoint and 300 MB in memory. When
+    # Pairs of producer id and partition on record; all of them take 75 MB on disk and 100 MB in memory. When
     # half of the limit is taken, an address gets more only while it has taken less than is still free: so one address
     # alone gets half.
     producer_states_max: int = 1_000_000

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from semel.core.refusals import POLICY_VIOLATION, Refused
 
-# A producer's state with its place in the table takes 350 bytes at most, and a small machine has space for a million.
+# A million take 100 MB at most.
 PRODUCER_STATES_MAX: Final = 1_000_000
 # Charges are added up in buckets of this length, and each bucket is forgotten as a whole.
 BUCKET_MS: Final = 6 * 3_600_000
