@@ -24,7 +24,7 @@ STATES_DEFAULT = 100_000
 BYTES_PER_STATE_MAX = 100
 """The bound for a full window."""
 HEARD_AGAIN = 100
-"""So many producers are heard between two checkpoints."""
+"""The number of producers that are heard between two checkpoints."""
 PAGES_PER_PRODUCER_MAX = 4
 """How many pages the second checkpoint may write for each of them: the one it leaves, the one that somebody else goes
 into instead, and the halves of one that was full."""
@@ -33,7 +33,7 @@ FIRST_PRODUCER_ID = 1_000_000
 FIRST_TIMESTAMP_MS = 1_750_000_000_000
 RECORDS_PER_BATCH = 1000
 TAKE_TURNS = 1000
-"""So many producers are active at the same time."""
+"""The number of producers that are active at the same time."""
 
 
 class Kept(NamedTuple):

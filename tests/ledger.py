@@ -50,7 +50,8 @@ from semel.storage import checkpoint, producer_pages
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages
 

@@ -12,7 +12,7 @@ from semel.broker.broker import Broker
 from semel.core.steps import finish
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
-from semel.storage.log import LogSettings
+from semel.storage.log_settings import LogSettings
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch

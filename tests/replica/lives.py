@@ -25,7 +25,8 @@ from semel.replica.slot import digest_of, slot_of
 from semel.replica.writer import SlotWriter, answered
 from semel.storage import checkpoint
 from semel.storage.files import Files, MemoryFiles
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.storage.partition_log import PartitionLog
 from semel.testing.stores import CallName, FaultyStore
 from semel.testing.virtual_loop import VirtualLoop

@@ -20,7 +20,7 @@ from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.slot import key_of
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
-from semel.storage.log import LogSettings
+from semel.storage.log_settings import LogSettings
 from semel.store import Unsure
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore

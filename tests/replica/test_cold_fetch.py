@@ -16,7 +16,7 @@ from semel.broker.apis import fetch
 from semel.broker.broker import Broker
 from semel.replica.cache import Cache
 from semel.storage.files import MemoryFiles
-from semel.storage.log import LogSettings
+from semel.storage.log_settings import LogSettings
 from semel.testing.stores import MemoryStore
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches

@@ -22,7 +22,8 @@ from semel.core.producer_table import TableBounds
 from semel.core.steps import Pace
 from semel.replica.writer import Fenced
 from semel.storage.aborted_blocks import BlockLayout
-from semel.storage.log import LogSettings, Torn
+from semel.storage.log import Torn
+from semel.storage.log_settings import LogSettings
 from semel.testing.checkers import Event
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from semel.testing.virtual_loop import VirtualLoop

@@ -6,6 +6,7 @@ from ledger import NOW_MS, SETTINGS, Caller, Ledger, batch, check_tidy
 from semel.core.aborted import AbortedTransactions
 from semel.core.batch import TRANSACTIONAL_BIT, control_batch, place, read_header
 from semel.core.configs import parse
+from semel.core.partition import Partition
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
@@ -17,7 +18,7 @@ CONFIGS = parse({})
 
 
 def made(files: MemoryFiles, layout: BlockLayout = BLOCK_LAYOUT) -> PartitionLog:
-    return PartitionLog(0, 0, "topics/0-orders/0", SegmentFiles(files), layout)
+    return PartitionLog(0, 0, "topics/0-orders/0", SegmentFiles(files), layout, Partition())
 
 
 def abort(partition: PartitionLog, producer_id: int) -> None:

@@ -5,7 +5,8 @@ import pytest
 from semel.core.access import Asker, Operation, ResourceType
 from semel.core.entries import AccessRule
 from semel.storage import checkpoint
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.testing.faulty import FaultyFiles, keep_all
 
 SETTINGS = LogSettings(journal_file_bytes=16384)

@@ -8,7 +8,8 @@ import pytest
 from administration import CHANGES, told
 from semel.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
 from semel.storage import checkpoint
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.testing.faulty import FaultyFiles, keep_all
 
 MANY = 10_000

@@ -7,6 +7,7 @@ import pytest
 from ledger import NOW_MS, batch
 from semel.core.batch import place, read_header
 from semel.core.configs import TopicConfigs, parse
+from semel.core.partition import Partition
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import Damaged
@@ -22,7 +23,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 
 
 def made(files: Files, segment_files: SegmentFiles | None = None) -> PartitionLog:
-    return PartitionLog(0, 0, "topics/0-orders/0", segment_files or SegmentFiles(files), BLOCK_LAYOUT)
+    return PartitionLog(0, 0, "topics/0-orders/0", segment_files or SegmentFiles(files), BLOCK_LAYOUT, Partition())
 
 
 def append(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.testing.faulty import Fault, FaultyFiles, keep_all
 
 SETTINGS = LogSettings(journal_file_bytes=16384)

@@ -10,7 +10,8 @@ from semel.broker.limits import NODE_ID
 from semel.replica.lease import Lease
 from semel.security.listeners import Listener
 from semel.storage.files import Files
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 
 
 class Alone:

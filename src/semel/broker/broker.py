@@ -58,7 +58,8 @@ from semel.security.hosts import shown_address
 from semel.security.listeners import Listener
 from semel.security.tokens import TokenSettings
 from semel.storage.files import DiskFiles, Files, MemoryFiles
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.store import Store
 
 STOP_SECONDS_MAX: Final = 1.5

@@ -5,7 +5,7 @@ from typing import Any, Final
 from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.transaction_rules import TransactionBounds
 from semel.core.values import value
-from semel.storage.log import LogSettings
+from semel.storage.log_settings import LogSettings
 
 # The node id of a broker without a store. On a store the epoch is the node id, so that each takeover changes it.
 NODE_ID: Final = 1

@@ -24,7 +24,8 @@ from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
 from semel.storage.cache import mark_as_cache, take_as_cache
 from semel.storage.files import Files
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.store import Store
 
 # How many takeovers a client may have missed.

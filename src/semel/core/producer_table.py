@@ -349,7 +349,7 @@ class Producers:
         self._first_ids.insert(number, page.first_id)
 
     def _replace(self, number: int, page: Page) -> None:
-        """Put this page in the place of another, or remove that if this one is empty."""
+        """Replace a page by this one, or remove it if this one is empty."""
         if page:
             self._pages[number] = page
             self._first_ids[number] = page.first_id
@@ -398,7 +398,7 @@ def pack(state: bytes) -> bytes:
     batches = state[HEAD_BYTES:]
     if not batches:
         return b"\0" + state
-    # Of each batch, oldest first.
+    # One value for each batch, oldest first.
     sequences, counts, offsets, times = zip(*BATCH.iter_unpack(batches), strict=True)
     are_consecutive = tuple(map(advance, sequences, counts[1:])) == sequences[1:]
     ends = map(add, offsets, counts)

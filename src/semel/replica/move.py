@@ -28,7 +28,8 @@ from semel.storage.cache import MARK, mark_as_cache, take_as_cache
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged
-from semel.storage.log import Log, LogSettings
+from semel.storage.log import Log
+from semel.storage.log_settings import LogSettings
 from semel.store import Missing, Store
 
 # The address in the lease while a log is moved out of the store.

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from semel.core import batch as batches
-from semel.core.access import RULES_MAX
 from semel.core.batch import BatchHeader
 from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
 from semel.core.entries import (
@@ -30,26 +29,22 @@ from semel.core.entries import (
     TransactionalIdClaimed,
     TransactionEnded,
 )
-from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, Groups
-from semel.core.partition import PRODUCER_EXPIRATION_MS, answered_timestamp
-from semel.core.producer_table import TABLE_BOUNDS, TableBounds
+from semel.core.groups.groups import Groups
+from semel.core.partition import Partition, answered_timestamp
 from semel.core.producers import ACCEPTED
-from semel.core.shares import PRODUCER_STATES_MAX, Shares
+from semel.core.shares import Shares
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
-from semel.core.topics import PARTITIONS_MAX, TOPICS_MAX, Catalog, Topic
-from semel.core.transaction_rules import TRANSACTION_BOUNDS, TransactionBounds
-from semel.core.values import value
-from semel.storage import journal
-from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
+from semel.core.topics import Catalog, Topic
 from semel.storage.cache import refuse_cache
 from semel.storage.checkpoint import CheckpointJob, Content, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.files import Files
 from semel.storage.journal import Entries, Journal, SyncJob
+from semel.storage.log_settings import LogSettings
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
-from semel.storage.producer_pages import INLINE_BYTES_MAX, ProducerPages
+from semel.storage.producer_pages import ProducerPages
 from semel.storage.recovery import bring_back, recover, remove_strangers, replay, take_partitions
 from semel.storage.repair import Repair
 from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
@@ -62,31 +57,6 @@ STORE_WASTE_MS_MAX: Final = 600_000
 FORGOTTEN_AT_ONCE: Final = 200
 # The size of a producer's state in a checkpoint, with a full window.
 PRODUCER_STATE_BYTES: Final = 60
-
-
-@value
-class LogSettings:
-    """The settings of the log; every number except those of blocks may change between two starts."""
-
-    journal_file_bytes: int = journal.FILE_BYTES
-    # A checkpoint is due when the journal has grown by this much, so recovery does not have to replay much more. It is
-    # small so that the recycled files of the journal stay in the page cache, where writes are cheap.
-    checkpoint_bytes: int = 64 * 1024 * 1024
-    aborted_blocks: BlockLayout = BLOCK_LAYOUT
-    producer_bounds: TableBounds = TABLE_BOUNDS
-    # A checkpoint with more than this many bytes of pages of producers keeps them in files of their own.
-    pages_inline_bytes_max: int = INLINE_BYTES_MAX
-    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
-    producer_states_max: int = PRODUCER_STATES_MAX
-    topics_max: int = TOPICS_MAX
-    partitions_max: int = PARTITIONS_MAX
-    groups_max: int = GROUPS_MAX
-    group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
-    group_offsets_max: int = GROUP_OFFSETS_MAX
-    transactions: TransactionBounds = TRANSACTION_BOUNDS
-    access_rules_max: int = RULES_MAX
-    # Whether the broker acknowledges records, and lets them be read, before they are on disk (`--durability os`).
-    acknowledges_unsynced: bool = False
 
 
 class Torn(Exception):
@@ -211,9 +181,10 @@ class Log:
     def _new_partitions(self, topic: Topic, first: int, forgotten_below: int) -> list[PartitionLog]:
         directory = directory_of(topic)
         files, layout, bounds = self._segment_files, self.settings.aborted_blocks, self.settings.producer_bounds
+        states = (Partition(forgotten_below, bounds) for _ in range(first, topic.partition_count))
         return [
-            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, forgotten_below, bounds)
-            for index in range(first, topic.partition_count)
+            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, state)
+            for index, state in enumerate(states, start=first)
         ]
 
     def close(self) -> None:

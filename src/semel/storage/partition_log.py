@@ -23,7 +23,6 @@ from semel.core.batch import (
 from semel.core.configs import TopicConfigs
 from semel.core.entries import PartitionName
 from semel.core.partition import Partition
-from semel.core.producer_table import TABLE_BOUNDS, TableBounds
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
@@ -68,14 +67,13 @@ class PartitionLog:
         directory: str,
         segment_files: SegmentFiles,
         layout: BlockLayout,
-        forgotten_below: int = 0,
-        producer_bounds: TableBounds = TABLE_BOUNDS,
+        state: Partition,
     ) -> None:
         self.topic_number = topic_number
         self.index = index
         self.name = PartitionName(topic_number, index)
         self.directory = directory
-        self.state = Partition(forgotten_below, producer_bounds)
+        self.state = state
         # Below this offset compaction has left one record of each key.
         self.cleaned_until = 0
         self.readable = self.stable = _NOTHING

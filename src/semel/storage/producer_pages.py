@@ -26,7 +26,7 @@ FILE_BYTES: Final = 64 * 1024 * 1024
 # Pages in one write.
 _PAGES_AT_ONCE: Final = 100
 
-# Of a page: how many producers, the bytes of their states, and a time before which none was heard.
+# The head of a page: how many producers, the bytes of their states, and a time before which none was heard.
 _PAGE: Final = Struct("<HIq")
 _CHECKSUM: Final = Struct("<I")
 # The file, the place of the page in it, and its size with the checksum.
