@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.aborted_bugs import ABORTED_BUGS
 from saboteurs.access_bugs import ACCESS_BUGS
 from saboteurs.broker_bugs import BROKER_BUGS
+from saboteurs.cache_bugs import CACHE_BUGS
 from saboteurs.compaction_bugs import COMPACTION_BUGS
 from saboteurs.console_bugs import CONSOLE_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
@@ -39,6 +40,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *STEP_BUGS,
     *STORE_BUGS,
     *REPLICA_BUGS,
+    *CACHE_BUGS,
     *PROOF_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,

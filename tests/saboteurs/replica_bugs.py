@@ -8,8 +8,6 @@ from saboteurs.planting import Bug
 _CHECKPOINTS: Final = "tests/replica/test_store_checkpoints.py"
 _STARTS: Final = "tests/replica/test_store_starts.py"
 _MOVE: Final = "tests/replica/test_move.py"
-_CACHE: Final = "tests/replica/test_cache.py"
-_COLD: Final = "tests/replica/test_cold_fetch.py"
 _CONTENTS: Final = "tests/replica/test_contents.py"
 _BROKER: Final = "tests/replica/test_broker_on_store.py"
 _HISTORY: Final = "tests/replica/test_slot_history.py"
@@ -454,69 +452,5 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         '_part(path, extent, body, f"{store.describe()}: {key}")',
         "pass",
         (f"{_MOVE}::test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it",),
-    ),
-    # -- the cache ----------------------------------------------------------------------------------------------------
-    Bug(
-        "what an earlier life has left on the disk is read unseen",
-        "semel.replica.cached_files:CachedFiles.check",
-        "part.state != HERE",
-        "part.state == GONE",
-        (f"{_CACHE}::test_nothing_on_the_disk_is_believed_before_its_digest_was_compared",),
-    ),
-    Bug(
-        "what has just come is freed with what is next to it",
-        "semel.replica.cached_files:Row.to_free_with",
-        "before.extent.position in coming",
-        "False",
-        (f"{_CACHE}::test_what_comes_is_not_freed_together_with_its_neighbour",),
-    ),
-    Bug(
-        "what is being compared is freed",
-        "semel.replica.cached_files:CachedFiles.choose",
-        "part.extent.position not in self.coming.get(path, ())",
-        "True",
-        (f"{_CACHE}::test_what_is_compared_with_its_digest_is_not_freed_meanwhile",),
-    ),
-    Bug(
-        "what was read last is freed first",
-        "semel.replica.cached_files:CachedFiles.choose",
-        "sorted(known)",
-        "sorted(known, reverse=True)",
-        (f"{_CACHE}::test_what_was_read_last_stays",),
-    ),
-    Bug(
-        "a standby leaves in the store what is about to be deleted there",
-        "semel.replica.checkpoints:StoreCheckpoints._contents_of",
-        "self._cache.files.unnamed(contents)",
-        "[]",
-        (f"{_CACHE}::test_a_standby_fetches_what_it_has_freed_before_its_object_is_deleted",),
-    ),
-    Bug(
-        "one object that is damaged keeps a broker from its checkpoints",
-        "semel.replica.uploads:Uploads.contents",
-        "error.key in self._unreadable",
-        "True",
-        (f"{_CACHE}::test_an_object_that_is_damaged_or_gone_is_named_and_does_not_keep_anybody_from_a_checkpoint",),
-    ),
-    Bug(
-        "small parts stay as many as they are",
-        "semel.replica.contents:_merged",
-        "2 * max(sizes) <= sum(sizes)",
-        "False",
-        (f"{_CONTENTS}::test_small_extents_become_one_and_no_byte_is_uploaded_often",),
-    ),
-    Bug(
-        "a consumer of what the store has lost is sent to another offset",
-        "semel.broker.apis.fetch:_failed",
-        "ErrorCode.NOT_LEADER_OR_FOLLOWER",
-        "ErrorCode.OFFSET_OUT_OF_RANGE",
-        (f"{_COLD}::test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on",),
-    ),
-    Bug(
-        "a fetch waits for the store as long as that takes",
-        "semel.broker.apis.fetch:_ParkedFetch._serve",
-        "wait_ms > 0",
-        "True",
-        (f"{_COLD}::test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing",),
     ),
 )
