@@ -48,3 +48,13 @@ def test_all_that_a_refused_request_names_is_refused_by_its_name(api_key: int, v
     for part, is_element in parts:
         if is_element and api_key not in NAMELESS:
             assert 0 in part.values() or "'t0'" in repr(part), part
+
+
+@pytest.mark.parametrize("version", [version for api_key, version in VERSIONS if api_key == versions.FETCH])
+def test_a_refused_fetch_has_no_bytes_of_records(version: int) -> None:
+    """librdkafka takes null for a broken answer: it asks the same broker again at once, and never the leader."""
+    request = messages.build_request(
+        versions.FETCH, version, **filled(load_request_schema(versions.FETCH, version), NOWHERE)
+    )
+    answer = refusal(versions.FETCH, version, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert [part["records"] for topic in answer["responses"] for part in topic["partitions"]] == [b""]

@@ -38,6 +38,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/test_refused_requests.py",),
     ),
     Bug(
+        "a standby answers a fetch as librdkafka cannot read it",
+        "semel.broker.refusal:_value",
+        'return b""',
+        "return None",
+        ("tests/broker/test_refused_requests.py", "-k", "no_bytes"),
+    ),
+    Bug(
         "a static member that has lost its id hears that another process has its place",
         "semel.core.groups.classic:heartbeat",
         "member_id == NO_MEMBER_ID",
