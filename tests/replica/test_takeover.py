@@ -68,7 +68,8 @@ def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:
         assert [
             broker.port for broker in asker(DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False).brokers
         ] == [int(port)]
-        assert asker.fetch("payments").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        fetched = asker.fetch("payments")
+        assert (fetched.error_code, fetched.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
         data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
         (produced,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
         assert produced.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
