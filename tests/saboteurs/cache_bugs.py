@@ -1,4 +1,4 @@
-"""The planted bugs of the disk as a cache of a store: what is there is what was written, and what goes can come again."""
+"""The planted bugs of the disk as a cache of a store: what is there is what was written, and what goes comes again."""
 
 from typing import Final
 
