@@ -108,22 +108,25 @@ def _run(words: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help="one of the commands below")
-    for command, purpose in COMMANDS.items():
-        if command != name:
-            commands.add_parser(command, add_help=False)
-            continue
-        module = importlib.import_module(f"semel.cli.{command}")
-        own = add_subcommand(
-            commands,
-            command,
-            purpose,
-            epilog=f"example:\n{module.EXAMPLE}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.configure(own)
-        own.set_defaults(run=module.run)
+    if name is None:
+        # Ends the process with a help, the version or an error. A parser for each command would take longer than the
+        # rest of it.
+        parser.usage = "semel [-h] [--version] COMMAND ..."
+        parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of the commands below")
+        parser.parse_args(words)
+        parser.error("the command has to be the first argument")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    module = importlib.import_module(f"semel.cli.{name}")
+    own = add_subcommand(
+        commands,
+        name,
+        COMMANDS[name],
+        epilog=f"example:\n{module.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.configure(own)
+    own.set_defaults(run=module.run)
     try:
         if name in CONFIGURED:
             from semel.cli.flags_file import with_file

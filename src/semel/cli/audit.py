@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.cli.databases import warn_of_password
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
-from semel.cli.input_files import read_client_settings
 from semel.cli.progress import Progress
+from semel.cli.settings_file import read_client_settings
 from semel.cli.subcommands import count
 
 if TYPE_CHECKING:

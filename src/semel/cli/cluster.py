@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from semel.cli.addresses import broker_address
 from semel.cli.errors import Failure
-from semel.cli.input_files import read_client_settings
+from semel.cli.settings_file import read_client_settings
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError, SettingsRefused
 from semel.client.patience import Patience

@@ -23,8 +23,8 @@ from semel.cli.databases import warn_of_password
 from semel.cli.display import printable
 from semel.cli.errors import Failure
 from semel.cli.input_end import add_until_input_ends, when_input_ends
-from semel.cli.input_files import password_in
 from semel.cli.metrics import OVER_TLS, login_in
+from semel.cli.password_file import password_in
 from semel.cli.subcommands import add_subcommand
 from semel.security.hosts import is_loopback
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.cli.addresses import listening_address
 from semel.cli.errors import Failure
-from semel.cli.input_files import password_in
+from semel.cli.password_file import password_in
 from semel.security.basic import BasicLogin
 from semel.security.hosts import is_loopback, shown_address
 

@@ -147,7 +147,7 @@ def _relay(options: argparse.Namespace, engine: "Engine") -> int:
 
 
 def _settings(file: str | None) -> dict[str, Any]:
-    from semel.cli.input_files import read_settings_file
+    from semel.cli.settings_file import read_settings_file
     from semel.settings import Role
 
     if file is None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from semel.cli.errors import Failure
-from semel.cli.input_files import read_settings_file
+from semel.cli.settings_file import read_settings_file
 from semel.cli.subcommands import add_subcommand
 from semel.settings import Client, Conflict, Role, Semantics, UnknownSettings, bundle, check
 from semel.settings.clients import client_of

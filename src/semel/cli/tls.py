@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.errors import Failure
-from semel.cli.input_files import password_in
+from semel.cli.password_file import password_in
 
 if TYPE_CHECKING:
     from semel.broker.certificates import TlsSettings

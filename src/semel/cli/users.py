@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
-from semel.cli.input_files import password_in
+from semel.cli.password_file import password_in
 from semel.cli.subcommands import add_subcommand, positive
 from semel.client import users as client
 from semel.core.refusals import Refused

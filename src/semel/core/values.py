@@ -19,6 +19,9 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
     """The class with slots, and with the methods of a frozen data class."""
+    if cls.__doc__ is None:
+        # Otherwise `dataclass` writes the signature there, and to find it takes more time than everything else.
+        cls.__doc__ = cls.__name__
     new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     names = new_class.__match_args__
     for name, method in _methods(new_class, names, attrgetter(*names)).items():

@@ -8,7 +8,6 @@ simply overwrites one that failed half-way.
 This module must never retry, cache or interpret: an error of the operating system is raised as it is, as `OSError`.
 """
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -347,6 +346,9 @@ def _sync_fully(descriptor: int) -> None:
 def _punch_hole(descriptor: int, size: int, position: int) -> None:
     """Free a part of a file. Python has no call for it."""
     if hasattr(os, "posix_fallocate"):
+        # Only a cache frees parts of files, and each start would wait for this import.
+        import ctypes
+
         libc = ctypes.CDLL(None, use_errno=True)
         fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
         if fallocate is None:

@@ -1,4 +1,4 @@
-"""Reads the files that options name: settings of a client (properties, JSON or TOML), and passwords."""
+"""Reads the settings of a client from the file that an option names: properties, JSON or TOML."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -34,14 +34,3 @@ def _read(file: str, form: str) -> dict[Role | None, dict[str, object]]:
         return read(Path(file).read_text(encoding="utf-8"), form)
     except (OSError, UnicodeDecodeError, NotAConfiguration) as error:
         raise Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def password_in(file: str) -> str:
-    """The first line of the file, without the end of the line."""
-    try:
-        with Path(file).open(encoding="utf-8") as lines:
-            return lines.readline().rstrip("\r\n")
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Failure(f"{file}: not UTF-8") from None
