@@ -154,6 +154,7 @@ def run_measure(measure: Measure, rounds: int, scale: Scale, peers: Sequence[str
     for note in measure.notes:
         results.note(note, measure)
     failed: set[str] = set()
+    rounds = min(rounds, measure.rounds_max or rounds)
     for number in range(1, rounds + 1):
         for label, make in contenders.items():
             if label in failed:

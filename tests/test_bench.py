@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from bench import __main__ as main
@@ -13,8 +14,9 @@ from bench import measures, results
 from bench.bare_clients import Window
 from bench.measures.copy import Copy
 from bench.measures.latency import Latency
-from bench.measures.measure import Kind, Target
-from bench.peers.process import cpu_seconds, family_cpu_seconds
+from bench.measures.measure import QUICK, Contenders, Figures, Kind, Scale, Target
+from bench.peers.mock import Mock
+from bench.peers.process import Contender, cpu_seconds, family_cpu_seconds
 
 from semel.testing.broker import FaultyBroker
 
@@ -94,6 +96,20 @@ def test_a_target_above_another_figure_counts_from_that_figure() -> None:
     assert target.holds(2500, 1500)
     assert not target.holds(2501, 1500)
     assert target.holds(2500, None) is None
+
+
+def test_a_measure_has_no_more_rounds_than_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    class Counted(Latency):
+        contenders: ClassVar[Contenders] = {"mock": Mock}
+        rounds_max = 2
+
+        def run(self, broker: Contender, scale: Scale) -> Figures:
+            return {"p50_us": 1.0}
+
+    found = results.Results()
+    main.run_measure(Counted(), 3, QUICK, ["mock"], found)
+    assert found.of(Counted(), "mock", "p50_us") == [1.0, 1.0]
+    assert "round 2 of 2" in capsys.readouterr().err
 
 
 def test_a_target_of_at_least_counts_without_a_peer() -> None:

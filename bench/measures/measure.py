@@ -205,6 +205,8 @@ class Measure(ABC):
     rows: ClassVar[tuple[Row, ...]]
     contenders: ClassVar[Contenders]
     notes: ClassVar[tuple[str, ...]] = ()
+    # The highest number of rounds; None if there is no limit.
+    rounds_max: ClassVar[int | None] = None
 
     @abstractmethod
     def run(self, broker: Contender, scale: Scale) -> Figures:

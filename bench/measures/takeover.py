@@ -86,7 +86,8 @@ class Takeover(Measure):
         "kafka controller": lambda: KafkaCluster(loses_controller=True),
     }
     rows = tuple(row for semel, where in STORES.items() for row in _rows(semel, where))
-    notes = (STORES_NOTE,)
+    notes = (STORES_NOTE, "takeover has one round, because each has ten takeovers of each kind.")
+    rounds_max = 1
 
     def run(self, broker: Cluster, scale: Scale) -> Figures:
         broker.start()
