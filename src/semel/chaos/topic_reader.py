@@ -41,7 +41,13 @@ def reader_of(bootstrap: str, topic: str, *, committed: bool = True) -> "Consume
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
     )
-    partitions = consumer.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions
+    began = time.monotonic()
+    # A broker that has just been asked to create the topic, or follows one that has, may not know its partitions yet.
+    while not (partitions := consumer.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions):
+        if time.monotonic() - began > PATIENCE_SECONDS:
+            consumer.close()
+            raise ReadingStopped(f"no broker knows the partitions of topic {topic!r}")
+        time.sleep(POLL_SECONDS)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     return consumer
 
