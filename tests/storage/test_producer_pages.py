@@ -66,6 +66,11 @@ def test_pages_that_have_become_few_leave_their_files() -> None:
     producers.forget_silent(1780, 1000)
     assert not on_disk.put(producers.pages)
     assert on_disk.unneeded(producers.pages) == [producer_pages.path_of(1)]
+    files.remove(producer_pages.path_of(1))
+    heard(producers, range(800))
+    assert on_disk.put(producers.pages)
+    assert producer_pages.numbers_in(files) == [2]
+    assert contents(read(files, producers.pages)) == contents(producers.pages)
 
 
 def test_the_files_are_at_most_twice_as_large_as_what_is_in_them() -> None:

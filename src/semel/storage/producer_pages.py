@@ -61,6 +61,9 @@ class ProducerPages:
     def unneeded(self, pages: Iterable[Page]) -> list[str]:
         """The files in which none of these pages is. They may be removed when no checkpoint names them."""
         needed = {page.place.file for page in pages if page.place is not None}
+        if self._end and self._file not in needed:
+            # Nothing may be added to a file that goes.
+            self._begin_file()
         return [path_of(number) for number in numbers_in(self._files) if number not in needed]
 
     def _empty_wasteful_files(self, pages: list[Page]) -> None:
