@@ -1,7 +1,8 @@
 """Reads of each record in a batch only what compaction needs: its place, its offset, its key, and whether it has a
 value.
 
-This is the inner loop of compaction, which runs for every record of a topic, so it has code in place of calls. The
+This is the inner loop of compaction, which runs for every record of a topic, so it has code in place of calls: a number
+of one or two bytes is read where it stands, and only longer ones by a call. The
 bytes may be anything, because the broker accepts them unread: bytes that are no record raise `ProtocolError`, the
 decompressed size never exceeds the caller's limit, and the number of records never exceeds that of the header. Nothing
 here decides which records stay.
@@ -47,20 +48,24 @@ def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[Fou
     """All records of the batch with this header, from its decompressed bytes."""
     at = 0
     size = len(records)
-    left = header.record_count
-    last_offset_delta = header.last_offset_delta
+    # The varint of an offset that lies beyond the batch is as large as this, or larger.
+    too_large = 2 * header.last_offset_delta + 1
     try:
-        while at < size:
+        for left in range(header.record_count, 0, -1):
+            if at >= size:
+                raise ProtocolError(f"{left} records less than it says")
             begin = at
             byte = records[at]
             if byte < 0x80:
                 at += 1
+            elif (second := records[at + 1]) < 0x80:
+                byte += (second << 7) - 0x80
+                at += 2
             else:
                 byte, at = _unsigned(records, at)
             end = at + (byte >> 1)
-            if byte & 1 or end > size or left == 0:
+            if byte & 1 or end > size:
                 raise ProtocolError("no record")
-            left -= 1
             # One byte of attributes, then the timestamp.
             at += 1
             while records[at] >= 0x80:
@@ -69,32 +74,36 @@ def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[Fou
             offset_delta = records[at]
             if offset_delta < 0x80:
                 at += 1
+            elif (second := records[at + 1]) < 0x80:
+                offset_delta += (second << 7) - 0x80
+                at += 2
             else:
                 offset_delta, at = _unsigned(records, at)
-            if offset_delta & 1 or offset_delta >> 1 > last_offset_delta:
+            if offset_delta & 1 or offset_delta >= too_large:
                 raise ProtocolError("an offset beyond its batch")
             byte = records[at]
             if byte < 0x80:
                 at += 1
             else:
                 byte, at = _unsigned(records, at)
-            if byte == 1:
-                key = None
-            elif byte & 1:
-                raise ProtocolError("a key of no length")
-            else:
-                key = records[at : at + (byte >> 1)]
+            if not byte & 1:
+                key_at = at
                 at += byte >> 1
+                key = records[key_at:at]
+            elif byte == 1:
+                key = None
+            else:
+                raise ProtocolError("a key of no length")
             # The length -1, which means no value, is encoded as the byte 1.
             has_value = records[at] != 1
             if at >= end:
                 raise ProtocolError("a record that goes beyond its end")
             yield begin, end, offset_delta >> 1, key, has_value
             at = end
+        if at < size:
+            raise ProtocolError("more bytes than records")
     except (IndexError, ProtocolError) as error:
-        raise ProtocolError(f"a record in the batch at offset {header.base_offset}: {error}") from error
-    if left:
-        raise ProtocolError(f"the batch at offset {header.base_offset} has {left} records less than it says")
+        raise ProtocolError(f"the batch at offset {header.base_offset}: {error}") from error
 
 
 class KeyChecks:
