@@ -29,8 +29,7 @@ class LocalJournal(Measure):
     what it was at the last commit before the journal could lie in a store. Both brokers run at the same time, on the
     same Python and libraries, and take turns: a flood of 1 KB messages, and one message of 100 B at a time. The figure
     is the median over the turns. What else has come since then is in it, too: TLS, logins, access rules and quotas are
-    turned off here, but are asked for. Durability is `os`, because the time that the kernel takes for a sync differs
-    more than 3 % from one turn to the next."""
+    turned off here, but are asked for. Durability is `os`, so that what the kernel does for a sync is not in it."""
 
     name = "local-journal"
     contenders: ClassVar[Contenders] = {"semel": lambda: Semel(durability="os")}
