@@ -27,8 +27,8 @@ from bench.takeover_clients import PATIENCE_SECONDS, longest_wait
 BEFORE_SECONDS: Final = 0.3
 # What comes on top of the time that semel takes.
 THE_CLIENT: Final = (
-    "librdkafka tries the broker that was lost again, with longer and longer pauses, and comes to the other one only when"
-    " it begins again with its bootstrap servers."
+    "librdkafka tries the broker that was lost again, with longer and longer pauses, and comes to the other one only"
+    " when it begins again with its bootstrap servers."
 )
 KILLED: Final = 4.5
 PLANNED: Final = 1.0
