@@ -223,6 +223,14 @@ def test_the_most_recently_heard_come_first() -> None:
     assert ids == list(range(99, -1, -1))
 
 
+def test_a_search_that_forgets_nobody_leaves_the_pages() -> None:
+    """A checkpoint writes pages that are new."""
+    producers = filled(100)
+    before = producers.pages.copy()
+    assert producers.forget_silent(1000, 1000, kept=range(100)) == 0
+    assert all(page is old for page, old in zip(producers.pages, before, strict=True))
+
+
 def test_a_search_that_has_found_enough_goes_on_where_it_stopped() -> None:
     """Otherwise each call would look at all pages again."""
 

@@ -242,7 +242,9 @@ class Producers:
                 left, forgotten = _without_silent(page, before_ms, at_most - count, kept)
                 count += forgotten
                 self._at_rest -= forgotten
-                self._replace(slot, left)
+                if forgotten or left.oldest_ms > page.oldest_ms:
+                    # Otherwise it is the same page, and need not be written again.
+                    self._replace(slot, left)
                 if count == at_most:
                     # The page may have more of them.
                     return count
