@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,3 +103,12 @@ def new_shop(url: str, engine: Engine) -> Iterator[NewShop]:
         for database in databases:
             if isinstance(database, AsyncEngine):
                 runner.run(database.dispose())
+
+
+async def until_settled(post: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
+    """Ask again while another request with the key is running: on a busy machine, PostgreSQL may notice late that the
+    connection of a request that was broken off is gone. If it never lets go of the key, this does not end.
+    """
+    while (answer := await post()).status_code == 409:
+        assert "retry-after" in answer.headers
+    return answer

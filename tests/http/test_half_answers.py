@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from applications import Gate, book, payments
-from conftest_http import async_engine_of, caller
+from conftest_http import async_engine_of, caller, until_settled
 from flask import Flask
 from sqlalchemy import Engine, func, select
 from starlette.applications import Starlette
@@ -78,14 +78,6 @@ class Shop:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
             return await client.post("/payments", headers=HEADERS)
-
-    async def post_until_settled(self) -> httpx.Response:
-        """Ask again while another request with the key is running: on a busy machine, PostgreSQL may notice late that
-        the connection of a request that was broken off is gone.
-        """
-        while (answer := await self.post()).status_code == 409:
-            assert "retry-after" in answer.headers
-        return answer
 
     async def post_and_go(self, gone: asyncio.Event) -> None:
         """Ask as a client that goes at a moment of the test's choice; whatever comes of it, the server closes."""
@@ -189,7 +181,7 @@ def test_wherever_a_request_is_broken_off_the_retry_gets_one_whole_answer_to_one
                 await asyncio.sleep(0)
             gone.set() if goes == "disconnected" else asking.cancel()
             await asyncio.wait([asking])
-            assert (await shop.post_until_settled()).content == HALVES
+            assert (await until_settled(shop.post)).content == HALVES
             assert booked(engine) == rounds + 1
             with engine.begin() as connection:
                 connection.exec_driver_sql("DELETE FROM semel_http_keys")
