@@ -238,6 +238,7 @@ class AiokafkaClient(Client):
             "max_request_size": request_bytes_max,
             "request_timeout_ms": patience_ms,
             "transactional_id": transactional_id,
+            "metadata_max_age_ms": 1000,
         }
         return AiokafkaProducer(self._thread, settings)
 

@@ -232,6 +232,7 @@ class ConfluentClient(Client):
             "topic.metadata.propagation.max.ms": patience_ms,
             "retry.backoff.ms": 20,
             "topic.metadata.refresh.fast.interval.ms": 50,
+            "topic.metadata.refresh.interval.ms": 1000,
         }
         if transactional_id is not None:
             settings["transactional.id"] = transactional_id

@@ -204,6 +204,7 @@ class KafkaPythonClient(Client):
             "max_block_ms": patience_ms,
             "delivery_timeout_ms": patience_ms,
             "request_timeout_ms": patience_ms // 2,
+            "metadata_max_age_ms": 1000,
         }
         if transactional_id is not None:
             settings["transactional_id"] = transactional_id

@@ -15,7 +15,7 @@ from semel.broker.broker import Broker
 from semel.cli.status import as_json, as_lines
 from semel.replica.lease import LeaseHolder
 from semel.replica.membership import Membership, cluster_of
-from semel.replica.note import FOLDER, NoteKeeper, StandbyNote
+from semel.replica.note import FOLDER, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.status import StoreStatus, status_of
 from semel.store import Missing, Store, open_store
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
@@ -176,6 +176,38 @@ def test_a_store_that_no_broker_was_ever_on_is_said_to_be_none() -> None:
     on_a_clock(scenario)
 
 
+def test_a_standby_is_named_to_clients_while_its_note_changes() -> None:
+    """Also if its clock is wrong. At first only the time in the note tells whether it runs."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        keepers = {}
+
+        async def put(one: StandbyNote) -> None:
+            keeper = keepers.setdefault(one.nonce, NoteKeeper(store, one.addresses))
+            await keeper.put(one)
+
+        watch = NoteWatch(store, ("self", "lost"))
+
+        async def ports(now: float) -> list[int]:
+            return sorted(addresses["PLAINTEXT"][1] for addresses in await watch.look(now, NOW + now))
+
+        await put(note("self", port=9093))
+        await put(note("lost", port=9094))
+        await put(note("runs", port=9095, ago=9.0))
+        await put(note("died long ago", port=9096, ago=31.0))
+        await put(note("clock is slow", port=9097, ago=1000.0))
+        assert await ports(0.0) == [9095]
+        await put(note("clock is slow", port=9097, ago=990.0))
+        assert await ports(10.0) == [9095, 9097]
+        await put(note("is new", port=9098, ago=1000.0))
+        assert await ports(22.0) == [9097, 9098]
+        assert await ports(41.0) == [9098]
+        assert await ports(53.0) == []
+
+    asyncio.run(scenario())
+
+
 def test_brokers_tell_by_themselves_how_far_they_are() -> None:
     async def scenario() -> None:
         store = MemoryStore()
@@ -197,6 +229,9 @@ def test_brokers_tell_by_themselves_how_far_they_are() -> None:
                 assert (seen.behind_bytes, seen.is_silent) == (0, False)
                 assert status.contents["journal"].objects >= 2
                 assert status.idle_puts_per_day == round(86_400 * (3 / 1.0 + 1 / 10))
+                # The standby looks for a slot and at the lease, and the active broker lists the notes and reads each.
+                looks, notes = 2 * 10, 1 + status.contents[FOLDER].objects
+                assert status.idle_gets_per_day == 86_400 * (looks + notes)
             assert (await status_of(store)).standbys == [], "it was stopped, and is not missed"
         assert not (await status_of(store)).is_active
 

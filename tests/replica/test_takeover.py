@@ -48,8 +48,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     pair.end()
 
 
-def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:
-    host, _, port = pair.active.bootstrap.rpartition(":")
+def test_a_standby_says_who_is_active_and_where_it_is_and_refuses_the_rest(pair: Pair) -> None:
+    _, _, port = pair.active.bootstrap.rpartition(":")
+    brokers = [pair.active.bootstrap, pair.standby.bootstrap]
+    assert eventually(lambda: named_at(pair.active.bootstrap) == brokers)
     with Asker(pair.active.bootstrap) as asker:
         asker.create("payments")
         asker.produce("payments", at(1))
@@ -59,15 +61,16 @@ def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:
             metadata = asker(
                 METADATA, 12, topics=None, allow_auto_topic_creation=True, include_topic_authorized_operations=False
             )
-            assert [(b.node_id, b.host, b.port) for b in metadata.brokers] == [(1, host, int(port))]
+            assert [f"{broker.host}:{broker.port}" for broker in metadata.brokers] == brokers
+            assert metadata.controller_id == metadata.brokers[0].node_id == 1
             return [topic.name for topic in metadata.topics] == ["payments"]
 
         assert eventually(knows_topic)
         (coordinator,) = asker(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["group"]).coordinators
         assert (coordinator.error_code, coordinator.port) == (0, int(port))
-        assert [
-            broker.port for broker in asker(DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False).brokers
-        ] == [int(port)]
+        described = asker(DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
+        assert [f"{broker.host}:{broker.port}" for broker in described.brokers] == brokers
+        assert described.controller_id == 1
         fetched = asker.fetch("payments")
         assert (fetched.error_code, fetched.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
         data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
@@ -78,6 +81,13 @@ def test_a_standby_says_who_is_active_and_refuses_the_rest(pair: Pair) -> None:
         wanted = {"name": "more", "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
         (created,) = asker(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
         assert created.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def named_at(bootstrap: str) -> list[str]:
+    """The brokers that one of them names."""
+    with Asker(bootstrap) as asker:
+        fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+        return [f"{broker.host}:{broker.port}" for broker in asker(METADATA, 12, topics=[], **fields).brokers]
 
 
 def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) -> None:

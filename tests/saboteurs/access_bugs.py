@@ -201,7 +201,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a list of all topics shows them all",
-        "semel.broker.apis.metadata:handle",
+        "semel.broker.apis.metadata:_topics",
         "broker.guard.sees(exchange, DESCRIBE_TOPIC, topic.name)",
         "True",
         _LISTS,

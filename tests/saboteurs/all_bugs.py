@@ -23,6 +23,7 @@ from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
+from saboteurs.standby_bugs import STANDBY_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
 from saboteurs.table_bugs import TABLE_BUGS
@@ -40,6 +41,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *STEP_BUGS,
     *STORE_BUGS,
     *REPLICA_BUGS,
+    *STANDBY_BUGS,
     *CACHE_BUGS,
     *PROOF_BUGS,
     *PIPELINE_BUGS,

@@ -246,8 +246,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     # -- what a standby answers ---------------------------------------------------------------------------------------
     Bug(
         "a standby answers Produce and Fetch",
-        "semel.broker.broker:Broker.serve",
-        "exchange.api_key in ANSWERED",
+        "semel.broker.broker:Broker._serve_here",
+        "exchange.api_key in answered",
         "True",
         (f"{_BROKER}::test_who_stands_by_takes_and_shows_no_records",),
     ),

@@ -142,6 +142,10 @@ class Client:
             self.hang_up()
             self._look_elsewhere()
             raise Unanswered("no answer in time") from None
+        except Unanswered:
+            # A standby hangs up on what any broker may be asked.
+            self._look_elsewhere()
+            raise
         if len(self.world.addresses) > 1 and is_elsewhere(given):
             self.hang_up()
             self._look_elsewhere()

@@ -80,6 +80,11 @@ class WayToStore:
         return await self._loop.outside(call)
 
 
+async def _no_way(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Between the brokers there is no network, so a standby has to answer by itself."""
+    raise ConnectionRefusedError(f"no way to {host}:{port}")
+
+
 class Member:
     """One of the brokers: the process, its disk, and its way to the store. `broker` is there while it is up."""
 
@@ -168,6 +173,7 @@ class PairWorld(World):
             limits=LIMITS,
             clock=self.clock_s,
             boot_clock=self.loop.time,
+            reach=_no_way,
             pace=self.pace,
             disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop, died),
         )

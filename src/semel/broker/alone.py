@@ -1,6 +1,6 @@
 """The role of a broker without a store: it is active from its start to its end, because no other broker can be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from semel.broker.disk_thread import DiskThread
@@ -49,6 +49,15 @@ class Alone:
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """The host and port at which clients of this listener reach this broker."""
         return listener.reached_at
+
+    def standbys_at(self, listener: Listener) -> Mapping[int, tuple[str, int]]:
+        """There are none."""
+        return {}
+
+    @property
+    def standby_ids(self) -> Sequence[int]:
+        """There are none."""
+        return ()
 
     def stop(self) -> None:
         """There is nothing to stop."""

@@ -33,6 +33,7 @@ from semel.broker.doors import Doors
 from semel.broker.events import Events
 from semel.broker.exchange import Exchange
 from semel.broker.failure import BrokerFenced, tell_of_failure
+from semel.broker.forwarder import Forwarder, Reach
 from semel.broker.guard import Guard
 from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
@@ -44,7 +45,7 @@ from semel.broker.runtime import Runtime
 from semel.broker.security_log import SecurityLog
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
-from semel.broker.standby import ANSWERED, refused_by_a_standby
+from semel.broker.standby import ANSWERED, READ_BY_A_STANDBY, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
@@ -94,6 +95,7 @@ class Broker:
         clock: Callable[[], float] = time.time,
         boot_clock: Callable[[], float] = boot_seconds,
         disk_threads: Callable[[str, asyncio.AbstractEventLoop], DiskThread] = DiskThread,
+        reach: Reach = asyncio.open_connection,
         pace: Pace | None = None,
     ) -> None:
         """`data` is the directory of the log; without it the log is in memory, and is lost when the broker stops.
@@ -136,6 +138,7 @@ class Broker:
         self.role: Role | Alone = Alone()
         if store is not None:
             self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
+        self._forwarder = Forwarder(reach, self.limits.frame_bytes_max)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
@@ -184,6 +187,7 @@ class Broker:
 
     def _become_active(self) -> None:
         """Begin the work of the active broker, whose log is complete."""
+        self._forwarder.give_up()
         if self.role.epoch:
             # All entries of earlier brokers have been read, and no other broker can write.
             self.log.show_all()
@@ -308,6 +312,7 @@ class Broker:
     def _stop_beginning(self) -> None:
         """Accept no more connections, and begin no more chores, checkpoints and deadlines."""
         self.role.stop()
+        self._forwarder.stop()
         self.connections.admit_no_more()
         self.runtime.alarm.stop()
         self._chores.stop()
@@ -339,13 +344,31 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
+        if not self.role.is_active and self._may_forward and self._forwarder.takes(exchange):
+            copy = bytes(body)
+            address = self.role.active_at(exchange.listener)
+            self._forwarder.forward(
+                address, exchange, copy, lambda: self._serve_here(exchange, memoryview(copy), lambda: None)
+            )
+            done()
+        else:
+            self._serve_here(exchange, body, done)
+
+    @property
+    def _may_forward(self) -> bool:
+        """Whether it makes no difference to the active broker who asks, because nobody has to log in anywhere."""
+        return not (self._access_rules or self.doors.need_access_rules)
+
+    def _serve_here(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
+        answered = ANSWERED
         if not self.role.is_active:
             # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
-        if self.role.may_serve or exchange.api_key in ANSWERED:
+            answered = ANSWERED | READ_BY_A_STANDBY
+        if self.role.may_serve or exchange.api_key in answered:
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
-            steps = refused_by_a_standby(exchange, body)
+            steps = refused_by_a_standby(exchange, body, stands_by=not self.role.is_active)
         serve_on(self, exchange, steps, done)
 
 

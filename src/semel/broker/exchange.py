@@ -42,6 +42,8 @@ class Line(Protocol):
     number: int
     listener: Listener
     login: Login | None
+    # The client was told already that only the active broker can create the topic that it asks for.
+    was_referred: bool
 
     @property
     def principal(self) -> Principal: ...

@@ -5,7 +5,8 @@ The actions at each change of role are passed in: this file must never know what
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from semel.broker.disk_thread import DiskThread
@@ -16,7 +17,7 @@ from semel.broker.metrics import Metrics
 from semel.replica.cache import Cache
 from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.journal import SlotJournal
-from semel.replica.lease import Lease
+from semel.replica.lease import Addresses, Lease
 from semel.replica.membership import Membership, cluster_of
 from semel.replica.reader import SlotReader
 from semel.replica.restore import Beginning, restore
@@ -28,6 +29,8 @@ from semel.storage.log import Log
 from semel.storage.log_settings import LogSettings
 from semel.store import Store
 
+# The node ids of standbys are from here on: far above every epoch.
+STANDBY_IDS: Final = 1 << 30
 # How many takeovers a client may have missed.
 FORMER_IDS_MAX: Final = 10
 
@@ -177,12 +180,27 @@ class Role:
         """Journal bytes that were sent to the store and that it has not acknowledged yet."""
         return self._journal.bytes_under_way
 
+    @property
+    def _standbys(self) -> Sequence[Addresses]:
+        return self._membership.standbys if self.epoch else [self._membership.addresses]
+
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """The host and port at which clients of this listener reach the active broker."""
         if self._active is None:
             return listener.reached_at
-        addresses = self._active.addresses
-        return addresses.get(listener.name) or next(iter(addresses.values()))
+        return _address_of(self._active.addresses, listener)
+
+    def standbys_at(self, listener: Listener) -> Mapping[int, tuple[str, int]]:
+        """The standbys that this broker knows, by their node ids: the host and port at which clients of this listener
+        reach each of them. A broker on standby knows only itself. A client that knew only the active broker could not
+        find the next one: most forget their bootstrap servers.
+        """
+        return {_node_id_at(addresses): _address_of(addresses, listener) for addresses in self._standbys}
+
+    @property
+    def standby_ids(self) -> Sequence[int]:
+        """The node ids of the standbys that this broker knows."""
+        return [_node_id_at(addresses) for addresses in self._standbys]
 
     def stop(self) -> None:
         """Stop following the journal, and stop renewing the lease."""
@@ -196,3 +214,14 @@ class Role:
         if is_clean and self._task is not None and (is_durable or not self.epoch):
             await self._membership.leave(is_active=self.epoch > 0)
         await self._store.close()
+
+
+def _address_of(addresses: Addresses, listener: Listener) -> tuple[str, int]:
+    """The address of another broker for clients of this listener."""
+    return addresses.get(listener.name) or next(iter(addresses.values()))
+
+
+def _node_id_at(addresses: Addresses) -> int:
+    """The node id of the standby that is there: the same at every start."""
+    host, port = next(iter(addresses.values()))
+    return STANDBY_IDS | zlib.crc32(f"{host}:{port}".encode()) % STANDBY_IDS

@@ -118,6 +118,11 @@ class LeaseHolder:
         return self._next.nonce
 
     @property
+    def seconds(self) -> float:
+        """The period of the lease."""
+        return self._next.seconds
+
+    @property
     def pause_seconds(self) -> float:
         """How long to wait until the next write."""
         return self._next.seconds / PUTS

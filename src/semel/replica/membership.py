@@ -10,13 +10,13 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
-from semel.replica.note import NOTE_SECONDS, NoteKeeper, StandbyNote
+from semel.replica.note import NOTE_SECONDS, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
 from semel.replica.slot import key_of
 from semel.replica.writer import Fenced, answered, create_surely
@@ -110,9 +110,13 @@ class Membership:
         self._store = store
         self._reader = reader
         self._clock = clock
-        self._addresses = addresses
+        self.addresses = addresses
         self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds)
         self._note = NoteKeeper(store, addresses)
+        # The nonce in the last lease of another broker, whose note may still be there when it is lost.
+        self._nonce_before = ""
+        # While this broker is active: where the standbys are.
+        self.standbys: Sequence[Addresses] = ()
         self._has_read = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
         self._active_position = 0
@@ -162,7 +166,7 @@ class Membership:
         await self._has_read.wait()
         while True:
             history = self._reader.history
-            note = StandbyNote(self._addresses, self._holder.nonce, history.epoch, history.position, time.time())
+            note = StandbyNote(self.addresses, self._holder.nonce, history.epoch, history.position, time.time())
             with contextlib.suppress(StoreError):
                 await self._note.put(note)
             await asyncio.sleep(NOTE_SECONDS)
@@ -176,6 +180,8 @@ class Membership:
                 is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
                 self._has_read.set()
                 await watch.look(self._clock)
+                if watch.lease is not None:
+                    self._nonce_before = watch.lease.nonce
                 epoch = self._reader.history.epoch + 1
                 if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
                     return
@@ -198,15 +204,32 @@ class Membership:
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def keep_lease(self, epoch: int) -> None:
-        """Regularly renew the lease. Raises Fenced when another broker has it."""
+        """Regularly renew the lease, and look for standbys. Raises Fenced when another broker has the lease."""
+        # However long that takes, this broker goes on renewing the lease.
+        watching = asyncio.get_running_loop().create_task(self._watch_standbys())
+        try:
+            while True:
+                try:
+                    is_ours = await self._holder.renew(epoch, self._clock(), self._reader.history.position)
+                except Unsure:
+                    is_ours = True
+                if not is_ours:
+                    raise Fenced(f"another broker has taken over: it has the lease in {self._store.describe()}")
+                await asyncio.sleep(self._holder.pause_seconds)
+        finally:
+            watching.cancel()
+
+    async def _watch_standbys(self) -> None:
+        # This broker is none any more, and must not be taken for one when it is lost.
+        with contextlib.suppress(StoreError):
+            await self._note.remove()
+        watch = NoteWatch(self._store, (self._holder.nonce, self._nonce_before))
         while True:
-            try:
-                is_ours = await self._holder.renew(epoch, self._clock(), self._reader.history.position)
-            except Unsure:
-                is_ours = True
-            if not is_ours:
-                raise Fenced(f"another broker has taken over: it has the lease in {self._store.describe()}")
-            await asyncio.sleep(self._holder.pause_seconds)
+            with contextlib.suppress(StoreError):
+                standbys = await watch.look(self._clock(), time.time())
+                # One that had this broker's address was an earlier process.
+                self.standbys = [addresses for addresses in standbys if addresses != self.addresses]
+            await asyncio.sleep(self._holder.seconds)
 
     async def leave(self, *, is_active: bool) -> None:
         """Release the lease, so that another broker can take over at once, and remove this broker's note. If the store
@@ -215,6 +238,6 @@ class Membership:
         if is_active:
             with contextlib.suppress(StoreError):
                 await self._holder.release()
-        # An active broker has a note, too, from its time as a standby.
+        # An active broker may have a note, too, from its time as a standby.
         with contextlib.suppress(StoreError):
             await self._note.remove()

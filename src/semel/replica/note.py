@@ -1,11 +1,13 @@
-"""The note of a standby: an object that says where the standby is, and how far it has read. It is only for people: no
-broker reads a note. A standby replaces its note every ten seconds, so it costs little if the store charges for each
-call; the time in the note shows whether that standby still runs. A broker that has become active still has its note;
-the lease has the same nonce. The note is removed when the broker is stopped.
+"""The note of a standby: an object that says where the standby is, and how far it has read. It is for people, and for
+the active broker, which names the standbys to clients; nothing else depends on it. A standby replaces its note every
+ten seconds, so it costs little if the store charges for each call; the time in the note shows whether that standby
+still runs. A broker removes its note when it becomes active or is stopped. If the store does not answer then, the note
+stays, and has the same nonce as the lease.
 """
 
 import json
 import re
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from semel.replica.lease import Addresses
@@ -14,6 +16,8 @@ from semel.store.contract import KEY_CHARACTERS_MAX
 
 FOLDER: Final = "standbys"
 NOTE_SECONDS: Final = 10.0
+# A standby that has not replaced its note for this long has died, or cannot reach the store.
+SILENT_SECONDS: Final = 3 * NOTE_SECONDS
 
 
 class StandbyNote(NamedTuple):
@@ -77,3 +81,37 @@ class NoteKeeper:
     async def remove(self) -> None:
         """Remove the note, because this standby is stopped. Raises StoreError."""
         await self._store.delete(self._key)
+
+
+class NoteWatch:
+    """The standbys that run, according to their notes: a standby runs if its note has changed lately. At the first look
+    nothing has changed yet, so the time in the note decides, by the clocks of both machines.
+    """
+
+    def __init__(self, store: Store, nonces: Collection[str]) -> None:
+        """The notes with these nonces do not count: they are of brokers that were active, and of the watching one."""
+        self._store = store
+        self._nonces = nonces
+        # By key: the note, and when it had changed.
+        self._noted: dict[str, tuple[StandbyNote, float]] = {}
+        self._has_looked = False
+
+    async def look(self, now: float, wall_now: float) -> Sequence[Addresses]:
+        """Read all notes; return where each standby is. `now` is the time by a clock that only goes forward, and
+        `wall_now` the seconds since 1970. Raises StoreError.
+        """
+        noted: dict[str, tuple[StandbyNote, float]] = {}
+        async for listed in self._store.list(FOLDER):
+            try:
+                note = decode_note((await self._store.get(listed.key)).body)
+            except Missing:
+                continue
+            if note is not None and note.nonce not in self._nonces:
+                before = self._noted.get(listed.key)
+                if before is not None and before[0] == note:
+                    noted[listed.key] = before
+                else:
+                    silent_seconds = 0.0 if self._has_looked else max(wall_now - note.noted_at, 0.0)
+                    noted[listed.key] = note, now - silent_seconds
+        self._noted, self._has_looked = noted, True
+        return [note.addresses for note, changed in noted.values() if now - changed <= SILENT_SECONDS]

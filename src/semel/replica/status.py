@@ -10,12 +10,10 @@ from typing import Final, NamedTuple
 
 from semel.replica.lease import LOOKS, PUTS, Addresses, Lease, LeaseWatch, boot_seconds
 from semel.replica.membership import FORMAT_KEY, read_cluster_id
-from semel.replica.note import FOLDER, NOTE_SECONDS, decode_note
+from semel.replica.note import FOLDER, NOTE_SECONDS, SILENT_SECONDS, decode_note
 from semel.store import Missing, Store
 from semel.store.contents import Contents, contents_of
 
-# A standby that has not written its note for this long has died, or cannot reach the store.
-SILENT_SECONDS: Final = 3 * NOTE_SECONDS
 # A standby that disappeared is shown for a day.
 FORGOTTEN_SECONDS: Final = 86_400.0
 _DAY_SECONDS: Final = 86_400
@@ -56,11 +54,12 @@ class StoreStatus(NamedTuple):
 
     @property
     def idle_gets_per_day(self) -> int:
-        """The reads: each standby looks for the next slot and at the lease."""
+        """The reads: each standby looks for the next slot and at the lease, and the active broker at the notes."""
         if self.lease is None or not self.is_active:
             return 0
         watching = sum(not standby.is_silent for standby in self.standbys)
-        return round(_DAY_SECONDS * watching * 2 * LOOKS / self.lease.seconds)
+        notes = 1 + self.contents[FOLDER].objects if FOLDER in self.contents else 1
+        return round(_DAY_SECONDS * (watching * 2 * LOOKS + notes) / self.lease.seconds)
 
 
 async def status_of(

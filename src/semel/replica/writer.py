@@ -138,8 +138,11 @@ class SlotWriter:
 
     def prove(self, done: Done) -> int:
         """Prove that no other broker had taken over before now; returns the number of this proof. `done` gets a number
-        when all proofs up to it are given, or why they cannot be.
+        when all proofs up to it are given, or why they cannot be. 0 on standby, where nothing has to be proved: another
+        broker is active.
         """
+        if not self._is_open:
+            return 0
         self._proofs_asked += 1
         if not self._is_proving:
             self._is_proving = True

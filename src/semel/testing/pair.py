@@ -33,6 +33,7 @@ class BrokerPair:
 
     def __init__(self, **settings: Any) -> None:
         """`settings` are those of `Broker`, for both."""
+        self._settings = settings
         self._store = MemoryStore()
         self._active = _Member(store=self._store, **settings)
         self._standby = _Member(store=self._store, **settings)
@@ -53,9 +54,10 @@ class BrokerPair:
         """The broker that is the standby now."""
         return self._standby
 
-    def take_over(self, how: Literal["kill", "stop"] = "kill") -> None:
+    def take_over(self, how: Literal["kill", "stop"] = "kill", *, comes_back: bool = True) -> None:
         """Kill the active broker and its disk, or stop it as SIGTERM does. Returns when the other one is active, and
-        this one is the standby at its old address, with an empty disk.
+        this one is the standby at its old address, with an empty disk; or when the other one is alone, if this one does
+        not come back.
         """
         gone = self._active
         if how == "kill":
@@ -67,7 +69,13 @@ class BrokerPair:
             gone.stop()
         self._standby.wait_until_active()
         self._active, self._standby = self._standby, gone
-        gone.start()
+        if comes_back:
+            gone.start()
+
+    def join(self) -> None:
+        """After a takeover from which no broker came back: another one stands by now, at an address of its own."""
+        self._standby = _Member(store=self._store, **self._settings)
+        self._standby.start()
 
     def start(self) -> Self:
         """Start both; returns when one is active and the other one is the standby."""

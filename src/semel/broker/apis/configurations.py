@@ -155,8 +155,8 @@ def _listed(broker: Serving, *, advertised: bool) -> str:
 
 
 def check_broker(broker: Serving, name: str) -> None:
-    """Refuse a name that is not this broker's; an empty name stands for every broker."""
-    if name not in ("", str(broker.role.node_id)):
+    """Refuse a name that is not a broker's; an empty name stands for every broker. All have the same configurations."""
+    if name not in ("", *map(str, (broker.role.node_id, *broker.role.standby_ids))):
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {broker.role.node_id}, and none of this name")
 
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (60), versions 0 to 2: this broker, alone, which is its own controller.
+"""DescribeCluster (60), versions 0 to 2: the active broker, which is its own controller, and the standbys.
 
 A client that asks for the addresses of controllers is told that this is the wrong endpoint: the controller has no
 address of its own that a client could use.
@@ -32,11 +32,15 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Fields:
             "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": f"there are no endpoints of type {endpoint_type}",
         }
-    host, port = broker.role.active_at(exchange.listener)
+    active = {broker.role.node_id: broker.role.active_at(exchange.listener)}
+    brokers = {**active, **broker.role.standbys_at(exchange.listener)}
     asks_operations = request.include_cluster_authorized_operations
     return {
         "cluster_id": broker.log.state.cluster_id,
         "controller_id": broker.role.node_id,
-        "brokers": [{"broker_id": broker.role.node_id, "host": host, "port": port, "rack": None, "is_fenced": False}],
+        "brokers": [
+            {"broker_id": node_id, "host": host, "port": port, "rack": None, "is_fenced": False}
+            for node_id, (host, port) in brokers.items()
+        ],
         "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_operations else NOT_ASKED,
     }

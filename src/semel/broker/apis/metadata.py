@@ -1,22 +1,26 @@
-"""Metadata (3), versions 0 to 13: the topics, with this broker as the leader of every partition.
+"""Metadata (3), versions 0 to 13: the brokers, and the topics, with the active broker as the leader of every partition.
 
 A request for a topic that does not exist creates it, if both the client and the broker's settings allow that; the
-answer is sent when the new topic is durable. Apache Kafka answers first and makes the client ask again. A topic that is
-named twice is answered once, because otherwise a small request could have an answer of any size.
+answer is sent when the new topic is durable. Apache Kafka answers first and makes the client ask again. A standby
+cannot create it: it says so once, together with the address of the active broker, and closes the connection if the
+client asks it again, because a client goes on asking a broker that answers. A topic that is named twice is answered
+once, because otherwise a small request could have an answer of any size.
 """
 
 from typing import Any, Final
 
-from semel.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.broker.apis.create_topics import create
 from semel.broker.apis.lookup import topic_identified
 from semel.broker.exchange import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType
+from semel.core.refusals import Refused
 from semel.core.steps import APPEND_PIECES, Steps, each
 from semel.core.topics import Topic, check_name
 from semel.wire import messages
+from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
 
 RIGHTS: Final = (DESCRIBE_TOPIC, DESCRIBE_CLUSTER, CREATE_CLUSTER, CREATE_TOPIC)
@@ -25,11 +29,32 @@ _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12
 
 
-@answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
+    topics = yield from _topics(broker, exchange, request)
+    if any(topic.get("error_code") == ErrorCode.LEADER_NOT_AVAILABLE for topic in topics):
+        if exchange.connection.was_referred:
+            exchange.reply_by_hanging_up()
+            return
+        exchange.connection.was_referred = True
+    asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
+    active_at = broker.role.active_at(exchange.listener)
+    brokers = {**dict.fromkeys(reversed(broker.role.node_ids), active_at), **broker.role.standbys_at(exchange.listener)}
+    fields = {
+        "brokers": [
+            {"node_id": node_id, "host": host, "port": port, "rack": None} for node_id, (host, port) in brokers.items()
+        ],
+        "cluster_id": broker.log.state.cluster_id,
+        "controller_id": broker.role.node_id,
+        "topics": topics,
+        "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
+    }
+    yield from answer_in_steps(exchange, fields, after=broker.log.end)
+
+
+def _topics(broker: Serving, exchange: Exchange, request: Any) -> Steps[list[Fields]]:
     version = exchange.version
     shows_operations = getattr(request, "include_topic_authorized_operations", False)
-    asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
     topics: list[Fields]
     if request.topics is None or (version == 0 and not request.topics):
         topics = []
@@ -41,7 +66,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
         # Before version 4 a client could not decline that.
         may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
-        create_missing = may_create and broker.auto_create_topics and broker.role.is_active
+        create_missing = may_create and broker.auto_create_topics
         topics = []
         for name, topic_id in handles:
             outcome = yield from attempted_in_steps(
@@ -50,16 +75,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
             missing = described_missing(broker, exchange, name, shows_operations)
             topics.append({**missing, "topic_id": topic_id, **outcome})
             yield 4
-    host, port = broker.role.active_at(exchange.listener)
-    return {
-        "brokers": [
-            {"node_id": node_id, "host": host, "port": port, "rack": None} for node_id in reversed(broker.role.node_ids)
-        ],
-        "cluster_id": broker.log.state.cluster_id,
-        "controller_id": broker.role.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
-    }
+    return topics
 
 
 def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
@@ -81,6 +97,9 @@ def _look_up(
     if create_missing and broker.log.state.catalog.named(name) is None:
         if not broker.guard.sees(exchange, CREATE_CLUSTER):
             broker.guard.check(exchange, CREATE_TOPIC, name)
+        check_name(name)
+        if not broker.role.is_active:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic '{name}' does not exist, and a standby creates none")
         create(broker, name, broker.partitions_default, {})
         yield APPEND_PIECES
     check_name(name)
