@@ -104,6 +104,22 @@ def test_after_a_crash_of_the_server_the_next_calls_find_it_again(postgres_to_cr
         assert store.get("floor").body == b"one"
 
 
+def test_who_only_looks_makes_no_table(postgres: PostgresServer) -> None:
+    """`semel dump` and `semel status` of a mistyped URL leave nothing behind."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE only_looked_at")
+    url = postgres.url().replace("/postgres", "/only_looked_at")
+    with closing(opened(f"{url}?allow_async=1")) as store:
+        with pytest.raises(Missing, match=f"floor is not in .*which has no table {TABLE}"):
+            store.get("floor")
+        assert list(store.list("journal")) == []
+        store.delete("journal/0")
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT to_regclass(%s)", (TABLE,)).fetchone() == (None,)
+        store.create("floor", b"now")
+        assert store.get("floor").body == b"now"
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -118,7 +134,7 @@ def test_what_a_person_has_to_change_is_named_in_one_line(postgres: PostgresServ
     assert callable(change)
     refused = pytest.raises(StoreRefused, match=says)
     with closing(opened(f"{change(postgres.url())}?allow_async=1")) as store, refused as refusal:
-        store.get("floor")
+        store.create("floor", b"")
     assert "\n" not in str(refusal.value)
     assert "hidden" not in str(refusal.value)
 

@@ -108,9 +108,11 @@ class PostgresStore:
         self._watch: threading.Thread | None = None
         self._idle: list[_Session] = []
         self._prepared = False
+        self._has_table = False
 
     def create(self, key: str, body: Buffer) -> str:
         with self._session(key) as session:
+            self._make_table(session)
             statement = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING {_NAMED}"
             if self._committed(session, statement, self._key(key), body) is None:
                 # The object that the caller reads there next must be as durable as a created one.
@@ -141,18 +143,21 @@ class PostgresStore:
         end = f"{beginning[:-1]}0" if beginning else "\U0010ffff"
         after, page = beginning, [Listed("", 0)]
         while page:
-            with self._session(folder or "/") as session:
-                statement = (
-                    f"SELECT key, octet_length(body) FROM {TABLE} WHERE key > %s AND key < %s ORDER BY key LIMIT %s"
-                )
-                rows = session.run(statement, after, end, PAGE_OBJECTS)
+            try:
+                with self._session(folder or "/") as session:
+                    statement = (
+                        f"SELECT key, octet_length(body) FROM {TABLE} WHERE key > %s AND key < %s ORDER BY key LIMIT %s"
+                    )
+                    rows = session.run(statement, after, end, PAGE_OBJECTS)
+            except Missing:
+                return
             page = [Listed(key[len(self._key("")) :], size) for key, size in rows]
             if page:
                 after = rows[-1][0]
                 yield page
 
     def delete(self, key: str) -> None:
-        with self._session(key) as session:
+        with contextlib.suppress(Missing), self._session(key) as session:
             self._committed(session, f"DELETE FROM {TABLE} WHERE key = %s RETURNING {_NAMED}", self._key(key))
 
     def close(self) -> None:
@@ -211,6 +216,10 @@ class PostgresStore:
         except StoreError:
             self._idle.append(session)
             raise
+        except self._psycopg.errors.UndefinedTable:
+            # Only a broker that keeps something makes the table, and not one that looks whether there is anything.
+            self._idle.append(session)
+            raise Missing(f"{what} is not in {self._address}, which has no table {TABLE}") from None
         except self._psycopg.Error as error:
             session.close()
             # The other connections were probably lost as well, and each would fail one more call.
@@ -250,20 +259,25 @@ class PostgresStore:
                 self._idle.pop().close()
 
     def _prepare(self, session: "_Session") -> None:
+        """Refuse a server without a synchronous standby, if one is needed."""
+        if self._needs_standby and not session.run(f"SELECT {_NAMED}")[0][0]:
+            session.close()
+            raise StoreRefused(f"{self._address}: {_ALONE}")
+
+    def _make_table(self, session: "_Session") -> None:
         """Create the table, if it does not exist."""
-        if not self._needs_standby or session.run(f"SELECT {_NAMED}")[0][0]:
-            if not session.run("SELECT to_regclass(%s) IS NOT NULL", TABLE)[0][0]:
-                with session.connection.transaction():
-                    session.run("SELECT pg_advisory_xact_lock(%s)", _LOCK)
-                    session.run(
-                        f'CREATE TABLE IF NOT EXISTS {TABLE} (key text COLLATE "C" PRIMARY KEY, body bytea NOT NULL)'
-                    )
-                    # Brokers write compressed data, and without PostgreSQL's compression a range can be read without
-                    # the rest.
-                    session.run(f"ALTER TABLE {TABLE} ALTER body SET STORAGE EXTERNAL")
+        if self._has_table:
             return
-        session.close()
-        raise StoreRefused(f"{self._address}: {_ALONE}")
+        if not session.run("SELECT to_regclass(%s) IS NOT NULL", TABLE)[0][0]:
+            with session.connection.transaction():
+                session.run("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+                session.run(
+                    f'CREATE TABLE IF NOT EXISTS {TABLE} (key text COLLATE "C" PRIMARY KEY, body bytea NOT NULL)'
+                )
+                # Brokers write compressed data, and without PostgreSQL's compression a range can be read without the
+                # rest.
+                session.run(f"ALTER TABLE {TABLE} ALTER body SET STORAGE EXTERNAL")
+        self._has_table = True
 
     def _translated(self, what: str, error: "psycopg.Error") -> StoreError:
         code = error.sqlstate or ""
