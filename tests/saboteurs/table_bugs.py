@@ -92,4 +92,11 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
         "ProducerPages(files).unneeded([])",
         ("tests/storage/test_log_machine.py",),
     ),
+    Bug(
+        "a start writes over pages that another process wrote before it ended",
+        "semel.storage.producer_pages:ProducerPages._write",
+        "max(self._file, *numbers_in(self._files), 0)",
+        "self._file",
+        _PAGES,
+    ),
 )

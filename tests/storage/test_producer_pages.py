@@ -103,6 +103,19 @@ def test_a_start_goes_on_in_another_file() -> None:
     assert contents(read(files, again.pages)) == contents(again.pages)
 
 
+def test_what_another_process_wrote_meanwhile_is_not_written_over() -> None:
+    """A start finds the directory locked by a broker that is about to end, and that keeps a last checkpoint."""
+    files, producers = MemoryFiles(), Producers(BOUNDS)
+    starting = ProducerPages(files, 0)
+    heard(producers, range(100))
+    ProducerPages(files, 0).put(producers.pages)
+    before, later = contents(producers.pages), Producers(BOUNDS)
+    heard(later, range(500, 600))
+    assert starting.put(later.pages)
+    assert contents(read(files, producers.pages)) == before
+    assert contents(read(files, later.pages)) == contents(later.pages)
+
+
 @pytest.mark.parametrize("harm", ["a bit", "the end", "the file", "another place"])
 def test_a_page_that_is_not_as_it_was_written_is_refused(harm: str) -> None:
     files, producers = MemoryFiles(), Producers(BOUNDS)

@@ -40,9 +40,8 @@ class ProducerPages:
         self._files = files
         self._inline_bytes_max = inline_bytes_max
         self._file_bytes = file_bytes
-        # Its number, and how much of it is written; 0 if it does not exist yet.
-        self._file = max(numbers_in(files), default=0) + 1
-        self._end = 0
+        # The number of the last file, and how much of it is written; 0 if the next page begins another one.
+        self._file = self._end = 0
         self._is_dirty = False
 
     def put(self, pages: list[Page]) -> bool:
@@ -61,9 +60,9 @@ class ProducerPages:
     def unneeded(self, pages: Iterable[Page]) -> list[str]:
         """The files in which none of these pages is. They may be removed when no checkpoint names them."""
         needed = {page.place.file for page in pages if page.place is not None}
-        if self._end and self._file not in needed:
+        if self._file not in needed:
             # Nothing may be added to a file that goes.
-            self._begin_file()
+            self._leave_file()
         return [path_of(number) for number in numbers_in(self._files) if number not in needed]
 
     def _empty_wasteful_files(self, pages: list[Page]) -> None:
@@ -79,7 +78,7 @@ class ProducerPages:
             if page.place is not None and page.place.file in wasteful:
                 page.place = None
         if self._file in wasteful:
-            self._begin_file()
+            self._leave_file()
 
     def _size_of(self, number: int) -> int:
         file = self._files.open(path_of(number))
@@ -88,14 +87,16 @@ class ProducerPages:
         finally:
             file.close()
 
-    def _begin_file(self) -> None:
+    def _leave_file(self) -> None:
         self._sync()
-        self._file, self._end = self._file + 1, 0
+        self._end = 0
 
     def _write(self, pages: list[Page]) -> None:
         if self._end >= self._file_bytes:
-            self._begin_file()
+            self._leave_file()
         if self._end == 0:
+            # The names are read only now, because now nobody else writes to the directory.
+            self._file = max(self._file, *numbers_in(self._files), 0) + 1
             self._files.make_directory(DIRECTORY)
         self._is_dirty = True
         file = self._files.open(path_of(self._file), create=True)
