@@ -29,6 +29,8 @@ ON_STORES: Final[Contenders] = {
     "semel postgresql": lambda: SemelOnStore(Postgres),
     "kafka": KafkaCluster,
 }
+# The contenders of semel among them, and where each has its log.
+STORES: Final = {"semel seaweedfs": "on SeaweedFS", "semel postgresql": "on PostgreSQL"}
 STORES_NOTE: Final = (
     "Kafka has three brokers, replication 3 and min.insync.replicas=2, and leaves the sync to the kernel."
     f" {Seaweed.version()} is one process, which leaves it to the kernel, too; PostgreSQL and its synchronous standby"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from bench.measures.contenders import ON_STORES, STORES_NOTE
+from bench.measures.contenders import ON_STORES, STORES, STORES_NOTE
 from bench.measures.durable import DurableAcks
 from bench.measures.latency import Latency
 from bench.measures.measure import Contenders, Kind, Row, Target
@@ -34,7 +34,7 @@ class StoreFlood(ProduceKilobyte):
     }
     rows = tuple(
         row
-        for semel, where in ((SEAWEEDFS, "on SeaweedFS"), (POSTGRESQL, "on PostgreSQL"))
+        for semel, where in STORES.items()
         for row in (
             Row(
                 f"produce 1 KB {where}, MB/s",
@@ -86,21 +86,15 @@ class StoreAcks(DurableAcks):
 
     name = "store-acks"
     contenders = ON_STORES
-    rows = (
+    rows = tuple(
         Row(
-            "acks/s on 64 partitions, 8 producers, on SeaweedFS",
+            f"acks/s on 64 partitions, 8 producers, {where}",
             "acks_per_second",
             Target(Kind.RATIO_AT_LEAST, 1.0),
-            semel=SEAWEEDFS,
+            semel=semel,
             tansu=None,
-        ),
-        Row(
-            "acks/s on 64 partitions, 8 producers, on PostgreSQL",
-            "acks_per_second",
-            Target(Kind.RATIO_AT_LEAST, 1.0),
-            semel=POSTGRESQL,
-            tansu=None,
-        ),
+        )
+        for semel, where in STORES.items()
     )
     notes = (STORES_NOTE,)
 
@@ -134,7 +128,7 @@ class StoreTransactions(Transactions):
     contenders = ON_STORES
     rows = tuple(
         row
-        for semel, where in ((SEAWEEDFS, "on SeaweedFS"), (POSTGRESQL, "on PostgreSQL"))
+        for semel, where in STORES.items()
         for row in (
             Row(
                 f"transactions over 4 partitions {where}, p50 ms",

@@ -7,14 +7,13 @@ import math
 import multiprocessing
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from itertools import chain
 from statistics import median
 from typing import ClassVar, Final
 
 from bench import clients
 from bench.bare_clients import WINDOW_BATCHES, Window
-from bench.measures.contenders import STORES_NOTE
+from bench.measures.contenders import STORES, STORES_NOTE
 from bench.measures.measure import Contenders, Figures, Kind, Measure, Row, Scale, Target
 from bench.peers.cluster import Cluster
 from bench.peers.kafka_cluster import KafkaCluster
@@ -32,7 +31,6 @@ THE_CLIENT: Final = (
 )
 KILLED: Final = 4.5
 PLANNED: Final = 1.0
-STORES: Final[Mapping[str, str]] = {"semel seaweedfs": "on SeaweedFS", "semel postgresql": "on PostgreSQL"}
 
 
 def _rows(semel: str, where: str) -> tuple[Row, ...]:
