@@ -5,7 +5,6 @@ changes nothing, so it may be used while brokers write, and where somebody has o
 damaged, it goes as far as it can and says where it stopped.
 """
 
-import struct
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
@@ -17,15 +16,13 @@ from semel.replica.membership import FORMAT_KEY, read_cluster_id
 from semel.replica.restore import read_checkpoint
 from semel.replica.slot import JOURNAL, Slot, decode, digest_of, entries, key_of, slot_of
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
-from semel.storage.examination import Examined
+from semel.storage.examination import IMPOSSIBLE, Examined
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged, JournalEntry
 from semel.store import Missing, Store
 
 # The active broker may delete what is being read. Then reading begins again, with a newer checkpoint.
 _ATTEMPTS: Final = 3
-# The errors that intact bytes cause if another version of semel wrote them, or if semel has a bug.
-_IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
 class ExaminedStore:
@@ -78,7 +75,7 @@ async def _examine_once(store: Store, found: ExaminedStore) -> bool:
         examined.stopped = f"{gone}, and the newest checkpoint needs it"
     except (BrokenHistory, Damaged) as damage:
         examined.stopped = str(damage)
-    except _IMPOSSIBLE as error:
+    except IMPOSSIBLE as error:
         examined.stopped = f"slot {found.history.next_slot}, {examined.examining}: {error!r}"
     floor, _ = await read_floor(store)
     return floor.deleted_below <= found.history.next_slot and (examined.stopped is None or floor == found.floor)

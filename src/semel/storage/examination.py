@@ -28,7 +28,7 @@ from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory
 # A running broker may recycle a file that is being read. Then reading begins again, with a newer checkpoint.
 _ATTEMPTS: Final = 3
 # The errors that intact bytes cause if another version of semel wrote them, or if semel has a bug.
-_IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
+IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, AssertionError, struct.error)
 
 
 class ExaminedPartition:
@@ -146,7 +146,7 @@ def _examine_once(files: Files, layout: BlockLayout) -> Examined:
         examination.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:
         examination.stopped = str(error)
-    except _IMPOSSIBLE as error:
+    except IMPOSSIBLE as error:
         examination.stopped = f"{files.describe(checkpoint.NAME)}: {error!r}"
     return examination
 
@@ -154,7 +154,7 @@ def _examine_once(files: Files, layout: BlockLayout) -> Examined:
 def _replay(files: Files, examination: Examined, entry: journal.JournalEntry) -> None:
     try:
         examination.replay(entry)
-    except _IMPOSSIBLE as error:
+    except IMPOSSIBLE as error:
         why = error if isinstance(error, ValueError) else repr(error)
         raise Misfit(files, entry, examination.examining, why) from error
 
