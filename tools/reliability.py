@@ -74,6 +74,15 @@ class Survey(NamedTuple):
     wrong: int
 
 
+class Takeovers(NamedTuple):
+    """The result of real clients on two brokers that share a store of this kind."""
+
+    store: str
+    counts: Mapping[str, int]
+    # How long each kind of takeover took, the median.
+    seconds: Mapping[str, float]
+
+
 class Figures(NamedTuple):
     """All results."""
 
@@ -83,6 +92,8 @@ class Figures(NamedTuple):
     network: Mapping[str, int]
     copy: Mapping[str, int]
     histories: Mapping[str, int]
+    pairs: Mapping[str, int]
+    takeovers: Sequence[Takeovers]
     pipeline: Mapping[str, object]
     kit: Sequence[Survey]
     any_bytes: Suite
@@ -115,9 +126,11 @@ def try_everything(seed: int, seconds: int, histories: int, minutes: float) -> F
             return pool.submit(timed, what, part, *arguments)
 
         parts = {
+            "pairs": begin("simulated histories of brokers on a store", run_simulation, histories, seed, "--pairs"),
             "histories": begin("simulated histories", run_simulation, histories, seed),
             "matrix": begin("the crash matrix", run_tests, CRASH_MATRIX, seed),
             "pipeline": begin("the pipeline on Spark, soaked", run_soak, minutes, seed),
+            "takeovers": begin("takeovers on real stores", run_takeovers, seed),
             "kit": begin("the application kit, killed", run_crashes),
             "compaction": begin("compaction on a disk that fails", run_tests, COMPACTION, seed),
             "machines": begin("the rules and the log against models", run_tests, MACHINES, seed),
@@ -197,16 +210,22 @@ def figures_of_program(module: str, *words: str) -> Any:
         return json.loads(figures.read_text())
 
 
-def run_simulation(count: int, seed: int) -> dict[str, int]:
+def run_simulation(count: int, seed: int, *words: str) -> dict[str, int]:
     """The figures of `make sim`."""
     first = str(seed * SEEDS_APART)
-    found = figures_of_program("sim.run", "--first", first, "--seeds", str(count))
+    found = figures_of_program("sim.run", "--first", first, "--seeds", str(count), *words)
     return {
         "histories": found["histories"],
         "requests": sum(found["operations"].values()),
         **{f"fault {kind}": times for kind, times in sorted(found["fired"].items())},
         **{f"**{name}**": found["anomalies"].get(name, 0) for name in ANOMALIES},
     }
+
+
+def run_takeovers(seed: int) -> list[Takeovers]:
+    """The figures of `make takeovers`."""
+    found = figures_of_program("takeovers.run", "--seed", str(seed))
+    return [Takeovers(store, figures["counts"], figures["seconds"]) for store, figures in found.items()]
 
 
 def run_soak(minutes: float, seed: int) -> dict[str, object]:
@@ -313,6 +332,24 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "were told is compared with what stands there. `make sim SEED=N` replays one to the byte.",
         "",
         *table(list(figures.histories.items())),
+        "## Histories of brokers on a store",
+        "",
+        "The same clients, network and clocks, with two or three brokers that share a store, and a store that is late,",
+        "slow or away, loses requests and answers, and does again what it did before. Brokers are killed, stand still",
+        "while another one takes over, and lose their disks; whoever takes over goes on with what the store has.",
+        "`make sim SEED=N ARGS=--pairs` replays one.",
+        "",
+        *table(list(figures.pairs.items())),
+        "## Takeovers on real stores",
+        "",
+        "Two processes of semel on one store, and two workers that copy records in transactions with librdkafka:",
+        "`make takeovers`. The workers are killed, and in turn the active broker is killed with `kill -9`, killed and",
+        "its disk wiped, stopped by a signal and continued when the other one has taken over, and asked to end; and",
+        "the store is killed and started. In the end the copy is compared with the original, and with what a reader of",
+        "committed records saw on the way. Seconds are those until the next broker was active, the median; the lease",
+        "is 3 s. A store that is missing here could not be run on this machine.",
+        "",
+        *takeovers_table(figures.takeovers),
         "## The pipeline on Spark, over time",
         "",
         "A stream of payments by an idempotent producer, and two streaming queries at once: from topic to topic",
@@ -362,7 +399,8 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "  kinder than POSIX, but it is a double.",
         "- A disk that silently returns other bytes than it was given is noticed where somebody reads a checksum: the",
         "  journal and the checkpoint at recovery, batches by `semel dump --segments` and by consumers.",
-        "- One machine is all there is. When its disk is lost, so is the log.",
+        "- A broker without a store has one disk; when that is lost, so is the log. With a store, it is the store that",
+        "  must not be lost. All brokers and stores here ran on one machine.",
         "",
     )
 
@@ -374,6 +412,17 @@ def figures_of(suite: Suite) -> list[tuple[str, int]]:
         ("skipped", suite.skipped),
         ("promises broken", suite.failed),
     ]
+
+
+def takeovers_table(trials: Sequence[Takeovers]) -> Iterator[str]:
+    """A column for each store."""
+    yield from (f"| | {' | '.join(trial.store for trial in trials)} |", f"|---|{'---:|' * len(trials)}")
+    for name in dict.fromkeys(name for trial in trials for name in trial.counts):
+        title = f"**{name}**" if name in MUST_BE_ZERO else name
+        yield f"| {title} | {' | '.join(f'{trial.counts.get(name, 0):,}' for trial in trials)} |"
+    for kind in dict.fromkeys(kind for trial in trials for kind in trial.seconds):
+        yield f"| seconds after {kind} | {' | '.join(f'{trial.seconds[kind]:.1f}' for trial in trials)} |"
+    yield ""
 
 
 def table(rows: Sequence[tuple[str, object]]) -> Iterator[str]:

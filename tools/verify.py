@@ -52,8 +52,6 @@ PARTS: Final = (
     Part("the console in a browser", make("test-browser")),
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
     Part("every state of the replicated journal", make("failover")),
-    Part("histories of two and three brokers on a store", make("sim", SEEDS="2000", ARGS="--pairs")),
-    Part("takeovers on real stores, with real clients", make("takeovers")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
         "a move to Apache Kafka, killed three times",
@@ -68,7 +66,7 @@ PARTS: Final = (
         {"SEMEL_TEST_EXPLORE": "1"},
     ),
     Part(
-        "every fault there is: crashes, kills, chaos, soak, histories, planted bugs",
+        "every fault there is: crashes, kills, chaos, soak, histories, takeovers, planted bugs",
         (sys.executable, "tools/reliability.py", "--page", str(OUTPUT / "RELIABILITY.md")),
     ),
 )

@@ -19,7 +19,7 @@ from bench.peers.process import SkipReason
 
 from semel.chaos.copy import CopyReport
 from takeovers.servers import SERVERS
-from takeovers.trial import Takeover, faulty_pair, run_trial
+from takeovers.trial import KILL_STORE, FaultyPair, Takeover, faulty_pair, run_trial
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,10 +39,10 @@ def main(arguments: Sequence[str]) -> int:
             except SkipReason as missing:
                 print(f"left out: {missing}")
                 continue
-        print("\n".join([*report.lines(), f"{'store killed':<20} {pair.store_kills}", *lines_of(pair.takeovers)]))
+        print("\n".join([*report.lines(), f"{KILL_STORE:<20} {pair.store_kills}", *lines_of(pair.takeovers)]))
         for violation in report.violations:
             print(f"BROKEN: {violation}")
-        figures[name] = figures_of(report, pair.takeovers)
+        figures[name] = figures_of(report, pair)
     if path := os.environ.get("SEMEL_FIGURES"):
         Path(path).write_text(json.dumps(figures))
     return 1 if not figures or any(one["violations"] for one in figures.values()) else 0
@@ -63,11 +63,22 @@ def by_kind(takeovers: Sequence[Takeover]) -> dict[str, list[float]]:
     return times
 
 
-def figures_of(report: CopyReport, takeovers: Sequence[Takeover]) -> dict[str, object]:
+def figures_of(report: CopyReport, pair: FaultyPair) -> dict[str, object]:
+    times = by_kind(pair.takeovers)
     return {
-        "records": report.copied,
+        "counts": {
+            "records": report.copied,
+            "workers killed": report.workers_killed,
+            **{kind: len(times[kind]) for kind in times},
+            KILL_STORE: pair.store_kills,
+            "lost": report.lost,
+            "doubled": report.doubled,
+            "out of order": report.out_of_order,
+            "foreign": report.foreign,
+            "seen otherwise": report.seen_otherwise,
+        },
+        "seconds": {kind: statistics.median(times[kind]) for kind in times},
         "violations": report.violations,
-        "seconds": {kind: statistics.median(times) for kind, times in by_kind(takeovers).items()},
     }
 
 
