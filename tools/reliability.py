@@ -336,7 +336,7 @@ def page(seed: int, figures: Figures) -> Iterator[str]:
         "",
         "The same clients, network and clocks, with two or three brokers that share a store, and a store that is late,",
         "slow or away, loses requests and answers, and does again what it did before. Brokers are killed, stand still",
-        "while another one takes over, and lose their disks; whoever takes over goes on with what the store has.",
+        "while another one takes over, and lose their disks; the next one goes on with what the store has.",
         "`make sim SEED=N ARGS=--pairs` replays one.",
         "",
         *table(list(figures.pairs.items())),
