@@ -208,6 +208,22 @@ def test_pages_of_producers_that_came_one_after_the_other_are_full() -> None:
     assert {len(page) for page in pages[:-1]} == {SMALL.page}
 
 
+def test_producers_that_come_with_falling_ids_share_pages() -> None:
+    """Behind a page that is full, each would otherwise have a page of its own."""
+    producers = filled(100)
+    full = producers.snapshot().pages[-2]
+    highest = full.id_at(len(full) - 1)
+    producers.forget_silent(1000, 1000, kept=range(highest + 1))
+    before = len(producers.pages)
+    assert producers.pages[-1] is full
+    for producer_id in range(200, highest, -1):
+        producers.note(producer_id, 1000, 0, 0, 1, 1000, -1)
+    at_rest = sum(map(len, producers.pages[before:]))
+    assert at_rest > 50
+    assert {len(page) for page in producers.pages[before:]} >= {SMALL.page}
+    assert len(producers.pages) - before <= at_rest // SMALL.page + 1
+
+
 def test_pages_that_nearly_all_have_left_are_joined() -> None:
     bounds = TableBounds(page=16, recent_min=4, recent_max=8, moved_at_once=4)
     producers = filled(200, bounds)

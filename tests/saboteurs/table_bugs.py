@@ -51,6 +51,13 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_TABLE[0]}::test_pages_of_producers_that_came_one_after_the_other_are_full",),
     ),
     Bug(
+        "each producer that comes with a falling id has a page of its own",
+        "semel.core.producer_table:Producers._put_first",
+        "following is not None and len(following) < self._bounds.page",
+        "False",
+        (f"{_TABLE[0]}::test_producers_that_come_with_falling_ids_share_pages",),
+    ),
+    Bug(
         "a checkpoint leaves out the producers at rest",
         "semel.storage.checkpoint:pack",
         "[pack_places(pages)] if has_places else []",

@@ -340,11 +340,21 @@ class Producers:
             self._replace(number, page.with_one(slot, producer_id, packed))
         elif slot == len(page):
             # New producers have rising ids: the page they leave behind stays full.
-            self._insert(number + 1, page_of([(producer_id, packed)]))
+            self._put_first(number + 1, producer_id, packed)
         else:
             first, second = page.with_one(slot, producer_id, packed).split(len(page) // 2 + 1)
             self._replace(number, first)
             self._insert(number + 1, second)
+
+    def _put_first(self, number: int, producer_id: int, packed: bytes) -> None:
+        """Put the producer, whose id is lower than all in this page, into it; or into a page of its own before it, if
+        it is full or there is none. Where producers come with falling ids, each would have a page of its own otherwise.
+        """
+        following = self._pages[number] if number < len(self._pages) else None
+        if following is not None and len(following) < self._bounds.page:
+            self._replace(number, following.with_one(0, producer_id, packed))
+        else:
+            self._insert(number, page_of([(producer_id, packed)]))
 
     def _insert(self, number: int, page: Page) -> None:
         self._pages.insert(number, page)
