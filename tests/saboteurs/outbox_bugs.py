@@ -54,8 +54,8 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a batch takes whatever is there",
         "semel.outbox.ledger:_made",
-        "rows and left_bytes < 0",
-        "not rows and left_bytes < 0",
+        "rows_bytes > size.bytes_max",
+        "rows_bytes < size.bytes_max",
         (_RELAYING, "-k", "no_more_bytes and sqlite"),
     ),
     # -- the log: first published, then noted, under the number that the database gave ------------------------------

@@ -9,7 +9,9 @@ with lower numbers. Every change of a batch first checks that the shard still be
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -187,17 +189,20 @@ def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch
     """As many waiting messages as fit into one batch."""
     if connection.dialect.name == "postgresql":
         connection.execute(_IN_ORDER)
-    rows = 0
-    left_bytes = size.bytes_max
-    for row_bytes in connection.scalars(_BYTES_OF_FIRST, {**_of(owner), "rows_max": size.rows_max}).all():
-        left_bytes -= row_bytes
-        if rows and left_bytes < 0:
-            break
-        rows += 1
+    first = {**_of(owner), "rows_max": size.rows_max}
+    rows, rows_bytes = connection.execute(_SIZE_OF_FIRST, first).one()
     if not rows:
         return None
+    if rows_bytes > size.bytes_max:
+        rows = _fitting(connection.scalars(_BYTES_OF_FIRST, first).all(), size.bytes_max)
     # Not more rows than were counted: since then, others may have committed rows with lower numbers.
-    return _batch(batch, connection.execute(_FIRST, {**_of(owner), "rows_max": rows}))
+    return _batch(batch, connection.execute(_FIRST, {**first, "rows_max": rows}))
+
+
+def _fitting(bytes_of_rows: Sequence[int], bytes_max: int) -> int:
+    """How many of the rows fit: one at least."""
+    fitting = bisect_right(list(accumulate(bytes_of_rows)), bytes_max)
+    return max(fitting, 1)
 
 
 def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batch:
@@ -206,15 +211,18 @@ def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batc
 
 
 def _batch(number: int, result: Result[Any]) -> Batch:
+    numbers, records = [], []
     rows: Sequence[Any] = result.all()
-    records = [
-        record_of(topic, key, value, headers, added_at_ms) for _, topic, key, value, headers, added_at_ms in rows
-    ]
-    return Batch(number, [row.number for row in rows], records)
+    for of_row, topic, key, value, headers, added_at_ms in rows:
+        numbers.append(of_row)
+        records.append(record_of(topic, key, value, headers, added_at_ms))
+    return Batch(number, numbers, records)
 
 
 def _runs_of(numbers: Sequence[int]) -> str:
     """The numbers as runs, in order, because mostly a few long runs contain them all."""
+    if _is_one_run(numbers):
+        return json.dumps([[numbers[0], numbers[-1]]])
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -227,12 +235,17 @@ def _runs_of(numbers: Sequence[int]) -> str:
 def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[bool]:
     """As a range if the numbers are one, because that is faster; otherwise as one parameter, because a statement can
     have only a limited number of them."""
-    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+    if _is_one_run(numbers):
         return messages.c.number.between(numbers[0], numbers[-1])
     if connection.dialect.name == "postgresql":
         return messages.c.number == any_(literal(numbers, ARRAY(BigInteger)))
     json_rows = func.json_each(json.dumps(numbers)).table_valued("value")
     return messages.c.number.in_(select(json_rows.c.value))
+
+
+def _is_one_run(numbers: Sequence[int]) -> bool:
+    """Whether none is missing between the first and the last; they are in order."""
+    return bool(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1
 
 
 def _of(owner: Owner) -> dict[str, int]:
@@ -268,7 +281,11 @@ _WAITS: Final = and_(
     messages.c.bucket % bindparam("of_shards", type_=BigInteger) == bindparam("of_shard"),
     not_(is_held_up()),
 )
-_BYTES_OF_FIRST: Final = select(_BYTES).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+_BYTES_OF_FIRST: Final = (
+    select(_BYTES.label("bytes")).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+)
+_EACH: Final = _BYTES_OF_FIRST.subquery()
+_SIZE_OF_FIRST: Final = select(func.count(), func.coalesce(func.sum(_EACH.c.bytes), 0)).select_from(_EACH)
 _FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
 # The table fills and empties faster than PostgreSQL updates its statistics. With old ones, PostgreSQL would read and
 # sort all waiting rows for every batch, or spend more time on compiling the statement than on running it. This makes it

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 # -- the record --------------------------------------------------------------------------------------------------------
 
@@ -24,8 +24,7 @@ from typing import Final, TypeAlias
 Headers: TypeAlias = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record for a topic. Without a partition, its key chooses one; without a time, the client sets it."""
 
     topic: str
