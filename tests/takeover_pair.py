@@ -41,7 +41,6 @@ class Pair:
         self._disks: dict[ServedBroker, Path] = {}
         self.active = self.fresh().start()
         self.standby = self.fresh().start()
-        self.addresses = [self.active.bootstrap, self.standby.bootstrap]
         assert (self.active.is_standing_by, self.standby.is_standing_by) == (False, True)
 
     def fresh(self) -> ServedBroker:
@@ -54,16 +53,16 @@ class Pair:
     @property
     def bootstrap(self) -> str:
         """The addresses of both, for clients."""
-        return ",".join(self.addresses)
+        return f"{self.active.bootstrap},{self.standby.bootstrap}"
 
     def take_over(self, how: str, meanwhile: Callable[[], object] = lambda: None) -> int:
         """Have the standby take over; answer how the other one ended. It is back as the standby then, and if it was
-        killed, with an empty disk, unless only the process was ("crash"). `meanwhile` is called as soon as the active
-        one is gone."""
+        killed, with an empty disk, unless only the process was ("crash"). If it is "lost", it stays away, and another
+        broker at another address is the standby. `meanwhile` is called as soon as the active one is gone."""
         gone = self.active
-        if how in ("kill", "crash"):
+        if how in ("kill", "crash", "lost"):
             gone.kill()
-            if how == "kill":
+            if how != "crash":
                 shutil.rmtree(self._disks[gone])
         elif how == "stop":
             gone.terminate()
@@ -76,9 +75,9 @@ class Pair:
         if how == "pause":
             gone.resume()
         code = gone.wait()
-        self.active, self.standby = self.standby, gone
-        _supervised(gone, gone.start)
-        assert gone.is_standing_by
+        self.active, self.standby = self.standby, self.fresh() if how == "lost" else gone
+        _supervised(self.standby, self.standby.start)
+        assert self.standby.is_standing_by
         return code
 
     def _wait_until_active(self) -> None:

@@ -12,8 +12,8 @@ from takeovers.servers import SERVERS
 from takeovers.trial import faulty_pair, run_trial
 
 # So many that the copy does not end before all faults have struck.
-RECORDS = 20_000
-FAULTS = 5
+RECORDS = 25_000
+FAULTS = 6
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The copy by transactions of `semel chaos copy`, on two brokers that share a store: workers are killed and, in turn,
-the active broker is killed, loses its disk, stands still or is stopped, or the store is killed and started.
+the active broker is killed, loses its disk, stands still, stays away for good or is stopped, or the store is killed
+and started.
 
 Nothing acknowledged may be lost, doubled or out of order, and a reader of committed records sees the same on the way.
 """
@@ -13,12 +14,22 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from confluent_kafka.admin import AdminClient
+
+from eventually import eventually
 from semel.chaos.copy import CopyPlan, CopyReport, copy
+from semel.chaos.topic_reader import CONNECTION, METADATA_MS, PATIENCE_SECONDS
 from takeover_pair import Pair
 from takeovers.servers import StoreServer
 
 # What is done to the active broker: in words, and for the pair.
-KINDS: Final = {"kill -9": "crash", "kill -9, disk wiped": "kill", "SIGSTOP, SIGCONT": "pause", "SIGTERM": "stop"}
+KINDS: Final = {
+    "kill -9": "crash",
+    "kill -9, disk wiped": "kill",
+    "SIGSTOP, SIGCONT": "pause",
+    "kill -9, away for good": "lost",
+    "SIGTERM": "stop",
+}
 KILL_STORE: Final = "store killed"
 # The store is away for longer than a lease, so nobody serves for a while.
 STORE_AWAY_SECONDS: Final = 4.0
@@ -49,6 +60,8 @@ class FaultyPair(Pair):
             self.standby.wait()
             self.standby.start()
         kind = next(self._kinds)
+        if KINDS.get(kind) == "lost":
+            self._have_clients_know_the_standby()
         began = time.monotonic()
         if kind == KILL_STORE:
             assert self._server is not None
@@ -61,9 +74,20 @@ class FaultyPair(Pair):
         self.take_over(KINDS[kind])
         self.takeovers.append(Takeover(kind, self.taken_over - began))
 
+    def _have_clients_know_the_standby(self) -> None:
+        """They know it when they have asked after the active broker found it, and it may be all that they know."""
+        admin = AdminClient({**CONNECTION, "bootstrap.servers": self.bootstrap})
+        assert eventually(lambda: self.standby.bootstrap in _named_to(admin))
+        threading.Event().wait(2 * METADATA_MS / 1000)
+
     def start(self) -> object:
         """It is back already."""
         return self
+
+
+def _named_to(client: AdminClient) -> list[str]:
+    """The addresses of the brokers in Metadata."""
+    return [f"{broker.host}:{broker.port}" for broker in client.list_topics(timeout=PATIENCE_SECONDS).brokers.values()]
 
 
 @contextmanager

@@ -41,7 +41,7 @@ _Log = list[int | None]
 
 
 class KillableBroker(Protocol):
-    """A broker at one address that can be killed, and restarts with its data."""
+    """A broker that can be killed, and restarts with its data. A client that starts is told its present address."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -156,7 +156,7 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
         workers = []
         for number in range(plan.workers):
             errors = stack.enter_context(tempfile.TemporaryFile())
-            workers.append(_Worker(number, broker.bootstrap, plan.transaction_records, errors))
+            workers.append(_Worker(number, broker, plan.transaction_records, errors))
             stack.callback(workers[-1].kill)
         for worker in workers:
             worker.start()
@@ -171,19 +171,20 @@ def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None])
 class _Worker:
     """One worker: processes with the same name, one after the other."""
 
-    def __init__(self, number: int, bootstrap: str, transaction_records: int, errors: BinaryIO) -> None:
+    def __init__(self, number: int, broker: KillableBroker, transaction_records: int, errors: BinaryIO) -> None:
         """`errors` is a file for what the current process writes to its standard error."""
+        self._broker = broker
         self._errors = errors
-        arguments = [bootstrap, str(number), str(transaction_records)]
-        self._command = [sys.executable, "-m", "semel.chaos.copy_worker", *arguments]
+        self._arguments = [str(number), str(transaction_records)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start its next process."""
         self._errors.seek(0)
         self._errors.truncate()
+        command = [sys.executable, "-m", "semel.chaos.copy_worker", self._broker.bootstrap, *self._arguments]
         with undisturbed():
-            self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=self._errors)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=self._errors)
 
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 READ_MESSAGES_MAX: Final = 1_000
+# How soon a client knows a broker that has just started.
+METADATA_MS: Final = 1_000
 
 # When librdkafka has lost all brokers, it asks its bootstrap servers again and drops the brokers it knew. If that
 # happens while it connects to one of them again, the old one never ends (seen in 2.16.0), and the client neither goes
-# on nor closes. The address here stays the same, so the client need not ask again.
+# on nor closes. Here it need not ask them: the address stays the same, or Metadata has said the next one.
 CONNECTION: Final = {
     "metadata.recovery.strategy": "none",
+    "topic.metadata.refresh.interval.ms": METADATA_MS,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
     "log_level": 0,
