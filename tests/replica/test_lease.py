@@ -190,10 +190,20 @@ def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
     run(scenario())
 
 
-def test_a_lease_that_is_none_is_named() -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"epoch": 1}',
+        b"[" * 50_000,
+        b'{"addresses": {"PLAINTEXT": ["10.0.0.2", Infinity]}}',
+        b'{"addresses": {"PLAINTEXT": ["10.0.0.2", 1000000]}, "epoch": 1, "seconds": 3.0, "is_released": false, '
+        b'"nonce": "", "puts": 1, "position": 0}',
+    ],
+)
+def test_a_lease_that_is_none_is_named(content: bytes) -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        await store.create(LEASE_KEY, b'{"epoch": 1}')
+        await store.create(LEASE_KEY, content)
         with pytest.raises(BrokenHistory, match="'lease' is none of semel's"):
             await LeaseWatch(store).look(at(0.0))
 

@@ -15,7 +15,7 @@ from semel.broker.broker import Broker
 from semel.cli.status import as_json, as_lines
 from semel.replica.lease import LeaseHolder
 from semel.replica.membership import Membership, cluster_of
-from semel.replica.note import FOLDER, NoteKeeper, NoteWatch, StandbyNote
+from semel.replica.note import FOLDER, FORGOTTEN_SECONDS, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.status import StoreStatus, status_of
 from semel.store import Missing, Store, open_store
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
@@ -206,6 +206,111 @@ def test_a_standby_is_named_to_clients_while_its_note_changes() -> None:
         assert await ports(53.0) == []
 
     asyncio.run(scenario())
+
+
+def harmed_note(**harm: object) -> bytes:
+    return json.dumps({**note("harmed", port=9093)._asdict(), **harm}).encode()
+
+
+# What no standby writes; each of them would otherwise be told to every client, or end the search for standbys.
+HARMED_NOTES = {
+    "no JSON": b"\xff{",
+    "no note": b'{"addresses": 17}',
+    "too deep": b"[" * 50_000,
+    "an endless port": harmed_note(addresses={"PLAINTEXT": ("10.0.0.2", float("inf"))}),
+    "a port that no answer can have": harmed_note(addresses={"PLAINTEXT": ("10.0.0.2", 1 << 40)}),
+    "a port below 0": harmed_note(addresses={"PLAINTEXT": ("10.0.0.2", -1)}),
+    "a host that no answer can have": harmed_note(addresses={"PLAINTEXT": ("h" * 40_000, 9093)}),
+    "a host that is no text": harmed_note(addresses={"PLAINTEXT": ("\ud800", 9093)}),
+    "a time that no clock has": harmed_note(noted_at=10**400),
+    "a place that no journal has": harmed_note(position=10**400),
+    "no position": harmed_note(position="far"),
+    "very much": harmed_note(nonce="n" * 100_000),
+}
+
+
+@pytest.mark.parametrize("harm", HARMED_NOTES)
+def test_a_note_that_no_standby_wrote_is_shown_to_nobody_and_disturbs_nobody(harm: str) -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        await held(store)
+        await store.create(f"{FOLDER}/10-0-0-2-9093", HARMED_NOTES[harm])
+        runs = note("runs", port=9094)
+        await NoteKeeper(store, runs.addresses).put(runs)
+        watch = NoteWatch(store, ("self",))
+        for now in (0.0, 3.0):
+            assert list(await watch.look(now, NOW + now)) == [runs.addresses]
+        assert [standby.addresses for standby in (await look(loop, store)).standbys] == [runs.addresses]
+        # A standby that starts at this address puts its own note in the place of that one.
+        starts = note("starts", port=9093)
+        await NoteKeeper(store, starts.addresses).put(starts)
+        assert sorted(map(str, await watch.look(6.0, NOW + 6.0))) == [str(starts.addresses), str(runs.addresses)]
+
+    on_a_clock(scenario)
+
+
+def test_a_key_that_no_standby_has_disturbs_nobody() -> None:
+    """As programs leave it behind that show a bucket as if it had directories."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        await held(store)
+        store.objects.create(f"{FOLDER}/.keep", b"")
+        runs = note("runs", port=9094)
+        await NoteKeeper(store, runs.addresses).put(runs)
+        assert list(await NoteWatch(store, ("self",)).look(0.0, NOW)) == [runs.addresses]
+        assert [standby.addresses for standby in (await look(loop, store)).standbys] == [runs.addresses]
+
+    on_a_clock(scenario)
+
+
+def test_the_note_of_a_standby_that_disappeared_is_removed_after_a_day() -> None:
+    """The active broker reads all notes again and again, and each container may have an address of its own."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        day = FORGOTTEN_SECONDS
+        keepers = {}
+        for one in (
+            note("disappeared before", port=9093, ago=day + 1),
+            note("disappears", port=9094),
+            note("runs", port=9095),
+            note("lost", port=9096),
+        ):
+            keepers[one.nonce] = NoteKeeper(store, one.addresses)
+            await keepers[one.nonce].put(one)
+        await store.create(f"{FOLDER}/unreadable", b"{")
+
+        def keys() -> list[str]:
+            return sorted(listed.key.rpartition("-")[2] for listed in store.objects.list(FOLDER))
+
+        watch = NoteWatch(store, ("lost",))
+        await watch.look(0.0, NOW)
+        assert keys() == ["9094", "9095", "9096", f"{FOLDER}/unreadable"]
+        await keepers["runs"].put(note("runs", port=9095, position=1))
+        await watch.look(10.0, NOW + 10.0)
+        assert len(keys()) == 4
+        await watch.look(day + 5.0, NOW)
+        assert keys() == ["9095"]
+        # It was only away for so long, and has a note again.
+        back = note("disappears", port=9094, position=1)
+        await keepers["disappears"].put(back)
+        assert list(await watch.look(day + 10.0, NOW)) == [back.addresses]
+
+    on_a_clock(scenario)
+
+
+def test_a_store_that_lets_no_note_be_removed_hides_no_standby() -> None:
+    async def scenario(loop: VirtualLoop) -> None:
+        store = FaultyStore()
+        gone, runs = note("gone", port=9093, ago=2 * FORGOTTEN_SECONDS), note("runs", port=9094)
+        for one in (gone, runs):
+            await NoteKeeper(store, one.addresses).put(one)
+        store.arm(StoreFault("lost request", call="delete"))
+        assert list(await NoteWatch(store, ()).look(0.0, NOW)) == [runs.addresses]
+        assert store.fired["lost request"] == 1
+
+    on_a_clock(scenario)
 
 
 def test_brokers_tell_by_themselves_how_far_they_are() -> None:

@@ -22,6 +22,12 @@ LOOKS: Final = 10
 
 Addresses = Mapping[str, tuple[str, int]]
 
+# The longest name that DNS has. A longer one would not fit into the answers to clients.
+_HOST_BYTES_MAX: Final = 255
+_PORT_MAX: Final = (1 << 16) - 1
+# What goes wrong in bytes that are damaged, or that another program wrote.
+UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
 
 def boot_seconds() -> float:
     """A clock that cannot be set and goes on while the machine sleeps."""
@@ -49,13 +55,21 @@ class Lease(NamedTuple):
         return json.dumps(self._asdict()).encode()
 
 
+def decode_addresses(fields: Any) -> Addresses:
+    """The addresses of a broker, as JSON has them; one of `UNREADABLE` if clients could not be told one of them."""
+    addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.items()}
+    for host, port in addresses.values():
+        if len(host.encode()) > _HOST_BYTES_MAX or not 0 <= port <= _PORT_MAX:
+            raise ValueError(f"no host and port: {host[:_HOST_BYTES_MAX]!r}, {port}")
+    return addresses
+
+
 def decode_lease(content: bytes) -> Lease:
     """The lease in these bytes; BrokenHistory if they are not a lease."""
     try:
         fields: dict[str, Any] = json.loads(content)
-        addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.pop("addresses").items()}
-        return Lease(addresses=addresses, **fields)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return Lease(addresses=decode_addresses(fields.pop("addresses")), **fields)
+    except UNREADABLE as error:
         raise BrokenHistory(f"the object {LEASE_KEY!r} is none of semel's: {error}") from None
 
 

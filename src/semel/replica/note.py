@@ -2,22 +2,29 @@
 the active broker, which names the standbys to clients; nothing else depends on it. A standby replaces its note every
 ten seconds, so it costs little if the store charges for each call; the time in the note shows whether that standby
 still runs. A broker removes its note when it becomes active or is stopped. If the store does not answer then, the note
-stays, and has the same nonce as the lease.
+stays, and has the same nonce as the lease. The note of a standby that died stays, too, until the active broker has seen
+no change of it for a day. Nothing that lies among the notes may keep the active broker from answering its clients.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from semel.replica.lease import Addresses
-from semel.store import Changed, Exists, Missing, Store
+from semel.replica.lease import UNREADABLE, Addresses, decode_addresses
+from semel.store import Changed, Exists, Missing, Store, StoreError
 from semel.store.contract import KEY_CHARACTERS_MAX
 
 FOLDER: Final = "standbys"
 NOTE_SECONDS: Final = 10.0
 # A standby that has not replaced its note for this long has died, or cannot reach the store.
 SILENT_SECONDS: Final = 3 * NOTE_SECONDS
+# A standby that disappeared is shown to people for a day, and its note is removed then: the active broker reads all of
+# them again and again.
+FORGOTTEN_SECONDS: Final = 86_400.0
+# What is larger than this is no note.
+_NOTE_BYTES_MAX: Final = 64 * 1024
 
 
 class StandbyNote(NamedTuple):
@@ -35,14 +42,27 @@ class StandbyNote(NamedTuple):
 
 
 def decode_note(content: bytes) -> StandbyNote | None:
-    """The note in these bytes; None if this version of semel cannot read it."""
+    """The note in these bytes; None if this version of semel cannot read it, or could not tell clients of it."""
     try:
         fields: dict[str, Any] = json.loads(content)
-        addresses = {str(name): (str(host), int(port)) for name, (host, port) in fields.pop("addresses").items()}
-        note = StandbyNote(addresses=addresses, **fields)
+        addresses, noted_at = decode_addresses(fields.pop("addresses")), float(fields.pop("noted_at"))
+        note = StandbyNote(addresses=addresses, noted_at=noted_at, **fields)
         return note if addresses and note.noted_at + note.position + note.epoch >= 0 else None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except UNREADABLE:
         return None
+
+
+async def notes_in(store: Store) -> AsyncIterator[tuple[str, bytes]]:
+    """The key and the content of each note. Raises StoreError."""
+    async for listed in store.list(FOLDER):
+        if listed.size_bytes > _NOTE_BYTES_MAX:
+            continue
+        try:
+            content = (await store.get(listed.key)).body
+        except (Missing, ValueError):
+            # It was just removed, or has a key that is none of semel's: another program put it there.
+            continue
+        yield listed.key, content
 
 
 class NoteKeeper:
@@ -83,6 +103,14 @@ class NoteKeeper:
         await self._store.delete(self._key)
 
 
+class _Seen(NamedTuple):
+    """A note as it was at the last look, and when it had changed."""
+
+    content: bytes
+    note: StandbyNote | None
+    changed: float
+
+
 class NoteWatch:
     """The standbys that run, according to their notes: a standby runs if its note has changed lately. At the first look
     nothing has changed yet, so the time in the note decides, by the clocks of both machines.
@@ -92,26 +120,31 @@ class NoteWatch:
         """The notes with these nonces do not count: they are of brokers that were active, and of the watching one."""
         self._store = store
         self._nonces = nonces
-        # By key: the note, and when it had changed.
-        self._noted: dict[str, tuple[StandbyNote, float]] = {}
+        # By key.
+        self._seen: dict[str, _Seen] = {}
         self._has_looked = False
 
     async def look(self, now: float, wall_now: float) -> Sequence[Addresses]:
-        """Read all notes; return where each standby is. `now` is the time by a clock that only goes forward, and
-        `wall_now` the seconds since 1970. Raises StoreError.
+        """Read all notes, and remove those of standbys that disappeared; return where each standby is. `now` is the
+        time by a clock that only goes forward, and `wall_now` the seconds since 1970. Raises StoreError.
         """
-        noted: dict[str, tuple[StandbyNote, float]] = {}
-        async for listed in self._store.list(FOLDER):
-            try:
-                note = decode_note((await self._store.get(listed.key)).body)
-            except Missing:
+        seen: dict[str, _Seen] = {}
+        async for key, content in notes_in(self._store):
+            before = self._seen.get(key)
+            if before is not None and before.content == content:
+                seen[key] = before
                 continue
-            if note is not None and note.nonce not in self._nonces:
-                before = self._noted.get(listed.key)
-                if before is not None and before[0] == note:
-                    noted[listed.key] = before
-                else:
-                    silent_seconds = 0.0 if self._has_looked else max(wall_now - note.noted_at, 0.0)
-                    noted[listed.key] = note, now - silent_seconds
-        self._noted, self._has_looked = noted, True
-        return [note.addresses for note, changed in noted.values() if now - changed <= SILENT_SECONDS]
+            note = decode_note(content)
+            silent_seconds = 0.0 if self._has_looked or note is None else max(wall_now - note.noted_at, 0.0)
+            seen[key] = _Seen(content, note, now - silent_seconds)
+        self._seen, self._has_looked = seen, True
+        for key, one in seen.items():
+            if now - one.changed > FORGOTTEN_SECONDS:
+                # Should it run after all, it writes another one.
+                with contextlib.suppress(StoreError):
+                    await self._store.delete(key)
+        return [
+            note.addresses
+            for _, note, changed in seen.values()
+            if note is not None and note.nonce not in self._nonces and now - changed <= SILENT_SECONDS
+        ]

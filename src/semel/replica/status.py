@@ -10,12 +10,10 @@ from typing import Final, NamedTuple
 
 from semel.replica.lease import LOOKS, PUTS, Addresses, Lease, LeaseWatch, boot_seconds
 from semel.replica.membership import FORMAT_KEY, read_cluster_id
-from semel.replica.note import FOLDER, NOTE_SECONDS, SILENT_SECONDS, decode_note
+from semel.replica.note import FOLDER, FORGOTTEN_SECONDS, NOTE_SECONDS, SILENT_SECONDS, decode_note, notes_in
 from semel.store import Missing, Store
 from semel.store.contents import Contents, contents_of
 
-# A standby that disappeared is shown for a day.
-FORGOTTEN_SECONDS: Final = 86_400.0
 _DAY_SECONDS: Final = 86_400
 
 
@@ -94,11 +92,8 @@ async def _is_active(watch: LeaseWatch, clock: Callable[[], float]) -> bool:
 async def _standbys(store: Store, lease: Lease | None, now: float) -> list[Standby]:
     """The standbys by their notes; the active broker still has a note, but is not a standby."""
     standbys = []
-    async for listed in store.list(FOLDER):
-        try:
-            note = decode_note((await store.get(listed.key)).body)
-        except Missing:
-            continue
+    async for _, content in notes_in(store):
+        note = decode_note(content)
         if note is None or (lease is not None and note.nonce == lease.nonce):
             continue
         behind_bytes = 0 if lease is None else max(lease.position - note.position, 0)
