@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 from asking import Asker, ConnectionEnded
 from eventually import eventually
+from semel.broker import forwarder
 from semel.broker.broker import Broker
 from semel.broker.role import STANDBY_IDS
 from semel.testing.pair import BrokerPair
 from semel.testing.ports import free_port
+from semel.testing.stores import MemoryStore
 from semel.wire import versions
 from semel.wire.errors import ErrorCode
 
@@ -140,27 +143,215 @@ def test_a_standby_whose_active_broker_seems_to_be_itself_does_not_forward_for_e
     """As behind a network that leads the address of the active broker back."""
 
     async def scenario() -> None:
-        port = free_port()
-        pair = BrokerPair(lease_seconds=1.0)
-        pair.start()
-        try:
-            connections = 0
-
-            async def reach(host: str, port_asked: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-                nonlocal connections
-                connections += 1
-                return await asyncio.open_connection("127.0.0.1", port)
-
-            standby = Broker(store=pair._store, lease_seconds=1.0, port=port, reach=reach)
-            async with standby:
-
-                def ask() -> None:
-                    with Asker(f"127.0.0.1:{port}") as asker:
-                        assert metadata(asker, "payments").topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
-
-                await asyncio.to_thread(ask)
-            assert connections == 1
-        finally:
-            await asyncio.to_thread(pair.stop)
+        async with Misled() as misled:
+            misled.leads_to = misled.standby.listeners[0].port
+            await asyncio.to_thread(answers_by_itself, misled.standby)
+            assert misled.connections == 1
 
     asyncio.run(scenario())
+
+
+def test_two_standbys_that_take_each_other_for_the_active_broker_do_not_forward_for_ever() -> None:
+    """As while one of them takes over: the other one knows that already, and the one itself is not active yet."""
+
+    async def scenario() -> None:
+        async with Misled() as one, Misled() as other:
+            one.leads_to, other.leads_to = other.standby.listeners[0].port, one.standby.listeners[0].port
+            await asyncio.to_thread(answers_by_itself, one.standby)
+            assert (one.connections, other.connections) == (1, 0)
+
+    asyncio.run(scenario())
+
+
+class Misled:
+    """A standby of an active broker, whose connections to that one end elsewhere."""
+
+    def __init__(self) -> None:
+        store = MemoryStore()
+        self.active = Broker(store=store)
+        self.standby = Broker(store=store, reach=self._reach)
+        self.leads_to = 0
+        # How many connections there were, how many are open, and how many were open at once.
+        self.connections = self.open = self.open_most = 0
+
+    async def _reach(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.connections += 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.leads_to)
+        self.open += 1
+        self.open_most = max(self.open_most, self.open)
+        close = writer.close
+
+        def closed() -> None:
+            self.open -= 1
+            close()
+
+        writer.close = closed
+        return reader, writer
+
+    async def __aenter__(self) -> Self:
+        await self.active.start()
+        await self.standby.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.standby.stop()
+        await self.active.stop()
+
+
+def answers_by_itself(standby: Broker, times: int = 1) -> None:
+    """It alone would say that there is no leader; the active broker would create the topic."""
+    for _ in range(times):
+        with Asker(standby.bootstrap) as ask:
+            assert metadata(ask, "payments").topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def framed(*parts: bytes) -> bytes:
+    return len(b"".join(parts)).to_bytes(4) + b"".join(parts)
+
+
+def correlation_id(number: int) -> bytes:
+    return number.to_bytes(4)
+
+
+# What the broker at the address of the active one sends before it closes the connection, if it is none, or breaks.
+# The client's request has the number 1.
+NO_ANSWERS = {
+    "nothing": b"",
+    "half a size": b"\0\0",
+    "half an answer": framed(correlation_id(1)) + (100).to_bytes(4) + correlation_id(1),
+    "only that it is a broker": framed(correlation_id(1)),
+    "an answer to another request": framed(correlation_id(1)) + framed(correlation_id(2), bytes(20)),
+    "answers to other requests": framed(correlation_id(2)) + framed(correlation_id(1), bytes(20)),
+    "an empty frame": framed(correlation_id(1)) + framed(),
+    "a frame of negative size": framed(correlation_id(1)) + b"\xff\xff\xff\xff" + bytes(20),
+    "a very large frame": framed(correlation_id(1)) + b"\x7f\xff\xff\xff" + bytes(20),
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", NO_ANSWERS)
+def test_a_standby_answers_by_itself_when_what_comes_is_no_answer(sent: str) -> None:
+    """And it forwards the next request: only one that cannot be reached, or is slow, makes clients wait. A broker of
+    an older version hangs up at a request that it does not know, and so does each at a client that breaks the protocol.
+    """
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(NO_ANSWERS[sent])
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server, Misled() as misled:
+            misled.leads_to = server.sockets[0].getsockname()[1]
+            await asyncio.to_thread(answers_by_itself, misled.standby, 3)
+            assert misled.connections == 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("why", ["it is slow", "it refuses", "its name is none"])
+def test_a_standby_does_not_make_each_client_wait_for_an_active_broker_that_cannot_be_reached(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarder, "ANSWER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(forwarder, "PAUSE_SECONDS", 1000.0)
+    held = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+        await reader.read()
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        async with server, Misled() as misled:
+            misled.leads_to = server.sockets[0].getsockname()[1] if why == "it is slow" else free_port()
+            if why == "its name is none":
+                active = misled.standby.role.active_at(misled.standby.listeners[0])
+                assert active == misled.active.listeners[0].reached_at
+                misled.standby._forwarder._reach = lambda host, port: asyncio.open_connection("a..b", port)
+                misled.connections += 1
+            await asyncio.to_thread(answers_by_itself, misled.standby, 3)
+            assert misled.connections == 1
+            assert len(held) == (1 if why == "it is slow" else 0)
+
+    asyncio.run(scenario())
+
+
+def test_the_requests_of_one_client_are_done_in_their_order() -> None:
+    """A client need not wait for an answer before it sends the next request, and the last value must win."""
+
+    async def scenario() -> None:
+        async with Misled() as misled:
+            misled.leads_to = misled.active.listeners[0].port
+
+            def change() -> None:
+                with Asker(misled.active.bootstrap) as ask:
+                    ask.create("payments")
+                with Asker(misled.standby.bootstrap) as ask:
+                    later = []
+                    for number in range(20):
+                        configs = [{"name": "retention.ms", "config_operation": 0, "value": str(1000 + number)}]
+                        resource = {"resource_type": TOPIC, "resource_name": "payments", "configs": configs}
+                        fields = {"resources": [resource], "validate_only": False}
+                        later.append(ask.ask_later(versions.INCREMENTAL_ALTER_CONFIGS, 1, **fields))
+                    for answer in later:
+                        assert answer().responses[0].error_code == 0
+                with Asker(misled.active.bootstrap) as ask:
+                    assert retention(ask, "payments").configs[0].value == "1019"
+
+            await asyncio.to_thread(change)
+            assert (misled.connections, misled.open_most) == (20, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_comes_just_before_a_takeover_is_answered() -> None:
+    """Before the standby has begun to forward it: then it gives that up, and answers as the active broker."""
+
+    async def scenario() -> None:
+        ends: list[str] = []
+
+        async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            raise AssertionError("it gave up before")
+
+        forwards = forwarder.Forwarder(reach, 1000)
+        forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
+        forwards.give_up()
+        await turns()
+        assert ends == ["answered here"]
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None:
+    async def scenario() -> None:
+        ends: list[str] = []
+
+        async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            raise AssertionError("it gave up before")
+
+        forwards = forwarder.Forwarder(reach, 1000)
+        exchange = request()
+        exchange.reply_by_hanging_up = lambda: ends.append("hung up")
+        forwards.forward(
+            ("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done")
+        )
+        forwards.stop()
+        await turns()
+        assert ends == ["hung up", "done"]
+
+    asyncio.run(scenario())
+
+
+def request() -> Any:
+    """A request for Metadata."""
+    header = {"api_key": versions.METADATA, "version": 8, "correlation_id": 1, "client_id": None}
+    return SimpleNamespace(**header, is_lost=False)
+
+
+async def turns() -> None:
+    """Let everything happen for which nobody has to wait."""
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -30,6 +30,27 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_STATUS}::test_a_standby_is_named_to_clients_while_its_note_changes",),
     ),
     Bug(
+        "every client is told of a port that is none, because one note has it",
+        "semel.replica.lease:decode_addresses",
+        "not 0 <= port <= _PORT_MAX",
+        "False",
+        (f"{_STATUS}::test_a_note_that_no_standby_wrote_is_shown_to_nobody_and_disturbs_nobody",),
+    ),
+    Bug(
+        "an active broker looks for standbys no more, because one note is damaged",
+        "semel.replica.note:decode_note",
+        "UNREADABLE",
+        "ValueError",
+        (f"{_STATUS}::test_a_note_that_no_standby_wrote_is_shown_to_nobody_and_disturbs_nobody",),
+    ),
+    Bug(
+        "the notes of all standbys that ever died are read again and again",
+        "semel.replica.note:NoteWatch.look",
+        "await self._store.delete(key)",
+        "pass",
+        (f"{_STATUS}::test_the_note_of_a_standby_that_disappeared_is_removed_after_a_day",),
+    ),
+    Bug(
         "a client may ask a standby for a missing topic for ever",
         "semel.broker.apis.metadata:handle",
         "exchange.connection.was_referred = True",
@@ -39,9 +60,43 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby forwards its own request when that comes back",
         "semel.broker.forwarder:Forwarder.takes",
-        "exchange.peer not in self._own",
+        "not exchange.connection.is_of_a_standby",
         "True",
-        (f"{_ANSWERS}::test_a_standby_whose_active_broker_seems_to_be_itself_does_not_forward_for_ever",),
+        (
+            f"{_ANSWERS}::test_a_standby_whose_active_broker_seems_to_be_itself_does_not_forward_for_ever",
+            f"{_ANSWERS}::test_two_standbys_that_take_each_other_for_the_active_broker_do_not_forward_for_ever",
+        ),
+    ),
+    Bug(
+        "a client is given the answer to another request",
+        "semel.broker.forwarder:Forwarder._frame",
+        "parse_response_header(api_key, version, memoryview(frame)[SIZE_BYTES:])[0] != number",
+        "False",
+        (f"{_ANSWERS}::test_a_standby_answers_by_itself_when_what_comes_is_no_answer",),
+    ),
+    Bug(
+        "one request that the active broker does not know keeps a standby from forwarding those of others",
+        "semel.broker.forwarder:Forwarder.forward",
+        "isinstance(error, CannotReach)",
+        "error is not None",
+        (f"{_ANSWERS}::test_a_standby_answers_by_itself_when_what_comes_is_no_answer",),
+    ),
+    Bug(
+        "every client waits for an active broker that cannot be reached",
+        "semel.broker.forwarder:Forwarder.forward",
+        "isinstance(error, CannotReach)",
+        "False",
+        (f"{_ANSWERS}::test_a_standby_does_not_make_each_client_wait_for_an_active_broker_that_cannot_be_reached",),
+    ),
+    Bug(
+        "a standby forwards all requests of a client at once, in any order",
+        "semel.broker.broker:Broker.serve",
+        "self._forwarder.forward("
+        "address, exchange, copy, lambda: self._serve_here(exchange, memoryview(copy), done), done)",
+        "(self._forwarder.forward("
+        "address, exchange, copy, lambda: self._serve_here(exchange, memoryview(copy), lambda: None), lambda: None)"
+        ", done())",
+        (f"{_ANSWERS}::test_the_requests_of_one_client_are_done_in_their_order",),
     ),
     Bug(
         "a standby forwards the requests of clients that the active broker has to know",

@@ -347,10 +347,10 @@ class Broker:
         if not self.role.is_active and self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
+            # The next request of the client waits, because it may depend on this one.
             self._forwarder.forward(
-                address, exchange, copy, lambda: self._serve_here(exchange, memoryview(copy), lambda: None)
+                address, exchange, copy, lambda: self._serve_here(exchange, memoryview(copy), done), done
             )
-            done()
         else:
             self._serve_here(exchange, body, done)
 

@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         # Nothing is read, because its client has to wait.
         self._muted = False
         self._finished = False
-        self.was_referred = False
+        self.was_referred = self.is_of_a_standby = False
         self._parked: dict[Parked, None] = {}
         # Whether requests of this turn of the event loop have answers that are not sent yet.
         self._has_answers = False

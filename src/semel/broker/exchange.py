@@ -44,6 +44,8 @@ class Line(Protocol):
     login: Login | None
     # The client was told already that only the active broker can create the topic that it asks for.
     was_referred: bool
+    # A standby forwards requests over it.
+    is_of_a_standby: bool
 
     @property
     def principal(self) -> Principal: ...

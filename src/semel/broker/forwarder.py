@@ -4,6 +4,9 @@ active one can answer, or answers with newer knowledge. Brokers of Apache Kafka 
 Most clients choose any broker at random for them, and tell the program of an error instead of choosing another one. If
 the active broker does not answer, the standby answers by itself. Nothing here may wait for long: a client that waits
 here does not look for the next active broker.
+
+Each request gets a connection of its own. On it the standby first says, by ApiVersions, that it is one. A broker that
+is no longer active, or not yet, does not forward such a request again: it could go round for ever.
 """
 
 import asyncio
@@ -12,9 +15,9 @@ from contextlib import suppress
 from typing import Final
 
 from semel.broker.exchange import Exchange
-from semel.wire import versions
+from semel.wire import messages, versions
 from semel.wire.errors import ProtocolError
-from semel.wire.frames import SIZE_BYTES, frame_size, request_prefix
+from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header, request_prefix
 
 Reach = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -35,6 +38,16 @@ ANSWER_SECONDS_MAX: Final = 5.0
 PAUSE_SECONDS: Final = 1.0
 # How many requests may be under way.
 UNDER_WAY_MAX: Final = 100
+# The name of the software with which a standby presents itself, and the version of ApiVersions in which it does.
+STANDBY_SOFTWARE: Final = "semel-standby"
+_PRESENTED_IN: Final = 3
+_PRESENTED: Final = messages.build_request(
+    versions.API_VERSIONS, _PRESENTED_IN, client_software_name=STANDBY_SOFTWARE, client_software_version="1"
+)
+
+
+class CannotReach(Exception):
+    """The active broker cannot be reached, or does not answer in time: others would wait for it, too."""
 
 
 class Forwarder:
@@ -44,9 +57,7 @@ class Forwarder:
         """`reach` connects to a host and port."""
         self._reach = reach
         self._frame_bytes_max = frame_bytes_max
-        self._tasks: set[asyncio.Task[None]] = set()
-        # The addresses from which this broker is connected to the active one.
-        self._own: set[str] = set()
+        self._tasks: set[asyncio.Task[bytes]] = set()
         self._pauses_until = 0.0
         self._stopped = False
 
@@ -54,16 +65,41 @@ class Forwarder:
         """Whether this request is one to forward now."""
         if exchange.api_key not in FORWARDED or self._stopped or len(self._tasks) >= UNDER_WAY_MAX:
             return False
-        # If the address of the active broker leads back to this one, its own request comes in here.
-        return exchange.peer not in self._own and asyncio.get_running_loop().time() >= self._pauses_until
+        # Another standby has forwarded it, or this one, if the address of the active broker leads back to it.
+        return not exchange.connection.is_of_a_standby and asyncio.get_running_loop().time() >= self._pauses_until
 
     def forward(
-        self, address: tuple[str, int], exchange: Exchange, body: bytes, answer_here: Callable[[], None]
+        self,
+        address: tuple[str, int],
+        exchange: Exchange,
+        body: bytes,
+        answer_here: Callable[[], None],
+        done: Callable[[], None],
     ) -> None:
-        """Answer with the answer of the broker at this address; or call `answer_here` if it gives none."""
-        task = asyncio.get_running_loop().create_task(self._answer(address, exchange, body, answer_here))
+        """Answer with the answer of the broker at this address, and call `done`, after which the next request of this
+        client may begin; or call `answer_here` if there is no answer.
+        """
+
+        def end(task: asyncio.Task[bytes]) -> None:
+            self._tasks.discard(task)
+            # A task that was cancelled may never have begun, so only its end is sure to come.
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            if isinstance(error, CannotReach):
+                self._pauses_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
+            if exchange.is_lost:
+                done()
+            elif error is None:
+                exchange.reply((task.result(),))
+                done()
+            elif self._stopped:
+                exchange.reply_by_hanging_up()
+                done()
+            else:
+                answer_here()
+
+        task = asyncio.get_running_loop().create_task(self._ask(address, exchange, body))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(end)
 
     def give_up(self) -> None:
         """Wait for no answer any more: this broker can answer everything by itself now."""
@@ -75,41 +111,33 @@ class Forwarder:
         self._stopped = True
         self.give_up()
 
-    async def _answer(
-        self, address: tuple[str, int], exchange: Exchange, body: bytes, answer_here: Callable[[], None]
-    ) -> None:
-        try:
-            frame = await self._ask(address, exchange, body)
-        except (OSError, EOFError, TimeoutError, ProtocolError):
-            self._pauses_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
-        except asyncio.CancelledError:
-            pass
-        else:
-            if not exchange.is_lost:
-                exchange.reply((frame,))
-            return
-        if exchange.is_lost:
-            return
-        if self._stopped:
-            exchange.reply_by_hanging_up()
-        else:
-            answer_here()
-
     async def _ask(self, address: tuple[str, int], exchange: Exchange, body: bytes) -> bytes:
         """The frame that the broker at this address answers."""
-        async with asyncio.timeout(CONNECT_SECONDS_MAX):
-            reader, writer = await self._reach(*address)
-        host, port = writer.get_extra_info("sockname")[:2]
-        own = f"{host}:{port}"
-        self._own.add(own)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                reader, writer = await self._reach(*address)
+        except (OSError, ValueError) as error:
+            # A ValueError comes of a name that is none.
+            raise CannotReach(f"{address[0]}:{address[1]}: {error}") from error
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                header = exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id
-                writer.write(request_prefix(*header, len(body)) + body)
+                number, client = exchange.correlation_id, exchange.client_id
+                presented = messages.encode_request(versions.API_VERSIONS, _PRESENTED_IN, number, client, _PRESENTED)
+                prefix = request_prefix(exchange.api_key, exchange.version, number, client, len(body))
+                writer.write(presented + prefix + body)
                 await writer.drain()
-                size = await reader.readexactly(SIZE_BYTES)
-                return size + await reader.readexactly(frame_size(size, 0, self._frame_bytes_max))
+                await self._frame(reader, versions.API_VERSIONS, _PRESENTED_IN, number)
+                return await self._frame(reader, exchange.api_key, exchange.version, number)
+        except TimeoutError as error:
+            raise CannotReach(f"{address[0]}:{address[1]}: no answer") from error
         finally:
-            self._own.discard(own)
             with suppress(OSError):
                 writer.close()
+
+    async def _frame(self, reader: asyncio.StreamReader, api_key: int, version: int, number: int) -> bytes:
+        """The next frame, which must be the answer to the request of this number. Raises ProtocolError, EOFError."""
+        size = await reader.readexactly(SIZE_BYTES)
+        frame = size + await reader.readexactly(frame_size(size, 0, self._frame_bytes_max))
+        if parse_response_header(api_key, version, memoryview(frame)[SIZE_BYTES:])[0] != number:
+            raise ProtocolError("an answer to another request")
+        return frame

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.broker.exchange import Exchange
+from semel.broker.forwarder import STANDBY_SOFTWARE
 from semel.broker.serving import Serving
 from semel.core.steps import Steps
 from semel.wire import messages
@@ -39,7 +40,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
         return
     yield _CACHED_PIECES
-    told = _body(exchange.version, exchange.throttle())
+    told = _body(exchange.version, 0 if _presents_a_standby(exchange, request) else exchange.throttle())
     exchange.reply((messages.response_of(API_VERSIONS, exchange.version, exchange.correlation_id, told),))
 
 
@@ -48,6 +49,16 @@ def _body(version: int, throttle_ms: int) -> bytes:
     """The body of the answer, cached: strangers may ask for it, and making it takes a tenth of a millisecond."""
     fields = {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(version)}
     return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
+
+
+def _presents_a_standby(exchange: Exchange, request: Any) -> bool:
+    """Whether a standby presents itself, for the first time on this connection. It must not wait because of a quota:
+    the request that it forwards comes next, and is charged to the same client.
+    """
+    if _software(request)[0] != STANDBY_SOFTWARE or exchange.connection.is_of_a_standby:
+        return False
+    exchange.connection.is_of_a_standby = True
+    return True
 
 
 def _software(request: Any) -> list[str]:
