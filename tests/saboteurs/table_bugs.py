@@ -79,6 +79,20 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/crash/test_matrix.py",),
     ),
     Bug(
+        "half a page takes the last space of a disk, and keeps it",
+        "semel.storage.files:cut_on_error",
+        "file.truncate(size)",
+        "pass",
+        (f"{_PAGES[0]}::test_pages_for_which_there_is_no_space_do_not_keep_the_last_of_it",),
+    ),
+    Bug(
+        "the reserve of a full disk is not for pages of producers",
+        "semel.storage.checkpoint:CheckpointJob.run",
+        "with_reserve(self.files, lambda: on_disk.put(pages))",
+        "on_disk.put(pages)",
+        (f"{_PAGES[0]}::test_on_a_full_disk_the_reserve_makes_room_for_pages",),
+    ),
+    Bug(
         "files of which nearly nothing is needed stay",
         "semel.storage.producer_pages:ProducerPages._empty_wasteful_files",
         "2 * size < self._size_of(number)",

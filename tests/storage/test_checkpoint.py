@@ -102,6 +102,17 @@ def test_without_space_and_reserve_the_old_one_stays() -> None:
     assert found(files) == ("new", b"")
 
 
+def test_one_for_which_there_is_no_space_does_not_keep_the_last_of_it() -> None:
+    """The journal needs it."""
+    files = FaultyFiles()
+    checkpoint.write(files, OLD, [])
+    files.arm(Fault("ENOSPC", call="write", keep=100, lasting=True))
+    for _ in range(2):
+        with pytest.raises(OSError, check=lambda error: error.errno == errno.ENOSPC):
+            checkpoint.write(files, NEW, [b"n" * 700])
+        assert files.open("checkpoint.new").size() == 0
+
+
 def test_any_changed_byte_is_refused_by_name() -> None:
     files = MemoryFiles()
     checkpoint.write(files, OLD, [b"packed"])

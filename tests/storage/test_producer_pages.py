@@ -9,9 +9,10 @@ import pytest
 from ledger import Caller, Ledger, batch, check_tidy
 from semel.core.producer_table import Page, Producers, Snapshot, TableBounds
 from semel.storage import producer_pages
-from semel.storage.files import MemoryFile, MemoryFiles
+from semel.storage.files import Files, MemoryFile, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, page_bytes, pages_at, pages_from
+from semel.testing.faulty import Fault, FaultyFiles
 
 BOUNDS = TableBounds(page=8, recent_min=1, recent_max=1, moved_at_once=1)
 
@@ -25,11 +26,11 @@ def contents(pages: Iterable[Page]) -> list[list[tuple[int, bytes]]]:
     return [list(page.items()) for page in pages]
 
 
-def read(files: MemoryFiles, pages: Iterable[Page]) -> Iterator[Page]:
+def read(files: Files, pages: Iterable[Page]) -> Iterator[Page]:
     return pages_at(memoryview(pack_places(pages)), files)
 
 
-def bytes_on_disk(files: MemoryFiles) -> int:
+def bytes_on_disk(files: Files) -> int:
     return sum(files.open(producer_pages.path_of(number)).size() for number in producer_pages.numbers_in(files))
 
 
@@ -114,6 +115,61 @@ def test_what_another_process_wrote_meanwhile_is_not_written_over() -> None:
     assert starting.put(later.pages)
     assert contents(read(files, producers.pages)) == before
     assert contents(read(files, later.pages)) == contents(later.pages)
+
+
+def test_pages_for_which_there_is_no_space_do_not_keep_the_last_of_it() -> None:
+    """The journal needs it. Nor may each try leave another half of a page behind."""
+    files, producers = FaultyFiles(), Producers(BOUNDS)
+    on_disk = ProducerPages(files, 0)
+    heard(producers, range(100))
+    for more in range(100, 300, 100):
+        before = bytes_on_disk(files)
+        files.arm(Fault("ENOSPC", call="write", keep=100, lasting=True))
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                on_disk.put(producers.pages)
+            assert bytes_on_disk(files) == before
+        files.disarm()
+        assert on_disk.put(producers.pages)
+        assert contents(read(files, producers.pages)) == contents(producers.pages)
+        heard(producers, range(more, more + 100))
+
+
+def test_a_file_that_could_not_be_made_is_not_synced() -> None:
+    """A sync that fails is the end of the broker."""
+    files, producers = FaultyFiles(), Producers(BOUNDS)
+    on_disk = ProducerPages(files, 1000)
+    heard(producers, range(100))
+    files.arm(Fault("ENOSPC", call="create"))
+    with pytest.raises(OSError, match="No space left"):
+        on_disk.put(producers.pages)
+    producers.forget_silent(1090, 1000)
+    assert not on_disk.put(producers.pages), "they are few now"
+    assert on_disk.unneeded(producers.pages) == []
+
+
+def test_on_a_full_disk_the_reserve_makes_room_for_pages() -> None:
+    """Nothing can be deleted before there is a checkpoint."""
+    files = FaultyFiles()
+    caller = Caller(files, Ledger())
+    caller.create("orders")
+    (partition, *_) = caller.log.state.partitions.all()
+    for number in range(8):
+        caller.append(partition, batch(caller.claim(f"id {number}"), 0))
+    caller.log.checkpoint_now()
+    for number in range(8, 16):
+        caller.append(partition, batch(caller.claim(f"id {number}"), 0))
+    assert "reserve" in files.names("")
+    files.arm(
+        Fault("ENOSPC", call="write", path=f"{producer_pages.DIRECTORY}/*"),
+        Fault("ENOSPC", call="create", path="reserve"),
+    )
+    caller.log.checkpoint_now()
+    assert files.fired["ENOSPC"] == 2
+    assert "reserve" not in files.names("")
+    caller.log.checkpoint_now()
+    assert "reserve" in files.names("")
+    check_tidy(files, caller.log)
 
 
 @pytest.mark.parametrize("harm", ["a bit", "the end", "the file", "another place"])

@@ -16,9 +16,9 @@ A checkpoint must be possible on a full disk, because old files can be deleted o
 import contextlib
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from semel.core.aborted import AbortedTransactions
 from semel.core.cached_part import CachedPart
@@ -26,11 +26,13 @@ from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
 from semel.core.producer_table import Snapshot
-from semel.storage.files import OUT_OF_SPACE, Files, sync
+from semel.storage.files import OUT_OF_SPACE, Files, cut_on_error, sync
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
 from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, pages_at, pages_from
 from semel.storage.segment import FilePart, Index, Mark
+
+A = TypeVar("A")
 
 FORMAT: Final = 3
 # Has no pages of producers, but is read.
@@ -92,7 +94,8 @@ class CheckpointJob:
         # The checkpoint will name a position in a journal file whose own name may not be durable yet.
         sync(self.files, sorted(self.dirty), [*sorted(self.grown), JOURNAL_DIRECTORY])
         pages = [page for parts in self.parts for page in parts.producers.pages]
-        has_places = self.pages is not None and self.pages.put(pages)
+        on_disk = self.pages
+        has_places = on_disk is not None and with_reserve(self.files, lambda: on_disk.put(pages))
         write(self.files, self.state, self.packed(has_places=has_places))
         if self.pages is not None:
             self.unnamed.extend(self.pages.unneeded(pages))
@@ -114,14 +117,19 @@ class CheckpointJob:
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     """Replace the checkpoint. When this returns, the new one is durable; if it raises, the old one still is."""
     content = encode(state, packed)
+    with_reserve(files, lambda: _replace(files, content))
+    _keep_reserve(files)
+
+
+def with_reserve(files: Files, write: Callable[[], A]) -> A:
+    """What `write` returns. If it finds no space, it is called once more, and has that of the reserve."""
     try:
-        _replace(files, content)
+        return write()
     except OSError as error:
         if error.errno not in OUT_OF_SPACE or _RESERVE not in files.names(""):
             raise
         files.remove(_RESERVE)
-        _replace(files, content)
-    _keep_reserve(files)
+        return write()
 
 
 def encode(state: dict[str, Any], packed: list[bytes]) -> list[bytes]:
@@ -195,10 +203,11 @@ def _replace(files: Files, content: list[bytes]) -> None:
     try:
         file.truncate(0)
         position = 0
-        # The buffers are not joined, because no other thread could run while a hundred megabytes are copied.
-        for first in range(0, len(content), _BUFFERS_AT_ONCE):
-            position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
-        file.sync()
+        with cut_on_error(file, 0):
+            # The buffers are not joined, because no other thread could run while a hundred megabytes are copied.
+            for first in range(0, len(content), _BUFFERS_AT_ONCE):
+                position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
+            file.sync()
     finally:
         file.close()
     files.rename(_UNFINISHED, NAME)

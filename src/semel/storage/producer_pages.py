@@ -16,7 +16,7 @@ from typing import Final
 
 from semel.core.checksum import crc32c
 from semel.core.producer_table import Page, Place
-from semel.storage.files import Buffer, File, Files, sync
+from semel.storage.files import Buffer, File, Files, cut_on_error, sync
 from semel.storage.journal import Damaged
 
 DIRECTORY: Final = "producers"
@@ -98,8 +98,8 @@ class ProducerPages:
             # The names are read only now, because now nobody else writes to the directory.
             self._file = max(self._file, *numbers_in(self._files), 0) + 1
             self._files.make_directory(DIRECTORY)
-        self._is_dirty = True
         file = self._files.open(path_of(self._file), create=True)
+        self._is_dirty = True
         try:
             buffers, places = [], []
             end = self._end
@@ -109,7 +109,8 @@ class ProducerPages:
                 buffers += [_CHECKSUM.pack(_checksum(place, content)), *content]
                 places.append(place)
                 end += place.size
-            file.write_at(buffers, self._end)
+            with cut_on_error(file, self._end):
+                file.write_at(buffers, self._end)
         finally:
             file.close()
         self._end = end
