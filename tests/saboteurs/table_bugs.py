@@ -74,13 +74,13 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint names pages of producers that were not synced",
         "semel.storage.producer_pages:ProducerPages._write",
-        "self._is_dirty = True",
-        "pass",
+        "number, True",
+        "number, False",
         ("tests/crash/test_matrix.py",),
     ),
     Bug(
         "half a page takes the last space of a disk, and keeps it",
-        "semel.storage.files:cut_on_error",
+        "semel.storage.producer_pages:cut_on_error",
         "file.truncate(size)",
         "pass",
         (f"{_PAGES[0]}::test_pages_for_which_there_is_no_space_do_not_keep_the_last_of_it",),

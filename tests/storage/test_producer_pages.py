@@ -140,12 +140,13 @@ def test_a_file_that_could_not_be_made_is_not_synced() -> None:
     files, producers = FaultyFiles(), Producers(BOUNDS)
     on_disk = ProducerPages(files, 1000)
     heard(producers, range(100))
-    files.arm(Fault("ENOSPC", call="create"))
-    with pytest.raises(OSError, match="No space left"):
-        on_disk.put(producers.pages)
+    for full in (Fault("ENOSPC", call="create"), Fault("ENOSPC", call="write"), Fault("ENOSPC", call="create")):
+        files.arm(full)
+        with pytest.raises(OSError, match="No space left"):
+            on_disk.put(producers.pages)
     producers.forget_silent(1090, 1000)
     assert not on_disk.put(producers.pages), "they are few now"
-    assert on_disk.unneeded(producers.pages) == []
+    assert on_disk.unneeded(producers.pages) == [producer_pages.path_of(1)]
 
 
 def test_on_a_full_disk_the_reserve_makes_room_for_pages() -> None:

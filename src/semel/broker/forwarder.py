@@ -82,7 +82,7 @@ class Forwarder:
 
         def end(task: asyncio.Task[bytes]) -> None:
             self._tasks.discard(task)
-            # A task that was cancelled may never have begun, so only its end is sure to come.
+            # A task that was cancelled may never have begun. But each task ends.
             error = asyncio.CancelledError() if task.cancelled() else task.exception()
             if isinstance(error, CannotReach):
                 self._pauses_until = asyncio.get_running_loop().time() + PAUSE_SECONDS
@@ -117,7 +117,7 @@ class Forwarder:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 reader, writer = await self._reach(*address)
         except (OSError, ValueError) as error:
-            # A ValueError comes of a name that is none.
+            # A ValueError says that the host cannot be the name of a machine.
             raise CannotReach(f"{address[0]}:{address[1]}: {error}") from error
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):

@@ -26,10 +26,10 @@ from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
 from semel.core.producer_table import Snapshot
-from semel.storage.files import OUT_OF_SPACE, Files, cut_on_error, sync
+from semel.storage.files import OUT_OF_SPACE, Files, sync
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
-from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, pages_at, pages_from
+from semel.storage.producer_pages import ProducerPages, buffers_of, cut_on_error, pack_places, pages_at, pages_from
 from semel.storage.segment import FilePart, Index, Mark
 
 A = TypeVar("A")

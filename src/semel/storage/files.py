@@ -8,12 +8,11 @@ simply overwrites one that failed half-way.
 This module must never retry, cache or interpret: an error of the operating system is raised as it is, as `OSError`.
 """
 
-import contextlib
 import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -378,17 +377,6 @@ def sync(files: Files, paths: Iterable[str], directories: Iterable[str]) -> None
         # A failed sync is final even if the disk is only full: the kernel may have dropped the pages, so a second sync
         # would wrongly succeed. So the error becomes EIO, after which the broker stops.
         raise OSError(errno.EIO, f"a sync failed: {error}") from error
-
-
-@contextlib.contextmanager
-def cut_on_error(file: File, size: int) -> Iterator[None]:
-    """If a write behind this size fails, cut the file to it again: half a write may have taken the last space."""
-    try:
-        yield
-    except OSError:
-        with contextlib.suppress(OSError):
-            file.truncate(size)
-        raise
 
 
 def not_promised() -> list[str]:

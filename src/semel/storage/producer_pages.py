@@ -9,6 +9,7 @@ next start begins another file and removes those that are not named.
 Only the thread that writes checkpoints calls `put`. Nothing here may change a page.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from struct import Struct
@@ -16,7 +17,7 @@ from typing import Final
 
 from semel.core.checksum import crc32c
 from semel.core.producer_table import Page, Place
-from semel.storage.files import Buffer, File, Files, cut_on_error, sync
+from semel.storage.files import Buffer, File, Files, sync
 from semel.storage.journal import Damaged
 
 DIRECTORY: Final = "producers"
@@ -94,12 +95,14 @@ class ProducerPages:
     def _write(self, pages: list[Page]) -> None:
         if self._end >= self._file_bytes:
             self._leave_file()
+        number = self._file
         if self._end == 0:
             # The names are read only now, because now nobody else writes to the directory.
-            self._file = max(self._file, *numbers_in(self._files), 0) + 1
+            number = max(self._file, *numbers_in(self._files), 0) + 1
             self._files.make_directory(DIRECTORY)
-        file = self._files.open(path_of(self._file), create=True)
-        self._is_dirty = True
+        file = self._files.open(path_of(number), create=True)
+        # Only now is it certain that there is this file, which will be synced.
+        self._file, self._is_dirty = number, True
         try:
             buffers, places = [], []
             end = self._end
@@ -121,6 +124,17 @@ class ProducerPages:
         if self._is_dirty:
             sync(self._files, [path_of(self._file)], [DIRECTORY, ""])
             self._is_dirty = False
+
+
+@contextlib.contextmanager
+def cut_on_error(file: File, size: int) -> Iterator[None]:
+    """If a write fails, cut the file to this size again: a half of the write may have taken the last space."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        raise
 
 
 def path_of(number: int) -> str:
