@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from semel.replica.membership import Membership, cluster_of
 from semel.replica.note import FOLDER, FORGOTTEN_SECONDS, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.status import StoreStatus, status_of
 from semel.store import Missing, Store, open_store
+from semel.store.contract import Listed
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
 from semel.testing.virtual_loop import VirtualLoop
 from semel_command import semel, semel_failure
@@ -162,6 +164,43 @@ def test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby() -> None:
         await membership.take_over()
         await membership.leave(is_active=True)
         assert store.objects.list(FOLDER) == []
+
+    on_a_clock(scenario)
+
+
+async def took_over(loop: VirtualLoop, store: MemoryStore) -> Membership:
+    """A standby that has taken over from a broker that was stopped, while another standby runs."""
+    before = await held(store)
+    other = StandbyNote({"PLAINTEXT": ("10.0.0.3", 9094)}, "other", 3, 0, time.time())
+    await NoteKeeper(store, other.addresses).put(other)
+    membership = Membership(store, Active(store).reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, loop.time)
+    standing_by = loop.create_task(membership.stand_by(lambda _: None))
+    await asyncio.sleep(1)
+    await before.release()
+    await standing_by
+    await membership.take_over()
+    return membership
+
+
+def test_a_broker_knows_the_other_standbys_when_it_becomes_active() -> None:
+    """Clients ask it for Metadata at once, and drop the brokers that are not in the answer: if this broker was lost as
+    well, they would know none."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        assert (await took_over(loop, MemoryStore())).standbys == [{"PLAINTEXT": ("10.0.0.3", 9094)}]
+
+    on_a_clock(scenario)
+
+
+def test_a_takeover_does_not_wait_for_a_store_that_cannot_say_who_stands_by() -> None:
+    class Listless(MemoryStore):
+        async def list(self, folder: str) -> AsyncIterator[Listed]:
+            await asyncio.sleep(3600)
+            yield Listed("", 0)
+
+    async def scenario(loop: VirtualLoop) -> None:
+        membership = await took_over(loop, Listless())
+        assert (membership.standbys, loop.time() < 10) == ((), True)
 
     on_a_clock(scenario)
 

@@ -16,6 +16,13 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_ANSWERS}::test_a_standby_is_named_while_it_runs_and_one_that_was_lost_is_not",),
     ),
     Bug(
+        "a broker that has just become active names no standby",
+        "semel.replica.membership:Membership.take_over",
+        "self._look_for_standbys()",
+        "asyncio.sleep(0)",
+        (f"{_STATUS}::test_a_broker_knows_the_other_standbys_when_it_becomes_active",),
+    ),
+    Bug(
         "a broker that was active is taken for a standby when it is lost",
         "semel.replica.membership:Membership._watch_standbys",
         "await self._note.remove()",

@@ -26,6 +26,8 @@ FORMAT_KEY: Final = "format"
 # Version 2 added the floor, below which objects may be deleted.
 VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
+# How long a takeover waits at most for the first search for standbys, which goes on beside it.
+_FIRST_LOOK_SECONDS_MAX: Final = 1.0
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
 
@@ -115,7 +117,8 @@ class Membership:
         self._note = NoteKeeper(store, addresses)
         # The nonce in the last lease of another broker, whose note may still be there when it is lost.
         self._nonce_before = ""
-        # While this broker is active: where the standbys are.
+        # Since this broker began to take over: where the standbys are.
+        self._watch: NoteWatch
         self.standbys: Sequence[Addresses] = ()
         self._has_read = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
@@ -196,12 +199,23 @@ class Membership:
                 await asyncio.sleep(watch.pause_seconds)
 
     async def take_over(self) -> int:
-        """Read the remaining slots and create the fence; return the epoch in which this broker is active."""
-        while True:
-            try:
-                return await self._reader.take_over()
-            except Unsure:
-                await asyncio.sleep(_AGAIN_SECONDS)
+        """Read the remaining slots and create the fence; return the epoch in which this broker is active.
+
+        Look for standbys meanwhile: clients ask for Metadata at once, and drop the brokers that are not in the answer.
+        """
+        self._watch = NoteWatch(self._store, (self._holder.nonce, self._nonce_before))
+        looking = asyncio.get_running_loop().create_task(self._look_for_standbys())
+        try:
+            while True:
+                try:
+                    epoch = await self._reader.take_over()
+                    break
+                except Unsure:
+                    await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.wait((looking,), timeout=_FIRST_LOOK_SECONDS_MAX)
+        finally:
+            looking.cancel()
+        return epoch
 
     async def keep_lease(self, epoch: int) -> None:
         """Regularly renew the lease, and look for standbys. Raises Fenced when another broker has the lease."""
@@ -223,13 +237,15 @@ class Membership:
         # This broker is none any more, and must not be taken for one when it is lost.
         with contextlib.suppress(StoreError):
             await self._note.remove()
-        watch = NoteWatch(self._store, (self._holder.nonce, self._nonce_before))
         while True:
-            with contextlib.suppress(StoreError):
-                standbys = await watch.look(self._clock(), time.time())
-                # One that had this broker's address was an earlier process.
-                self.standbys = [addresses for addresses in standbys if addresses != self.addresses]
+            await self._look_for_standbys()
             await asyncio.sleep(self._holder.seconds)
+
+    async def _look_for_standbys(self) -> None:
+        with contextlib.suppress(StoreError):
+            standbys = await self._watch.look(self._clock(), time.time())
+            # One that had this broker's address was an earlier process.
+            self.standbys = [addresses for addresses in standbys if addresses != self.addresses]
 
     async def leave(self, *, is_active: bool) -> None:
         """Release the lease, so that another broker can take over at once, and remove this broker's note. If the store
