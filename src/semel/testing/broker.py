@@ -14,7 +14,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.create_topics import create
 from semel.broker.broker import Broker
@@ -28,6 +28,7 @@ from semel.embedded import EmbeddedBroker
 from semel.storage.files import NotHere
 from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import Stretch
+from semel.testing.ports import free_port
 from semel.testing.security import add_user
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
@@ -61,6 +62,11 @@ class FaultyBroker(EmbeddedBroker):
     """An embedded broker with faults of the network and of the process, on demand."""
 
     _broker: "_Misbehaving"
+
+    def _broker_settings(self) -> dict[str, Any]:
+        """The port is one that no other program gets while the broker is killed."""
+        settings = super()._broker_settings()
+        return settings if settings.keys() & {"port", "listeners"} else {**settings, "port": free_port()}
 
     def drop_acks(self, count: int = 1, *, api: str = "Produce") -> None:
         """Lose the next `count` answers to requests of this API: the broker does what they ask, then breaks the

@@ -14,7 +14,6 @@ import copy
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -22,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from semel.testing.ports import free_port
 from semel.testing.postgres_programs import (
     PostgresMissing,
     any_programs,
@@ -62,7 +62,7 @@ class PostgresServer:
             raise PostgresMissing(f"psycopg cannot be imported: {error}: pip install 'semel[postgres]'") from error
         self._start_seconds = start_seconds
         self._hears_interrupts = hears_interrupts
-        self._port = _free_port()
+        self._port = free_port()
         self._settings = {
             "fsync": "off",
             **(settings or {}),
@@ -123,7 +123,7 @@ class PostgresServer:
         import psycopg
 
         standby = copy.copy(self)
-        standby._port = _free_port()
+        standby._port = free_port()
         standby._ground = find_ground(self._ground.programs)
         follows = f"host=127.0.0.1 port={self._port} user=semel application_name={name}"
         standby._settings = {
@@ -206,9 +206,3 @@ class PostgresServer:
                     raise PostgresMissing(f"the server does not answer: {' '.join(str(error).split())}") from error
                 # The server does not signal when it is ready, so it is asked repeatedly.
                 time.sleep(_POLL_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

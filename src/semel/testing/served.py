@@ -6,8 +6,8 @@
         broker.start()
         book_payment(broker.bootstrap)
 
-The first start takes a free port; later starts take the same one, and find the same data. This file must never leave a
-process behind, whatever signal comes while it starts one.
+All starts are at one address, and find the same data. This file must never leave a process behind, whatever signal
+comes while it starts one.
 """
 
 import os
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from semel.chaos.undisturbed import undisturbed
+from semel.testing.ports import free_port
 
 # The line of `semel serve` when clients can connect: the addresses, the seconds of the start, its name among the
 # brokers on one store, the address of the metrics.
@@ -62,7 +63,7 @@ class ServedBroker:
         self._options = [*options, *(["--metrics=127.0.0.1:0"] if metrics else [])]
         self._environment = {**os.environ, **(environment or {})}
         self._ready_seconds_max = ready_seconds_max
-        self._bootstrap = "127.0.0.1:0"
+        self._bootstrap = f"127.0.0.1:{free_port()}"
         self._addresses = ""
         self._metrics_address: str | None = None
         self._ready_seconds = 0.0
