@@ -67,10 +67,17 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an id that a client may have kept leads nowhere after a takeover",
-        "semel.broker.role:Role.node_ids",
-        "max(1, self.node_id - FORMER_IDS_MAX)",
-        "self.node_id",
-        ("tests/clients/test_takeovers.py::test_each_id_that_a_client_may_have_heard_leads_to_the_active_broker",),
+        "semel.broker.role:Role.former_at",
+        "min(FORMER_IDS_MAX, self.node_id - 1)",
+        "0",
+        ("tests/clients/test_takeovers.py", "-k", "may_have_heard"),
+    ),
+    Bug(
+        "all ids that a client may have kept lead to the broker that is lost next",
+        "semel.broker.role:Role.former_at",
+        "addresses[distance % len(addresses)]",
+        "addresses[0]",
+        ("tests/clients/test_takeovers.py", "-k", "in_turn"),
     ),
     # -- slots and fences ---------------------------------------------------------------------------------------------
     Bug(

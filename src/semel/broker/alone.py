@@ -23,7 +23,6 @@ class Alone:
     is_active: Final = True
     may_serve: Final = True
     node_id: Final = NODE_ID
-    node_ids: Final = (NODE_ID,)
     takeovers: Final = 0
     lag_bytes: Final = 0
     bytes_under_way: Final = 0
@@ -52,6 +51,10 @@ class Alone:
 
     def standbys_at(self, listener: Listener) -> Mapping[int, tuple[str, int]]:
         """There are none."""
+        return {}
+
+    def former_at(self, listener: Listener) -> Mapping[int, tuple[str, int]]:
+        """There were none."""
         return {}
 
     @property

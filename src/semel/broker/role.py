@@ -159,13 +159,6 @@ class Role:
         return self.epoch if self._active is None else self._active.epoch
 
     @property
-    def node_ids(self) -> range:
-        """The node ids that lead to the active broker: its own, and those of the brokers before it. A client may have
-        one of these in a cache: librdkafka waits for ever for a coordinator whose id is not in Metadata any more.
-        """
-        return range(max(1, self.node_id - FORMER_IDS_MAX), self.node_id + 1)
-
-    @property
     def takeovers(self) -> int:
         """How often a broker has taken over on this store, as far as this one has read."""
         return max(self._reader.history.epoch - 1, 0)
@@ -196,6 +189,18 @@ class Role:
         find the next one: most forget their bootstrap servers.
         """
         return {_node_id_at(addresses): _address_of(addresses, listener) for addresses in self._standbys}
+
+    def former_at(self, listener: Listener) -> Mapping[int, tuple[str, int]]:
+        """The ids of the brokers that were active before, newest first, each with the address of a broker that is there
+        now. A client may have kept one of these ids: librdkafka waits for ever for a coordinator whose id is not in
+        Metadata any more. At a standby it hears NOT_COORDINATOR, and looks for the active broker.
+
+        The ids are dealt to the standbys and the active broker in turn. Clients that lose a broker try one id after the
+        other: if all of these led to the broker that was lost, a client would find the other one last.
+        """
+        addresses = [self.active_at(listener), *self.standbys_at(listener).values()]
+        distances = range(1, min(FORMER_IDS_MAX, self.node_id - 1) + 1)
+        return {self.node_id - distance: addresses[distance % len(addresses)] for distance in distances}
 
     @property
     def standby_ids(self) -> Sequence[int]:

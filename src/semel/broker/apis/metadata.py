@@ -38,8 +38,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             return
         exchange.connection.was_referred = True
     asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
-    active_at = broker.role.active_at(exchange.listener)
-    brokers = {**dict.fromkeys(reversed(broker.role.node_ids), active_at), **broker.role.standbys_at(exchange.listener)}
+    role, listener = broker.role, exchange.listener
+    brokers = {role.node_id: role.active_at(listener), **role.former_at(listener), **role.standbys_at(listener)}
     fields = {
         "brokers": [
             {"node_id": node_id, "host": host, "port": port, "rack": None} for node_id, (host, port) in brokers.items()
