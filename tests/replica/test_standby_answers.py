@@ -127,6 +127,22 @@ def test_a_client_that_goes_on_asking_a_standby_for_a_missing_topic_is_sent_away
         assert eventually(lambda: metadata(ask, "payments", creates=False).topics[0].error_code == 0)
 
 
+@pytest.mark.parametrize(
+    ("api_key", "version", "what"),
+    [(55, 2, "API 55"), (10_000, 0, "API 10000"), (versions.PRODUCE, 99, "version 99 of API 0")],
+)
+def test_a_standby_says_in_its_log_which_request_nobody_serves(
+    pair: BrokerPair, caplog: pytest.LogCaptureFixture, api_key: int, version: int, what: str
+) -> None:
+    """As the active broker does. Nobody knows how the request is encoded, so it must not be decoded."""
+    for broker in (pair.active, pair.standby):
+        caplog.clear()
+        header = api_key.to_bytes(2) + version.to_bytes(2) + correlation_id(1) + b"\xff\xff"
+        with Asker(broker.bootstrap) as ask, pytest.raises(ConnectionEnded):
+            ask.send(framed(header, bytes(20)))
+        assert f"{what} is not served" in caplog.text
+
+
 def test_a_standby_answers_by_itself_when_the_active_broker_is_lost(pair: BrokerPair) -> None:
     """At once, and whether the active broker refuses to be reached or does not answer."""
     with Asker(pair.active.bootstrap) as ask:

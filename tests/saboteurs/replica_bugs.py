@@ -79,6 +79,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "addresses[0]",
         ("tests/clients/test_takeovers.py", "-k", "in_turn"),
     ),
+    Bug(
+        "a standby decodes a request that nobody serves",
+        "semel.broker.broker:Broker._serve_here",
+        "not has_handler(exchange)",
+        "False",
+        ("tests/replica/test_standby_answers.py", "-k", "nobody_serves"),
+    ),
     # -- slots and fences ---------------------------------------------------------------------------------------------
     Bug(
         "a slot counts before those before it are there",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.broker.alone import Alone
-from semel.broker.apis import served_by_its_handler
+from semel.broker.apis import has_handler, served_by_its_handler
 from semel.broker.certificates import TlsSettings
 from semel.broker.chores import Chores
 from semel.broker.classic_groups import ClassicGroupCoordinator
@@ -365,7 +365,7 @@ class Broker:
             # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
             answered = ANSWERED | READ_BY_A_STANDBY
-        if self.role.may_serve or exchange.api_key in answered:
+        if self.role.may_serve or exchange.api_key in answered or not has_handler(exchange):
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
             steps = refused_by_a_standby(exchange, body, stands_by=not self.role.is_active)
