@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import closing
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -137,6 +138,101 @@ def test_what_a_person_has_to_change_is_named_in_one_line(postgres: PostgresServ
         store.create("floor", b"")
     assert "\n" not in str(refusal.value)
     assert "hidden" not in str(refusal.value)
+
+
+def conninfo_of(url: str) -> dict[str, object]:
+    """What the client library is told of a URL."""
+    with closing(opened(url)) as store:
+        return psycopg.conninfo.conninfo_to_dict(store._conninfo)
+
+
+def test_user_password_and_options_reach_the_library_as_they_were_meant() -> None:
+    told = conninfo_of("postgresql://a%40b:100%25%2F%20%23@[::1]:5433/db?sslrootcert=/with%20space/a+b&prefix=x")
+    assert (told["user"], told["password"], told["host"], told["port"]) == ("a@b", "100%/ #", "::1", "5433")
+    assert told["sslrootcert"] == "/with space/a+b"
+    told = conninfo_of("postgresql://user@host/db?host=/run&password=a%26b")
+    assert (told["user"], told["password"], told["host"]) == ("user", "a&b", "/run")
+
+
+def test_a_password_that_is_not_encoded_is_not_shown_as_a_part_of_the_address() -> None:
+    with closing(opened("postgresql://user:one@hidden:100%hidden@host/db?prefix=x")) as store:
+        assert store.describe() == "postgresql://host/db?prefix=x"
+        assert "hidden" not in store._address
+
+
+def test_the_schema_that_the_options_of_the_url_name_has_the_table(postgres: PostgresServer) -> None:
+    """Two clusters may share a database; and the limit of a role does not lift the one of this process."""
+    url = postgres.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA own")
+        with closing(
+            opened(f"{url}?allow_async=1&options=-c%20search_path%3Down%20-c%20statement_timeout%3D0")
+        ) as store:
+            store.create("floor", b"one")
+            with store._session("settings") as session:
+                assert session.run("SHOW statement_timeout") == [("1s",)]
+        assert connection.execute(f"SELECT key FROM own.{TABLE}".encode()).fetchall() == [("floor",)]
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_any_encoding_lists_its_keys(postgres: PostgresServer, encoding: str) -> None:
+    """A server that was set up without a locale has SQL_ASCII, and its text comes as bytes to a client of the same."""
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        statement = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        connection.execute(statement.encode())
+    with closing(opened(f"{postgres.url(name)}?allow_async=1")) as store:
+        store.create("floor", b"one")
+        store.create("journal/0", b"")
+        assert [(each.key, each.size_bytes) for page in store.list("") for each in page] == [
+            ("floor", 3),
+            ("journal/0", 0),
+        ]
+
+
+class Taken(list[object]):
+    """Idle connections, the last of which another thread takes between two steps of this one."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def test_a_server_that_goes_while_another_thread_takes_the_last_connection_leaves_the_caller_unsure() -> None:
+    """Any other error would end the broker."""
+    with closing(opened("postgresql://semel@127.0.0.1:1/postgres?allow_async=1")) as store:
+        store._idle = Taken()  # type: ignore[assignment]
+        with pytest.raises(Unsure):
+            store.get("floor")
+        store._idle = []
+
+
+def test_a_create_is_refused_by_an_object_that_is_deleted_at_that_moment(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(f"{postgres.new_database()}?allow_async=1")) as store:
+        store.create("journal/0", b"zero")
+        read = store._read
+
+        def deleted_first(*arguments: Any) -> bytes:
+            with psycopg.connect(store._conninfo) as connection:
+                connection.execute(f"DELETE FROM {TABLE}".encode())
+            return read(*arguments)
+
+        monkeypatch.setattr(store, "_read", deleted_first)
+        with pytest.raises(Exists):
+            store.create("journal/0", b"other")
+
+
+@pytest.mark.parametrize("code", ["25P03", "25P04", "57P05", "57014"])
+def test_a_limit_that_the_operator_has_set_for_a_role_leaves_the_caller_unsure(
+    postgres: PostgresServer, code: str
+) -> None:
+    url = postgres.new_database()
+    with closing(opened(f"{url}?allow_async=1")) as store, psycopg.connect(url, autocommit=True) as administrator:
+        store.create("floor", b"one")
+        administrator.execute(FULL.replace("disk_full", code).encode())
+        with pytest.raises(Unsure):
+            store.create("journal/0", b"x")
 
 
 FULL = f"""

@@ -20,7 +20,7 @@ def open_store(url: str) -> Store:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise StoreRefused(f"{url!r} is not the URL of a store ({error}): write {EXAMPLES}") from None
+        raise StoreRefused(f"{_shown(url)} is not the URL of a store ({error}): write {EXAMPLES}") from None
     if parts.scheme == "file":
         return _directory(url, parts)
     if parts.scheme == "s3":
@@ -30,11 +30,22 @@ def open_store(url: str) -> Store:
         from semel.store.threads import ThreadedStore
 
         return ThreadedStore(PostgresStore(parts))
-    raise StoreRefused(f"{url!r} names no store that semel knows: write {EXAMPLES}")
+    raise StoreRefused(f"{_shown(url)} names no store that semel knows: write {EXAMPLES}")
+
+
+def _shown(url: str) -> str:
+    """The URL as a message may show it: without anything that may be a password or a key. In a URL with a mistake, it
+    is unknown what is what.
+    """
+    if "@" in url or "?" in url:
+        scheme = re.match(r"[a-z0-9+]+(?=://)", url)
+        return f"'{scheme[0]}://...'" if scheme else "this"
+    return repr(url)
 
 
 def _directory(url: str, parts: SplitResult) -> Store:
-    if not url.startswith("file:///") or parts.path == "/" or parts.query or parts.fragment:
+    is_path = url.startswith("file:///") and parts.path != "/" and "\0" not in unquote(parts.path)
+    if not is_path or parts.query or parts.fragment:
         raise StoreRefused(f"{url!r} names no directory: write file:///dir, with three slashes")
     from semel.store.directory import DirectoryStore
     from semel.store.threads import ThreadedStore
@@ -46,18 +57,29 @@ def _bucket(parts: SplitResult) -> Store:
     # No message repeats the query, because it may contain a secret.
     shown = f"s3://{parts.netloc}{parts.path}"
     prefix = parts.path.strip("/")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if "@" in "".join((parts.netloc, parts.path, parts.fragment, *options)):
+        raise StoreRefused("a store at s3:// has its keys in AWS_* variables, or as options: write s3://bucket/prefix")
     try:
         check_folder(prefix)
     except ValueError as error:
         raise StoreRefused(f"{shown}: {error}: write s3://bucket/prefix") from None
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]+", parts.netloc) or parts.fragment:
         raise StoreRefused(f"{shown} names no bucket: write s3://bucket/prefix")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name, value in options.items():
         if name not in BUCKET_OPTIONS or not value:
             raise StoreRefused(f"{shown}: no such option as {name!r}: there are {', '.join(BUCKET_OPTIONS)}")
-    if "endpoint" in options and not re.match("https?://.", options["endpoint"]):
+    if "endpoint" in options and not _is_endpoint(options["endpoint"]):
         raise StoreRefused(f"{shown}: the endpoint is not a URL: write ?endpoint=http://host:port")
     from semel.store.bucket import BucketStore
 
     return BucketStore(parts.netloc, prefix, options)
+
+
+def _is_endpoint(url: str) -> bool:
+    """Whether obstore can use this endpoint; it panics over some others."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import SplitResult, parse_qsl, urlencode
+from urllib.parse import SplitResult, unquote
 
 from semel.store.contract import (
     Buffer,
@@ -57,8 +57,8 @@ _ALONE: Final = (
     "the URL to accept its loss with the server"
 )
 # Errors that may end by themselves. Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's
-# intervention; and the code of a server that may not write, which is a standby.
-_PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "58030")
+# intervention; the code of a server that may not write, which is a standby; and those of time limits of a role.
+_PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "25P03", "25P04", "58030")
 # Messages of the client library that come without a code.
 _FOR_A_PERSON: Final = ("authentication failed", "does not exist", "no password", "invalid", "certificate")
 
@@ -75,25 +75,39 @@ class PostgresStore:
                 f"a store at postgresql:// needs psycopg ({error}): pip install 'semel[postgres]'"
             ) from None
         self._psycopg = psycopg
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self._prefix = options.pop("prefix", "")
+        user_info, _, hosts = parts.netloc.rpartition("@")
+        self._address = f"postgresql://{hosts}{parts.path}"
+        if "@" in parts.path or (not user_info and "@" in parts.query) or parts.fragment:
+            # It is unknown where the password ends, so no part of the URL is shown.
+            raise StoreRefused(
+                "a store at postgresql://: its user, password and options have one of / ? # @: write %2F, %3F, %23, %40"
+            )
+        # An option overrides the rest of the URL, as in the client library.
+        options: dict[str, str | int] = {**_credentials(user_info), **_options(parts.query)}
+        self._prefix = str(options.pop("prefix", ""))
         allow_async = options.pop("allow_async", "0")
-        self._address = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        limits = f"-c statement_timeout={int(statement_seconds_max * 1000)} -c synchronous_commit=on"
         try:
             check_folder(self._prefix)
             if allow_async not in ("0", "1"):
                 raise ValueError("allow_async is 1 or 0")
             self._conninfo = psycopg.conninfo.make_conninfo(
-                parts._replace(query=urlencode(options)).geturl(),
-                application_name="semel",
-                connect_timeout=CONNECT_SECONDS_MAX,
-                target_session_attrs="read-write",
-                # Notices a server that disappears without closing its connections.
-                keepalives_idle=CONNECT_SECONDS_MAX,
-                keepalives_interval=CONNECT_SECONDS_MAX,
-                keepalives_count=3,
-                tcp_user_timeout=int(statement_seconds_max * 1000),
-                options=f"-c statement_timeout={int(statement_seconds_max * 1000)} -c synchronous_commit=on",
+                # The library repeats what it cannot read of a URL, so it gets no secret as a part of one.
+                f"postgresql://{hosts}{parts.path}",
+                **{
+                    **options,
+                    "application_name": "semel",
+                    # Otherwise it is that of the server, and there are servers without one.
+                    "client_encoding": "utf8",
+                    "connect_timeout": CONNECT_SECONDS_MAX,
+                    "target_session_attrs": "read-write",
+                    # Notices a server that disappears without closing its connections.
+                    "keepalives_idle": CONNECT_SECONDS_MAX,
+                    "keepalives_interval": CONNECT_SECONDS_MAX,
+                    "keepalives_count": 3,
+                    "tcp_user_timeout": int(statement_seconds_max * 1000),
+                    "options": f"{options.get('options', '')} {limits}".strip(),
+                },
             )
         except (ValueError, psycopg.Error) as error:
             reason = str(error).splitlines()[0]
@@ -115,8 +129,10 @@ class PostgresStore:
             self._make_table(session)
             statement = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING {_NAMED}"
             if self._committed(session, statement, self._key(key), body) is None:
-                # The object that the caller reads there next must be as durable as a created one.
-                self._read(session, key, _NOTHING)
+                # The object that the caller reads there next must be as durable as a created one. It may also have been
+                # deleted meanwhile.
+                with contextlib.suppress(Missing):
+                    self._read(session, key, _NOTHING)
                 raise Exists(f"{key} exists in {self._address}")
         return _version(body)
 
@@ -139,8 +155,9 @@ class PostgresStore:
 
     def list(self, folder: str) -> Iterator[list[Listed]]:
         beginning = self._key(f"{folder}/" if folder else "")
-        # The character after the slash; without a prefix and a folder, all objects.
-        end = f"{beginning[:-1]}0" if beginning else "\U0010ffff"
+        # The character after the slash; without a prefix and a folder, one after those of all keys. It is in every
+        # encoding that a database can have.
+        end = f"{beginning[:-1]}0" if beginning else "~"
         after, page = beginning, [Listed("", 0)]
         while page:
             try:
@@ -204,12 +221,14 @@ class PostgresStore:
     def _session(self, what: str) -> Iterator["_Session"]:
         """A session for one call; after an unexpected error it is closed, and the next call opens another."""
         session: _Session | None = None
-        try:
-            session = self._idle.pop() if self._idle else self._opened()
-        except IndexError:
-            session = self._opened()
-        except self._psycopg.Error as error:
-            raise self._translated(what, error) from error
+        # Another thread may take the last idle one, so this does not look before it takes.
+        with contextlib.suppress(IndexError):
+            session = self._idle.pop()
+        if session is None:
+            try:
+                session = self._opened()
+            except self._psycopg.Error as error:
+                raise self._translated(what, error) from error
         self._busy[session] = time.monotonic()
         try:
             yield session
@@ -319,6 +338,18 @@ class _Session:
     def _note(self, notice: "psycopg.errors.Diagnostic") -> None:
         # Only warnings count, because "the table exists" is a notice as well.
         self.warned |= notice.severity_nonlocalized == "WARNING"
+
+
+def _credentials(user_info: str) -> dict[str, str]:
+    """The user and the password in a URL, if it has them."""
+    user, _, password = user_info.partition(":")
+    return {name: unquote(value) for name, value in (("user", user), ("password", password)) if value}
+
+
+def _options(query: str) -> dict[str, str]:
+    """The options of a URL. A plus is a plus, as the client library has it, and no space."""
+    pairs = [option.partition("=") for option in query.split("&") if option]
+    return {name: unquote(value) for name, _, value in pairs}
 
 
 def _version(body: Buffer) -> str:
