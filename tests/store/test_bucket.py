@@ -22,6 +22,7 @@ class Bucket(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.requests: list[str] = []
         self.statuses: dict[str, tuple[int, str] | None] = {}
+        self.etag: str | None = '"etag"'
         self.hung_up = threading.Event()
         self._thread = threading.Thread(target=self.serve_forever)
         self._thread.start()
@@ -57,7 +58,9 @@ class Answer(BaseHTTPRequestHandler):
             return
         body = f"<Error><Code>{status[1]}</Code></Error>".encode() if status[1] else b""
         self.send_response(status[0])
-        self.send_header("ETag", '"etag"')
+        if self.server.etag is not None:
+            self.send_header("ETag", self.server.etag)
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(b"" if self.command == "HEAD" else body)
@@ -98,6 +101,10 @@ def ended(store: Store, call: str, *arguments: Any) -> StoreError:
         (409, "OperationAborted"),
         (429, ""),
         (408, "RequestTimeout"),
+        (400, "RequestTimeout"),
+        (400, "IncompleteBody"),
+        (400, "BadDigest"),
+        (400, "XAmzContentSHA256Mismatch"),
     ],
 )
 def test_an_answer_that_does_not_say_how_it_ended_leaves_the_caller_unsure(
@@ -158,3 +165,14 @@ def test_what_a_person_has_to_change_is_named(bucket: Bucket, status: int, code:
         error = ended(bucket.store(), *call)
         assert isinstance(error, StoreRefused), error
         assert remedy in str(error)
+
+
+@pytest.mark.parametrize("etag", [None, ""])
+def test_a_store_without_etags_is_refused(bucket: Bucket, etag: str | None) -> None:
+    """A broker would send its calls again and again, and its operator read of a store that does not answer."""
+    bucket.answer(200)
+    bucket.etag = etag
+    for call in (("create", "a", b"x"), ("get", "a")):
+        error = ended(bucket.store(), *call)
+        assert isinstance(error, StoreRefused), error
+        assert "use a store that has them" in str(error)

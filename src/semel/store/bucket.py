@@ -40,6 +40,10 @@ _METADATA_ADDRESS: Final = "169.254.169.254"
 _NO_ANSWER: Final = 0
 # Timeout, Conflict, Too Early, Too Many Requests. A conflict says that another client is writing the object right now.
 _PASSING: Final = frozenset((408, 409, 425, 429))
+# Amazon answers 400 as well if a connection stands still or breaks, or if bytes were changed on their way.
+_PASSING_CODES: Final = frozenset(("RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"))
+# What obstore says if an answer has no ETag.
+_NO_TAG: Final = "ETag Header missing"
 _RIGHTS: Final = "allow these keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket"
 _REMEDIES: Final = {
     "NoSuchBucket": "make the bucket, or correct its name",
@@ -51,6 +55,10 @@ _REMEDIES: Final = {
     "PermanentRedirect": "name the region of the bucket with AWS_REGION or ?region=",
     "AuthorizationHeaderMalformed": "name the region of the bucket with AWS_REGION or ?region=",
 }
+
+
+class _NoTag(Exception):
+    """An object has no ETag, so it cannot be replaced under a condition."""
 
 
 class Failure(NamedTuple):
@@ -177,7 +185,10 @@ class BucketStore:
             return StoreRefused(f"{self._address}: {what}: redirected: {_REMEDIES['PermanentRedirect']}")
         if failed.status == 404 and failed.code != "NoSuchBucket":
             return Missing(f"{what} is not in {self._address}")
-        if failed.status == _NO_ANSWER or (failed.status >= 500 and failed.status != 501) or failed.status in _PASSING:
+        if failed.status == _NO_ANSWER and (isinstance(error, _NoTag) or _NO_TAG in str(error)):
+            return StoreRefused(f"{self._address}: {what}: objects without ETags: use a store that has them")
+        is_passing = failed.status in _PASSING or failed.code in _PASSING_CODES
+        if failed.status == _NO_ANSWER or (failed.status >= 500 and failed.status != 501) or is_passing:
             return Unsure(f"{self._address}: {what}: {failed}")
         code = "NotImplemented" if failed.status == 501 else failed.code
         return StoreRefused(f"{self._address}: {what}: {failed}: {_REMEDIES.get(code, _RIGHTS)}")
@@ -194,5 +205,5 @@ def failure(error: Exception) -> Failure:
 def _version(result: Any) -> str:
     tag = result["e_tag"]
     if not tag:
-        raise StoreRefused("the store has no ETags for its objects: use a store that has")
+        raise _NoTag
     return str(tag)
