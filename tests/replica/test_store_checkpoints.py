@@ -237,6 +237,24 @@ def test_a_store_that_refuses_to_delete_is_told_of_and_keeps_the_log() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("name", ["{} (copy)", "{}.bak", "{}/", "00000001-\u00e9", "\u00b2", ""])
+@pytest.mark.parametrize("folder", ["segments", "checkpoints", "journal"])
+def test_what_a_person_has_put_among_the_objects_stays_and_ends_no_broker(folder: str, name: str) -> None:
+    """A copy made by hand, or the folder that the console of a bucket makes: not every key is one of the contract."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        life = await prepared(store)
+        key = f"{folder}/{name.format(sorted(store.keys(folder))[0].partition('/')[2])}"
+        store.objects.create(key, b"by hand")
+        await life.keep()
+        await life.keep()
+        assert store.objects.get(key).body == b"by hand"
+        assert not life.told
+
+    run(scenario())
+
+
 def test_a_lost_answer_to_the_floor_is_not_the_loss_of_the_log() -> None:
     async def scenario() -> None:
         store = WatchedStore()

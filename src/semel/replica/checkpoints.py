@@ -10,6 +10,7 @@ leaves garbage, which the next checkpoint removes.
 import asyncio
 import contextlib
 import math
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -30,6 +31,8 @@ from semel.store import Changed, Missing, Store, StoreError, Unsure
 SLOTS_MAX: Final = 2000
 # A large checkpoint is written less often: it waits for one more slot for each of these units.
 SLOT_BYTES: Final = 32 * 1024
+# The name of an object: the epoch, the process, and the object's number.
+_NAME: Final = re.compile(r"([0-9]+)-[0-9a-f]+-[0-9]+")
 # How many objects are deleted at once.
 DELETED_AT_ONCE: Final = 4
 
@@ -180,6 +183,8 @@ class StoreCheckpoints:
 
 
 def _epoch_of(key: str) -> float:
-    """The epoch of the broker that has created an object; larger than all epochs if no broker has."""
-    number = key.rpartition("/")[2].partition("-")[0]
-    return int(number) if number.isdigit() else math.inf
+    """The epoch of the broker that has created an object; larger than all epochs if no broker has. A person may have
+    put a copy among them, under a key that the store does not even take.
+    """
+    match = _NAME.fullmatch(key.partition("/")[2])
+    return int(match[1]) if match else math.inf

@@ -42,7 +42,7 @@ def key_of(slot: int) -> str:
 def slot_of(key: str) -> int | None:
     """The slot with this key; None if no slot has it."""
     number = key.rpartition("/")[2]
-    return int(number) if number.isdigit() and key_of(int(number)) == key else None
+    return int(number) if number.isascii() and number.isdigit() and key_of(int(number)) == key else None
 
 
 def digest_of(parts: Sequence[Buffer]) -> bytes:
