@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from lives import Gate, Inline, Life, WatchedStore, names, run
 
-from semel.replica.cache import Unreadable
+from semel.replica.cache import AT_ONCE, Unreadable
 from semel.replica.reader import Overtaken
 from semel.replica.slot import digest_of
 from semel.storage.files import MemoryFile, MemoryFiles, NotHere
@@ -335,6 +335,125 @@ def test_a_standby_fetches_what_it_has_freed_before_its_object_is_deleted() -> N
     run(scenario())
 
 
+def test_a_standby_frees_nothing_that_is_about_to_be_deleted_while_it_fetches_the_rest() -> None:
+    """The active broker has compacted two segments, one of which is here as a whole, and there is room for one."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await written(store)
+        values = active.values()
+        standby = await Life(store, cache_bytes=SEGMENT, is_cold=True).stand_by()
+        _, second, *_ = [segment.path for segment in standby.partition().segments]
+        assert not await standby.cache.bring([Stretch(second, 0, SEGMENT)])
+        compact(active, 0)
+        compact(active, 1)
+        for number in range(50, 54):
+            await active.write(*names(number))
+            await active.keep()
+            while await standby.reader.read_on(50):
+                pass
+            assert standby.reader.floor is not None
+            await standby.checkpoints.follow(standby.reader.floor)
+        await standby.take_over()
+        assert (await all_values(standby))[:18] == values
+
+    run(scenario())
+
+
+def test_work_that_needs_parts_begins_when_they_are_here_whatever_a_checkpoint_names_meanwhile() -> None:
+    """Many extents became one while one of them was on its way, so what has come does not count."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        await written(store)
+        life = await Life(store, is_cold=True).start()
+        path = life.partition().segments[0].path
+        contents = life.checkpoints._contents
+        first, *others = contents.files[path]
+        gate = Gate(store, "get_range", first.key)
+        worked: list[bytes] = []
+
+        async def work() -> None:
+            worked.append(life.cache.files.open(path).read_at(first.size, first.position))
+
+        working = asyncio.get_running_loop().create_task(life.cache.held([Stretch(path, 0, first.size)], work))
+        await gate.reached.wait()
+        # The same bytes under two names.
+        half = first.size // 2
+        body = store.objects.get(first.key).body[first.place : first.place + first.size]
+        halves = [
+            first._replace(size=half, digest=digest_of([body[:half]]).hex()),
+            first._replace(
+                position=first.position + half,
+                size=first.size - half,
+                place=first.place + half,
+                digest=digest_of([body[half:]]).hex(),
+            ),
+        ]
+        life.cache.name(contents._replace(files={**contents.files, path: [*halves, *others]}))
+        gate.opened.set()
+        await working
+        assert worked == [body]
+
+    run(scenario())
+
+
+def test_an_extent_that_is_half_here_counts_as_space_that_may_be_freed() -> None:
+    """A checkpoint has put two extents into one while one of them was freed: the other lies on the disk."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        await written(store)
+        life = await Life(store, cache_bytes=SEGMENT, is_cold=True).start()
+        contents, files = life.checkpoints._contents, life.cache.files
+        path = next(path for path, row in contents.files.items() if len(row) > 1)
+        first, second, *others = contents.files[path]
+        assert not await life.cache.bring([Stretch(path, first.position, first.size)])
+        body = b"".join(
+            store.objects.get(each.key).body[each.place : each.place + each.size] for each in (first, second)
+        )
+        store.objects.create("segments/one", body)
+        one = first._replace(size=len(body), key="segments/one", place=0, digest=digest_of([body]).hex())
+        life.cache.name(contents._replace(files={**contents.files, path: [one, *others]}))
+        file = life.files.open(path)
+        assert file.holds(first.size, first.position)
+        # Others come, and have no room beside it.
+        assert not await life.cache.bring([stretch for stretch in files.all_lacking() if stretch.path != path])
+        assert files.cached_bytes <= SEGMENT
+        assert not file.holds(one.size, one.position)
+
+    run(scenario())
+
+
+def test_objects_that_the_store_does_not_hand_out_keep_no_others_from_coming() -> None:
+    """A store that has lost most copies of an object answers for ever that it is busy."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await written(store, rounds=12)
+        life = await Life(store, is_cold=True).start()
+        rows = life.checkpoints._contents.files
+        paths = [segment.path for segment in life.partition().segments]
+        sick = {extent.key for path in paths[:6] for extent in rows[path]}
+        well = next(path for path in reversed(paths[:-1]) if sick.isdisjoint(extent.key for extent in rows[path]))
+        for key in sick:
+            store.arm(StoreFault("throttled", call="get_range", key=key))
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_task(life.cache.bring([Stretch(path, 0, 10)])) for path in paths[:6]]
+        # In virtual time: as many as may come at once are asked for, again and again.
+        await asyncio.sleep(5)
+        assert store.fired["throttled"] > AT_ONCE
+        async with asyncio.timeout(60):
+            assert not await life.cache.bring([Stretch(well, 0, 10)])
+        assert (well, rows[well][0].position) not in life.cache._coming
+        assert not any(task.done() for task in waiting)
+        store.calm()
+        await asyncio.wait(waiting)
+        assert await all_values(life) == first.values()
+
+    run(scenario())
+
+
 def test_a_standby_that_comes_too_late_for_that_starts_again() -> None:
     async def scenario() -> None:
         store = WatchedStore()
@@ -353,12 +472,12 @@ def test_a_standby_that_comes_too_late_for_that_starts_again() -> None:
     run(scenario())
 
 
-def compact(life: Life) -> None:
-    """Put a rewritten file with the same records in the place of the first segment."""
+def compact(life: Life, number: int = 0) -> None:
+    """Put a rewritten file with the same records in the place of a segment."""
     from semel.storage.segment import Segment
 
     partition = life.partition()
-    old = partition.segments[0]
+    old = partition.segments[number]
     new = Segment.from_record(partition.directory, [*old.to_record()[:5], old.generation + 1, -1])
     file, copy = life.files.open(old.path), life.files.open(new.path, create=True)
     copy.write_at([file.read_at(file.size(), 0)], 0)

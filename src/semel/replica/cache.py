@@ -96,8 +96,10 @@ class Cache:
         paths = {stretch.path for stretch in stretches}
         self.files.hold(paths)
         try:
-            for failure in (await self.bring(stretches)).values():
-                raise failure
+            # While they come, a checkpoint may give the same bytes other names. Then they must be fetched once more.
+            while self.files.lacking(stretches):
+                for failure in (await self.bring(stretches)).values():
+                    raise failure
             return await work()
         finally:
             self.files.release(paths)
@@ -139,6 +141,10 @@ class Cache:
         return task
 
     async def _come(self, path: str, part: Part) -> None:
+        # Between two attempts others have the place, because a store may have lost one object and answer for the rest.
+        await answered(partial(self._fetch, path, part))
+
+    async def _fetch(self, path: str, part: Part) -> None:
         async with self._places:
             extent = part.extent
             if part.state != UNSEEN or not await self._in_thread(partial(self._has, path, extent)):
@@ -151,7 +157,7 @@ class Cache:
 
     async def _read(self, path: str, extent: Extent) -> bytes:
         try:
-            return await answered(partial(self._store.get_range, extent.key, extent.place, extent.size))
+            return await self._store.get_range(extent.key, extent.place, extent.size)
         except Missing as gone:
             again = self.files.lacking([Stretch(path, extent.position, extent.size)])
             if again and again[0][1].extent.key != extent.key:

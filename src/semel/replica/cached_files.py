@@ -244,7 +244,11 @@ class CachedFiles:
         same = before.part_like(extent)
         if same is not None:
             return Part(extent, same.state, read_at)
-        return Part(extent, HERE if all(part.state == HERE for part in parts) else GONE, read_at)
+        states = {part.state for part in parts}
+        if not states - {HERE}:
+            return Part(extent, HERE, read_at)
+        # What is here of an extent that is not here as a whole still takes space.
+        return Part(extent, GONE if states == {GONE} else UNSEEN, read_at)
 
     def _with_holes(self, path: str, row: Row, before: Row) -> Row:
         """The same row with the missing parts that no checkpoint names any more: a hole stays a hole."""
@@ -260,13 +264,21 @@ class CachedFiles:
         return Row([*row.parts, *holes], row.named) if holes else row
 
     def unnamed(self, contents: Contents) -> list[Stretch]:
-        """The missing parts that are not in these contents: they must be fetched before their objects are deleted."""
-        rows = {path: Row(Part(extent, GONE, 0) for extent in extents) for path, extents in contents.files.items()}
-        return [
-            stretch
-            for stretch in self.all_lacking()
-            if stretch.path not in rows or not rows[stretch.path].covers(stretch.size, stretch.position)
-        ]
+        """The parts that are not in these contents. Their objects will be deleted, so they must be on the disk before,
+        and stay there.
+        """
+        unnamed = []
+        for path, row in self._rows.items():
+            named = contents.files.get(path, [])
+            if row.named == named and len(row.parts) == len(named):
+                continue
+            covering = Row(Part(extent, GONE, 0) for extent in named)
+            unnamed += [
+                Stretch(path, part.extent.position, part.extent.size)
+                for part in row.parts
+                if not covering.covers(part.extent.size, part.extent.position)
+            ]
+        return unnamed
 
     def knows(self, path: str, extent: Extent) -> bool:
         """Whether the file is known to have exactly these bytes there, so that they need not be compared."""
