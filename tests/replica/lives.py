@@ -238,6 +238,15 @@ def names(*numbers: int) -> list[bytes]:
     return [b"payment %d" % number for number in numbers]
 
 
+async def written(store: WatchedStore, rounds: int = 6, **options: int) -> Life:
+    """A broker that has kept a checkpoint of some segments."""
+    life = await Life(store, **options).start()
+    for number in range(rounds):
+        await life.write(*names(*range(3 * number, 3 * number + 3)))
+        await life.keep()
+    return life
+
+
 async def prepared(store: WatchedStore) -> Life:
     """A broker that has kept checkpoints, and has something for the next one to keep and to delete."""
     life = await Life(store).start()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from lives import Gate, Inline, Life, WatchedStore, names, run
+from lives import Gate, Inline, Life, WatchedStore, names, run, written
 
 from semel.replica.cache import AT_ONCE, Unreadable
 from semel.replica.reader import Overtaken
@@ -22,15 +22,6 @@ SEGMENT = 1200
 
 def fetched(store: WatchedStore) -> list[str]:
     return [key for call, key in store.calls if call == "get_range"]
-
-
-async def written(store: WatchedStore, rounds: int = 6, **options: int) -> Life:
-    """A broker that has kept a checkpoint of some segments."""
-    life = await Life(store, **options).start()
-    for number in range(rounds):
-        await life.write(*names(*range(3 * number, 3 * number + 3)))
-        await life.keep()
-    return life
 
 
 async def all_values(life: Life) -> list[bytes]:

@@ -3,6 +3,7 @@ store does not have is an error after which a client tries again or looks for th
 """
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -87,6 +88,25 @@ def test_a_consumer_gets_records_that_only_the_store_has() -> None:
             assert isinstance(cache, Cache)
             assert cache.fetches > RECORDS / 8, "the second time all had to come again"
             assert cache.files.cached_bytes <= 3000
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_finds_no_space_takes_some_of_the_cache() -> None:
+    """Otherwise producers would be refused on a disk that is full of what the store has."""
+
+    async def scenario() -> None:
+        async with cold(MemoryStore(), cache_bytes=1_000_000) as broker:
+            assert await asking(broker, offsets_of) == list(range(RECORDS))
+            cache = broker.role.cache
+            assert isinstance(cache, Cache)
+            before = cache.files.cached_bytes
+            assert not cache.freed_bytes
+            broker.pump.write_refused(OSError(errno.EIO, "no lack of space"))
+            assert not cache.freed_bytes
+            broker.pump.write_refused(OSError(errno.ENOSPC, "full"))
+            assert before / 20 < cache.freed_bytes < before / 2
+            assert await asking(broker, offsets_of) == list(range(RECORDS))
 
     asyncio.run(scenario())
 

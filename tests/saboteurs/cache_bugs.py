@@ -72,4 +72,32 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (f"{_COLD}::test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing",),
     ),
+    Bug(
+        "an object that the store does not hand out keeps all others from coming",
+        "semel.replica.cache:Cache._fetch",
+        "await self._read(path, extent)",
+        "await answered(partial(self._read, path, extent))",
+        (f"{_CACHE}::test_objects_that_the_store_does_not_hand_out_keep_no_others_from_coming",),
+    ),
+    Bug(
+        "a standby frees what is about to be deleted while it fetches the rest",
+        "semel.replica.cached_files:CachedFiles.unnamed",
+        "not covering.covers(part.extent.size, part.extent.position)",
+        "part.state != HERE and not covering.covers(part.extent.size, part.extent.position)",
+        (f"{_CACHE}::test_a_standby_frees_nothing_that_is_about_to_be_deleted_while_it_fetches_the_rest",),
+    ),
+    Bug(
+        "what is on the disk of an extent that is half there is not counted",
+        "semel.replica.cached_files:CachedFiles._part",
+        "GONE if states == {GONE} else UNSEEN",
+        "GONE",
+        (f"{_CACHE}::test_an_extent_that_is_half_here_counts_as_space_that_may_be_freed",),
+    ),
+    Bug(
+        "a write on a full disk takes nothing of the cache",
+        "semel.broker.journal_pump:JournalPump.write_refused",
+        "self._checkpoints.make_room()",
+        "None",
+        (f"{_COLD}::test_a_write_that_finds_no_space_takes_some_of_the_cache",),
+    ),
 )

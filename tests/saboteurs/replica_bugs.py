@@ -474,4 +474,11 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "pass",
         (f"{_MOVE}::test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it",),
     ),
+    Bug(
+        "a checkpoint deletes what a person has put among the objects",
+        "semel.replica.checkpoints:_epoch_of",
+        "_NAME.fullmatch",
+        "_NAME.match",
+        (f"{_CHECKPOINTS}::test_what_a_person_has_put_among_the_objects_stays_and_ends_no_broker",),
+    ),
 )

@@ -45,4 +45,18 @@ STORE_BUGS: Final[tuple[Bug, ...]] = (
         (_POSTGRES,),
         seconds_max=30,
     ),
+    Bug(
+        "a message repeats the password in a URL that is misspelled",
+        "semel.store.address:_shown",
+        '"@" in url or "?" in url',
+        "False",
+        ("tests/store/test_address.py::test_a_message_about_a_url_does_not_repeat_its_secrets",),
+    ),
+    Bug(
+        "a bucket that answers 400 because a connection stood still ends the broker",
+        "semel.store.bucket:BucketStore._translated",
+        "failed.code in _PASSING_CODES",
+        "False",
+        (f"{_BUCKET}::test_an_answer_that_does_not_say_how_it_ended_leaves_the_caller_unsure",),
+    ),
 )

@@ -109,6 +109,9 @@ class Checkpoints(Protocol):
     def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
         """Write a checkpoint; `done` gets the outcome on the event loop."""
 
+    def make_room(self) -> None:
+        """The disk is full: free what can be freed without a checkpoint."""
+
     def stop(self) -> None:
         """Begin no more checkpoints, and wait for the disk."""
 
@@ -124,6 +127,9 @@ class DiskCheckpoints:
     def begin(self, job: CheckpointJob, done: Callable[[JobError], None]) -> None:
         """Replace the checkpoint file."""
         self._thread.run(job.run, done)
+
+    def make_room(self) -> None:
+        """Do nothing: this directory is all there is of the log."""
 
     def stop(self) -> None:
         """Wait for the disk."""
@@ -247,6 +253,7 @@ class JournalPump:
             # A checkpoint frees files of the journal and deleted segments; then there is space for the entries of
             # retention.
             self._space_sought = True
+            self._checkpoints.make_room()
             asyncio.get_running_loop().call_soon(self.begin_checkpoint)
 
     def look_for_space(self) -> Steps[None]:

@@ -17,7 +17,7 @@ from semel.replica.contents import Contents, Extent
 from semel.replica.slot import digest_of
 from semel.replica.worker import JobError, Worker, in_thread
 from semel.replica.writer import answered
-from semel.storage.files import File, Files
+from semel.storage.files import OUT_OF_SPACE, File, Files
 from semel.storage.journal import Damaged
 from semel.storage.segment import Stretch
 from semel.store import Missing, Store
@@ -150,7 +150,7 @@ class Cache:
             if part.state != UNSEEN or not await self._in_thread(partial(self._has, path, extent)):
                 self.fetches += 1
                 body = await self._read(path, extent)
-                await self._in_thread(partial(self._write, path, extent, body))
+                await self._put(path, extent, body)
                 self.fetched_bytes += len(body)
             self.files.note_here(path, extent)
             self._free()
@@ -164,6 +164,17 @@ class Cache:
                 # A checkpoint has written the same bytes to another object meanwhile.
                 return await self._read(path, again[0][1].extent)
             raise Unreadable(f"{gone}, and {path} needs it", extent.key, is_gone=True) from None
+
+    async def _put(self, path: str, extent: Extent, body: bytes) -> None:
+        write = partial(self._write, path, extent, body)
+        try:
+            await self._in_thread(write)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE:
+                raise
+            # The disk is smaller than the cache may be, or others fill it. What is freed is freed before the next try.
+            self.make_room()
+            await self._in_thread(write)
 
     def _has(self, path: str, extent: Extent) -> bool:
         try:
@@ -197,10 +208,14 @@ class Cache:
         self.files.name(contents)
         self._free()
 
-    def _free(self) -> None:
+    def make_room(self) -> None:
+        """Free a part of the cache, because the disk is full, although the cache is smaller than it may be."""
+        self._free(self.files.cached_bytes - 1)
+
+    def _free(self, bytes_max: int | None = None) -> None:
         if self._bytes_max is None or not self._frees:
             return
-        chosen = self.files.choose(self._bytes_max)
+        chosen = self.files.choose(self._bytes_max if bytes_max is None else max(bytes_max, 0))
         if not chosen:
             return
         self.freed_bytes += sum(stretch.size for stretch in chosen)

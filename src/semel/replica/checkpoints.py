@@ -81,6 +81,10 @@ class StoreCheckpoints:
 
         self._task = asyncio.get_running_loop().create_task(run())
 
+    def make_room(self) -> None:
+        """Free a part of the cache, because the disk is full."""
+        self._cache.make_room()
+
     def stop(self) -> None:
         """Begin nothing more, and wait for the disk."""
         if self._task is not None:
