@@ -1,5 +1,6 @@
 """Extents: however a checkpoint follows on another, they hold the bytes of all files, and not much more than those."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from semel.replica.contents import (
     packed,
     with_object,
 )
+from semel.replica.uploads import in_pieces
 from semel.storage.segment import Stretch
 
 PATHS = st.sampled_from(["a", "b", "c", "d"])
@@ -91,3 +93,10 @@ def test_what_cannot_be_read_is_not_merged() -> None:
     after = kept(before, {"a": 400}, {"k7"})
     assert after.files["a"] == [row[7]]
     assert after.objects == {"k7": 1000}
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [10], [3, 0, 7], [4, 4, 4], [25], [1] * 9, [8, 1]])
+def test_a_checkpoint_is_cut_into_pieces_as_if_it_were_one_text(sizes: list[int]) -> None:
+    buffers = [bytes(range(size)) for size in sizes]
+    text = b"".join(buffers)
+    assert list(in_pieces(buffers, 4)) == [text[first : first + 4] for first in range(0, len(text), 4)]

@@ -6,7 +6,7 @@ first.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -148,6 +148,23 @@ def _encoded(job: CheckpointJob, history: dict[str, Any], contents: Contents) ->
     """The checkpoint in pieces, each with its digest."""
     packed_parts = job.packed()
     state = {**job.state, "journal": history, "contents": contents.to_record()}
-    text = b"".join(checkpoint.encode(state, packed_parts))
-    pieces = [text[first : first + OBJECT_BYTES_MAX] for first in range(0, len(text), OBJECT_BYTES_MAX)]
-    return [(piece, digest_of([piece]).hex()) for piece in pieces]
+    return [(piece, digest_of([piece]).hex()) for piece in in_pieces(checkpoint.encode(state, packed_parts))]
+
+
+def in_pieces(buffers: Iterable[bytes], bytes_max: int = OBJECT_BYTES_MAX) -> Iterator[bytes]:
+    """The same bytes in pieces of this size; the last one may be smaller. They are never joined as a whole, because no
+    other thread could run while hundreds of megabytes are copied.
+    """
+    piece: list[memoryview] = []
+    bytes_left = bytes_max
+    for buffer in buffers:
+        rest = memoryview(buffer)
+        while rest:
+            piece.append(rest[:bytes_left])
+            rest = rest[bytes_left:]
+            bytes_left -= len(piece[-1])
+            if not bytes_left:
+                yield b"".join(piece)
+                piece, bytes_left = [], bytes_max
+    if piece:
+        yield b"".join(piece)
