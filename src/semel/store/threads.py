@@ -10,9 +10,9 @@ from typing import Final, Protocol, TypeVar
 
 from semel.store.contract import Buffer, Found, Listed, check_body, check_folder, check_key, check_range
 
-# A journal has four creates under way; at the same time there are reads, a checkpoint, and the lease, which must not
-# queue.
-CALLS_AT_ONCE_MAX: Final = 12
+# The lease must not queue, nor the proofs that answers wait for. Beside them there may be the four creates of the
+# journal, four of a checkpoint, and four reads of the cache, all of which are large.
+CALLS_AT_ONCE_MAX: Final = 16
 
 Result = TypeVar("Result")
 
