@@ -75,7 +75,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "all ids that a client may have kept lead to the broker that is lost next",
         "semel.broker.role:Role.former_at",
-        "addresses[distance % len(addresses)]",
+        "addresses[(distance - 1) % len(addresses)]",
         "addresses[0]",
         ("tests/clients/test_takeovers.py", "-k", "in_turn"),
     ),

@@ -195,12 +195,14 @@ class Role:
         now. A client may have kept one of these ids: librdkafka waits for ever for a coordinator whose id is not in
         Metadata any more. At a standby it hears NOT_COORDINATOR, and looks for the active broker.
 
-        The ids are dealt to the standbys and the active broker in turn. Clients that lose a broker try one id after the
-        other: if all of these led to the broker that was lost, a client would find the other one last.
+        The ids are dealt to the active broker and the standbys in turn. Clients that lose a broker try one id after the
+        other: if all of these led to the broker that was lost, a client would find the other one last. The newest leads
+        to the active broker: most clients that have kept an id have that one, and `committed()` of librdkafka raises
+        NOT_COORDINATOR.
         """
         addresses = [self.active_at(listener), *self.standbys_at(listener).values()]
         distances = range(1, min(FORMER_IDS_MAX, self.node_id - 1) + 1)
-        return {self.node_id - distance: addresses[distance % len(addresses)] for distance in distances}
+        return {self.node_id - distance: addresses[(distance - 1) % len(addresses)] for distance in distances}
 
     @property
     def standby_ids(self) -> Sequence[int]:
