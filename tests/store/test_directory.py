@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,41 @@ def test_what_a_crash_has_left_is_never_an_object_and_goes_after_a_day(tmp_path:
     DirectoryStore(tmp_path, now=lambda: written + ABANDONED_SECONDS + 1)
     assert not left.exists()
     assert store.get("floor").body == b"zero"
+
+
+def test_a_file_that_a_process_with_another_clock_has_removed_may_be_sent_again(tmp_path: Path) -> None:
+    """Two machines share the directory, and one of them starts in another year."""
+    is_other_year = False
+
+    def sync(_: int) -> None:
+        if is_other_year:
+            DirectoryStore(tmp_path, now=lambda: time.time() + 10 * ABANDONED_SECONDS)
+
+    store = DirectoryStore(tmp_path, sync=sync)
+    version = store.create("floor", b"zero")
+    is_other_year = True
+    with pytest.raises(Unsure, match="compare the clocks of all machines"):
+        store.create("journal/0", b"zero")
+    with pytest.raises(Unsure, match="compare the clocks of all machines"):
+        store.replace("floor", b"one", version)
+    is_other_year = False
+    store.create("journal/0", b"zero")
+    store.replace("floor", b"one", version)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store = DirectoryStore(tmp_path)
+    monkeypatch.setattr(os, "link", link)
+    for key in ("floor", "journal/0"):
+        with pytest.raises(StoreRefused, match="a file system without hard links"):
+            store.create(key, b"zero")
+    assert not list((tmp_path / ".new").iterdir())
 
 
 def test_a_directory_that_cannot_be_one_is_refused_in_one_line(tmp_path: Path) -> None:

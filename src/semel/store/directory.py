@@ -31,6 +31,7 @@ PAGE_OBJECTS: Final = 1000
 _PASSING: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
 )
+_NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS))
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -123,17 +124,28 @@ class DirectoryStore:
                 self._sync(descriptor)
             finally:
                 os.close(descriptor)
-            yield new
+            try:
+                yield new
+            except FileNotFoundError:
+                if new.exists() or not new.parent.is_dir():
+                    raise
+                # A process with another clock took it for one that a crash has left. The next try has another file.
+                raise Unsure(f"{self.describe()}: {new.name} was removed: compare the clocks of all machines") from None
         finally:
             with contextlib.suppress(OSError):
                 new.unlink()
 
     def _link(self, new: Path, path: Path) -> None:
         try:
-            os.link(new, path)
-        except FileNotFoundError:
-            self._make_folder(path.parent)
-            os.link(new, path)
+            try:
+                os.link(new, path)
+            except FileNotFoundError:
+                self._make_folder(path.parent)
+                os.link(new, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise StoreRefused(f"{self.describe()}: a file system without hard links: use another one") from error
 
     def _make_folder(self, folder: Path) -> None:
         """Create a folder and those above it, each durably."""
