@@ -13,6 +13,7 @@ import pytest
 
 from semel.store import Changed, Exists, Missing, Store, StoreError, StoreRefused, Unsure
 from semel.store.bucket import BucketStore
+from semel.store.contract import Listed
 
 
 class Bucket(ThreadingHTTPServer):
@@ -23,6 +24,7 @@ class Bucket(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.statuses: dict[str, tuple[int, str] | None] = {}
         self.etag: str | None = '"etag"'
+        self.body = b""
         self.hung_up = threading.Event()
         self._thread = threading.Thread(target=self.serve_forever)
         self._thread.start()
@@ -56,7 +58,7 @@ class Answer(BaseHTTPRequestHandler):
         if status is None:
             self.server.hung_up.wait()
             return
-        body = f"<Error><Code>{status[1]}</Code></Error>".encode() if status[1] else b""
+        body = f"<Error><Code>{status[1]}</Code></Error>".encode() if status[1] else self.server.body
         self.send_response(status[0])
         if self.server.etag is not None:
             self.send_header("ETag", self.server.etag)
@@ -176,3 +178,25 @@ def test_a_store_without_etags_is_refused(bucket: Bucket, etag: str | None) -> N
         error = ended(bucket.store(), *call)
         assert isinstance(error, StoreRefused), error
         assert "use a store that has them" in str(error)
+
+
+LISTING = """<?xml version="1.0"?><ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated><Contents>
+<Key>prefix/segments/{}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"etag"</ETag><Size>3</Size>
+</Contents></ListBucketResult>"""
+
+
+@pytest.mark.parametrize("key", ["/a", "a//b", "./a"])
+def test_an_object_that_keeps_a_listing_from_being_read_is_named(bucket: Bucket, key: str) -> None:
+    """A bucket takes such keys from other programs. A broker could clear up nothing, and nobody would know why."""
+    bucket.answer(200)
+    bucket.body = LISTING.format(key).encode()
+
+    async def listed() -> list[Listed]:
+        return [each async for each in bucket.store().list("segments")]
+
+    with pytest.raises(StoreRefused, match="remove that object") as refusal:
+        asyncio.run(listed())
+    assert f"prefix/segments/{key}" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    bucket.body = LISTING.format("a (copy)").encode()
+    assert asyncio.run(listed()) == [Listed("segments/a (copy)", 3)]

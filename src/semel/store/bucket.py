@@ -179,6 +179,9 @@ class BucketStore:
 
     def _translated(self, what: str, error: Exception) -> StoreError:
         failed = failure(error)
+        if isinstance(error, self._obstore.exceptions.InvalidPathError):
+            reason = str(error).partition("\n")[0]
+            return StoreRefused(f"{self._address}: {what}: {reason}: remove that object, which is none of semel's")
         if _METADATA_ADDRESS in str(error):
             return StoreRefused(f"{self._address}: no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
         if failed.status == _NO_ANSWER and "redirect" in str(error):
