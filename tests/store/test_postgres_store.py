@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +14,7 @@ import pytest
 
 from eventually import eventually
 from semel.store.contract import Exists, Missing, StoreRefused, Unsure
-from semel.store.postgres import TABLE, PostgresStore
+from semel.store.postgres import TABLE, PostgresStore, _Session
 from semel.testing.postgres import PostgresServer
 
 # Longer than it takes a standby, and a test waits it out where there is none.
@@ -188,6 +189,23 @@ def test_a_database_of_any_encoding_lists_its_keys(postgres: PostgresServer, enc
             ("floor", 3),
             ("journal/0", 0),
         ]
+
+
+def test_a_server_that_hangs_at_the_first_statement_keeps_no_thread_for_ever(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other threads wait for that statement as well."""
+    was_ended = threading.Event()
+
+    def hangs(session: _Session, *_: Any) -> list[Any]:
+        if not was_ended.wait(30):
+            raise AssertionError("nobody has ended it")
+        raise psycopg.OperationalError("cancelled")
+
+    monkeypatch.setattr(_Session, "run", hangs)
+    monkeypatch.setattr(_Session, "cancel", lambda _: was_ended.set())
+    with closing(opened(postgres.url())) as store, pytest.raises(Unsure):
+        store.get("floor")
 
 
 class Taken(list[object]):

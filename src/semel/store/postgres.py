@@ -255,11 +255,20 @@ class PostgresStore:
     def _opened(self) -> "_Session":
         session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=2))
         with self._lock:
-            if not self._prepared:
-                self._prepare(session)
-                self._prepared = True
+            if self._watch is None:
                 self._watch = threading.Thread(target=self._end_overdue, name="semel-store-watch", daemon=True)
                 self._watch.start()
+            if not self._prepared:
+                # All other calls wait for this one, so it is watched as well.
+                self._busy[session] = time.monotonic()
+                try:
+                    self._prepare(session)
+                except BaseException:
+                    session.close()
+                    raise
+                finally:
+                    self._busy.pop(session, None)
+                self._prepared = True
         return session
 
     def _end_overdue(self) -> None:
@@ -280,7 +289,6 @@ class PostgresStore:
     def _prepare(self, session: "_Session") -> None:
         """Refuse a server without a synchronous standby, if one is needed."""
         if self._needs_standby and not session.run(f"SELECT {_NAMED}")[0][0]:
-            session.close()
             raise StoreRefused(f"{self._address}: {_ALONE}")
 
     def _make_table(self, session: "_Session") -> None:
