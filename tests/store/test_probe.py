@@ -142,7 +142,7 @@ def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_th
             await probe_at_start(Overwrites())
         gone = Restarting()
         gone.unanswered = 10_000
-        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+        with pytest.raises(Unsure, match="memory has not answered for 30 s: connection refused"):
             await probe_at_start(gone)
 
     VirtualLoop().run(story())

@@ -31,15 +31,17 @@ async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> 
 
 async def probe_at_start(store: Store) -> None:
     """The same, within the time that a starting broker may wait for its store."""
+    reason = ""
     try:
         async with asyncio.timeout(START_SECONDS_MAX):
             while True:
                 try:
                     return await probe(store)
-                except Unsure:
+                except Unsure as unsure:
+                    reason = f": {unsure}"
                     await asyncio.sleep(_AGAIN_SECONDS)
     except TimeoutError:
-        raise Unsure(f"{store.describe()} has not answered for {START_SECONDS_MAX:g} s") from None
+        raise Unsure(f"{store.describe()} has not answered for {START_SECONDS_MAX:g} s{reason}") from None
 
 
 class _Probe:
