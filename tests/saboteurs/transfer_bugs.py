@@ -40,6 +40,30 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_MOVE}::test_what_is_written_meanwhile_comes_along",),
     ),
     Bug(
+        "a group goes back by what it read between the audit and the next run",
+        "semel.transfer.move:Move._check_unchanged",
+        "self._committed() != before",
+        "False",
+        (f"{_MOVE}::test_a_move_that_was_killed_after_the_audit_goes_on_if_nobody_used_the_source_since",),
+        seconds_max=15.0,
+    ),
+    Bug(
+        "a transaction takes in records until its timeout is over",
+        "semel.transfer.move:Move._copy",
+        "size >= TRANSACTION_BYTES or self._steady() >= until",
+        "size >= TRANSACTION_BYTES",
+        (f"{_MOVE}::test_a_slow_source_makes_transactions_shorter",),
+        seconds_max=15.0,
+    ),
+    Bug(
+        "all offsets of all groups are written as one batch",
+        "semel.transfer.progress:_batches",
+        "batch and size > _BATCH_BYTES",
+        "False",
+        (f"{_MOVE}::test_thousands_of_offsets_with_metadata_come_along",),
+        seconds_max=15.0,
+    ),
+    Bug(
         "aborted records are moved",
         "semel.client.aborted:committed_batches",
         "header.is_transactional and header.producer_id in aborting",
@@ -63,8 +87,8 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "retention removes records of the target while they are moved",
         "semel.transfer.topics:prepare",
-        "**meanwhile",
-        "**{}",
+        "dict.fromkeys(sources, meanwhile)",
+        "dict.fromkeys(sources, {})",
         (f"{_MOVE}::test_configurations_come_along_and_count_only_when_all_is_there",),
     ),
     Bug(

@@ -72,6 +72,16 @@ def test_compaction_takes_no_last_record_of_a_key() -> None:
     assert compare([batch(0, "a1"), batch(1, "b1")], [batch(0, "a1")], [], may_lack=True).difference == (1, -1)
 
 
+def test_retention_may_have_taken_the_beginning_of_a_compacted_log() -> None:
+    target = [batch(0, "a1", "b1"), batch(2, "c1"), batch(3, "d1")]
+    taken = compare([batch(2, "c1"), batch(3, "d1")], target, [0], may_lack=True, may_begin_later=True)
+    assert taken == Compared(2, {0: 2}, None)
+    assert compare([], target, [], may_lack=True, may_begin_later=True).difference is None
+    # Only the beginning.
+    source = [batch(0, "a1"), batch(3, "d1")]
+    assert compare(source, target, [], may_lack=True, may_begin_later=True).difference == (-1, 1)
+
+
 def test_a_batch_with_holes_is_written_anew_without_them() -> None:
     holey = with_holes(batch(4, "a1", "b1"), last_offset_delta=5)
     assert not holey.is_plain

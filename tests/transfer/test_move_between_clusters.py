@@ -23,9 +23,9 @@ from semel.client import LogClient, LogError, TopicPartition, admin
 from semel.client.patience import Patience
 from semel.testing.broker import FaultyBroker
 from semel.transfer.move import Move, Moved
-from semel.transfer.progress import MoveRefused
+from semel.transfer.progress import MoveRefused, Progress
 from semel.wire.records import Record
-from semel.wire.versions import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
+from semel.wire.versions import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS, OFFSET_COMMIT
 from transacting import TransactionalProducer
 
 T = TypeVar("T")
@@ -73,9 +73,7 @@ def test_a_log_that_begins_in_the_middle_of_a_batch_is_moved_from_there(
 ) -> None:
     source.create_topic(topic)
     source.seed(topic, "a", "b", "c")
-    with Asker(source.bootstrap) as ask:
-        wanted = {"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}
-        assert ask(DELETE_RECORDS, topics=[wanted], timeout=1000).topics[0].partitions[0].error_code == 0
+    delete_before(source.bootstrap, topic, 1)
     commit_offset(source.bootstrap, "billing", topic, 2)
     move(source.bootstrap, target)
     assert values_in(target, topic) == ["b", "c"]
@@ -174,6 +172,110 @@ def test_a_second_move_changes_nothing(source: FaultyBroker, target: str, topic:
     assert committed_offsets(target, topic)[TopicPartition(topic, 0)] == (1, "")
 
 
+def test_thousands_of_offsets_with_metadata_come_along(source: FaultyBroker, target: str, topic: str) -> None:
+    """As one batch they would be larger than any cluster takes."""
+    source.create_topic(topic, 300)
+    metadata = "m" * 4_000
+    places = [{"partition_index": n, "committed_offset": n, "committed_metadata": metadata} for n in range(300)]
+    with Asker(source.bootstrap) as ask:
+        wanted = {"generation_id_or_member_epoch": -1, "member_id": "", "group_id": topic}
+        answer = ask(OFFSET_COMMIT, 9, topics=[{"name": topic, "partitions": places}], **wanted)
+    assert {one.error_code for one in answer.topics[0].partitions} == {0}
+    move(source.bootstrap, target)
+    assert committed_offsets(target, topic) == {TopicPartition(topic, n): (0, metadata) for n in range(300)}
+
+
+def test_a_batch_comes_along_that_the_source_would_not_accept_any_more(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.create_topic(topic, configs={"max.message.bytes": "10000000"})
+    source.seed(topic, Record(b"x" * 5_000_000))
+    with client_of(source.bootstrap) as client:
+        admin.alter_configs(client.cluster, {topic: {"max.message.bytes": "1000"}})
+    move(source.bootstrap, target)
+    assert [len(record.value or b"") for record in stored_in(target, topic)] == [5_000_000]
+    assert configs_in(target, topic)["max.message.bytes"] == "1000"
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+@pytest.mark.parametrize("step", ["copied", "comparing"])
+def test_retention_may_remove_records_of_the_source_at_any_step(
+    source: FaultyBroker, target: str, topic: str, policy: str, step: str
+) -> None:
+    source.create_topic(topic, configs={"cleanup.policy": policy})
+    for number in range(4):
+        source.seed(topic, Record(b"%d" % number, b"key %d" % number))
+
+    class Removing(LogClient):
+        """Retention removes two records just before the first fetch, or just before the audit's."""
+
+        def fetches(self, wanted: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
+            fetched.append(wanted)
+            if len(fetched) == (1 if step == "copied" else 2):
+                delete_before(source.bootstrap, topic, 2)
+            return super().fetches(wanted, *arguments, **options)
+
+    fetched: list[Any] = []
+    with client_of(source.bootstrap, Removing) as old, client_of(target) as new:
+        moved = Move(old, new, lambda _: None, lambda _: None, quiet_seconds=0).run()
+    assert moved.records == 2
+    assert values_in(target, topic)[-2:] == ["2", "3"]
+
+
+def test_a_slow_source_makes_transactions_shorter(source: FaultyBroker, target: str, topic: str) -> None:
+    """Or they would exceed their timeout, and each next run would do so again."""
+    source.create_topic(topic, 8)
+    for partition in range(8):
+        source.seed(topic, "a", partition=partition)
+
+    class Slow(LogClient):
+        def fetches(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+            for fetched in super().fetches(*arguments, **options):
+                now[0] += 20
+                yield fetched
+
+    now = [0.0]
+    copied: list[int] = []
+    with client_of(source.bootstrap, Slow) as old, client_of(target) as new:
+        Move(old, new, lambda _: None, copied.append, quiet_seconds=0, steady=lambda: now[0]).run()
+    assert len(copied) >= 4
+
+
+def test_a_topic_whose_name_begins_like_the_progress_of_a_move_comes_along(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.seed(f"semel-move-{topic}", "a")
+    move(source.bootstrap, target)
+    assert values_in(target, f"semel-move-{topic}") == ["a"]
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_named_and_not_counted(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.create_topic(topic)
+    source.seed(f"{topic}-kept", "a")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        if not said:
+            with Asker(source.bootstrap) as ask:
+                ask(DELETE_TOPICS, 5, topic_names=[topic], timeout=1000)
+        said.append(line)
+
+    with client_of(source.bootstrap) as old, client_of(target) as new:
+        moved = Move(old, new, say, lambda _: None, quiet_seconds=0.01).run()
+    assert moved == Moved(1, 1, 1, 0, was_moved_before=False)
+    assert f"topic {topic!r} was deleted in the source after the move began: delete it in the target as well" in said
+
+
+def test_the_group_without_a_name_does_not_stop_a_move(source: FaultyBroker, target: str, topic: str) -> None:
+    source.seed(topic, "a")
+    commit_offset(source.bootstrap, "", topic, 0)
+    said: list[str] = []
+    assert move(source.bootstrap, target, said).groups == 0
+    assert "the offsets of the group without a name are not moved" in said
+
+
 # -- killed -----------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +347,33 @@ def test_a_move_that_is_killed_goes_on(source: FaultyBroker, topic: str) -> None
     assert check_all_deaths(source, topic, step=19) > 3
 
 
+@pytest.mark.parametrize("what", ["a record", "an offset", "nothing"])
+def test_a_move_that_was_killed_after_the_audit_goes_on_if_nobody_used_the_source_since(
+    source: FaultyBroker, target: str, topic: str, what: str
+) -> None:
+    """A group that went on in the source would process the same records again in the target."""
+
+    class KilledAfterTheAudit(Move):
+        def _conclude(self, progress: Progress) -> None:
+            raise Killed
+
+    source.seed(topic, "a", "b")
+    commit_offset(source.bootstrap, topic, topic, 1)
+    with client_of(source.bootstrap) as old, client_of(target) as new, pytest.raises(Killed):
+        KilledAfterTheAudit(old, new, lambda _: None, lambda _: None, quiet_seconds=0).run()
+    if what == "a record":
+        source.seed(topic, "c")
+    elif what == "an offset":
+        commit_offset(source.bootstrap, topic, topic, 2)
+    else:
+        assert move(source.bootstrap, target).groups == 1
+        assert committed_offsets(target, topic)[TopicPartition(topic, 0)] == (1, "")
+        return
+    with pytest.raises(MoveRefused, match="written to the source, or offsets committed there, after it was compared"):
+        move(source.bootstrap, target)
+    assert committed_offsets(target, topic) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(FOREIGN_CLUSTER is not None, reason="needs a new target for each death")
 def test_a_move_may_be_killed_at_any_call(source: FaultyBroker, topic: str) -> None:
@@ -306,6 +435,13 @@ def test_a_topic_that_was_made_anew_is_refused(source: FaultyBroker, target: str
 def test_a_cluster_is_not_moved_into_itself(source: FaultyBroker) -> None:
     with pytest.raises(MoveRefused, match="the source and the target are the same cluster"):
         move(source.bootstrap, source.bootstrap)
+
+
+def delete_before(bootstrap: str, topic: str, offset: int) -> None:
+    """Remove the records before an offset, as retention does."""
+    wanted = {"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}
+    with Asker(bootstrap) as ask:
+        assert ask(DELETE_RECORDS, topics=[wanted], timeout=1000).topics[0].partitions[0].error_code == 0
 
 
 def seeded(bootstrap: str, topic: str) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from semel.client import codes
@@ -39,6 +40,8 @@ from semel.wire.versions import (
 ABORT_MS_MAX: Final = 5_000
 
 _COMMIT_MS_MIN: Final = 1_000
+# Kafka stores the offsets of one request as one batch, which may have a megabyte; metadata may have 4 KB each.
+_OFFSETS_PER_REQUEST: Final = 100
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _NO_CLAIM: Final = (-1, -1)
 
@@ -143,7 +146,11 @@ class Transaction:
         """Add the offsets of a group without members to the transaction: they are committed with the records."""
         self._patience.progress()
         self._patiently(lambda: self._announce_group(group), self._patience)
-        self._patiently(lambda: self._send_offsets(group, offsets), self._patience)
+        every = list(offsets.items())
+        for at in range(0, len(every), _OFFSETS_PER_REQUEST):
+            some = dict(every[at : at + _OFFSETS_PER_REQUEST])
+            self._patience.progress()
+            self._patiently(partial(self._send_offsets, group, some), self._patience)
 
     def last_offset(self, where: TopicPartition) -> int:
         """Where the last batch of a partition begins, after all replicas have acknowledged everything written so far.

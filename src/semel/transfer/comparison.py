@@ -32,9 +32,16 @@ class Count(NamedTuple):
     foreign: int
 
 
-def compare(source: Iterable[Piece], target: Iterable[Piece], wanted: Iterable[int], *, may_lack: bool) -> Compared:
+def compare(
+    source: Iterable[Piece],
+    target: Iterable[Piece],
+    wanted: Iterable[int],
+    *,
+    may_lack: bool,
+    may_begin_later: bool = False,
+) -> Compared:
     """Compare both logs from their beginnings. With `may_lack`, compaction may have removed records from the source
-    since the copy.
+    since the copy; with `may_begin_later` as well, retention may have removed its beginning.
     """
     left, right = _Log(iter(source)), _Log(iter(target))
     places = _Places(wanted)
@@ -42,6 +49,9 @@ def compare(source: Iterable[Piece], target: Iterable[Piece], wanted: Iterable[i
     # Keys of records that only the target has; a later record must supersede each of them.
     superseded: dict[bytes | None, RecordBody] = {}
     while True:
+        if may_begin_later and not records:
+            # The target's records before the first one that is on both sides need no successor.
+            superseded.clear()
         ours, theirs = left.whole(), right.whole()
         if ours is not None and theirs is not None and _are_same(ours, theirs):
             if superseded:

@@ -10,11 +10,23 @@ second step while a transaction is open in the source, or a group has members th
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
-from semel.client import EARLIEST, LATEST, Isolation, LogClient, Slice, Topic, TopicPartition, groups, transactional_ids
+from semel.client import (
+    EARLIEST,
+    LATEST,
+    Isolation,
+    LogClient,
+    OffsetOutOfRange,
+    Slice,
+    Topic,
+    TopicPartition,
+    groups,
+    transactional_ids,
+)
 from semel.client.cluster import GROUP
 from semel.client.groups import Committed, Listed
 from semel.client.topics import partitions_of
@@ -22,15 +34,19 @@ from semel.client.transaction import Transaction
 from semel.transfer import topics
 from semel.transfer.comparison import behind, compare, count_differences, count_records
 from semel.transfer.pieces import Fetch, Piece, fetches, pieces
-from semel.transfer.progress import PREFIX, GroupOffsets, MoveRefused, Progress, Reached, Stage, read_progress
+from semel.transfer.progress import PREFIX, MoveRefused, Place, Places, Progress, Reached, Stage, read_progress
 from semel.transfer.topics import Original
 
 # Large enough that claim and commit cost little in comparison, and small enough for any transaction.max.timeout.ms.
 TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 _TRANSACTION_MS: Final = 60_000
+# A transaction gets no more records after this long, so that slow clusters do not exceed its timeout.
+_TRANSACTION_SECONDS: Final = 15.0
 # Nothing must be written for this long before both sides are compared.
 QUIET_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.5
+# The committed offsets of a group in the source.
+GroupOffsets = dict[TopicPartition, Committed]
 # The states of a group without members.
 _WITHOUT_MEMBERS: Final = frozenset(("empty", "dead"))
 
@@ -58,12 +74,14 @@ class Move:
         show: Callable[[int], None],
         *,
         quiet_seconds: float = QUIET_SECONDS,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._target = target
         self._say = say
         self._show = show
         self._quiet_seconds = quiet_seconds
+        self._steady = steady
         self._copied = 0
         self._last_line = ""
         self._transactional_id = ""
@@ -72,25 +90,29 @@ class Move:
     def run(self) -> Moved:
         """Continue where the last move of this cluster stopped. Raises LogError with the obstacle."""
         progress = self._begin()
-        was_moved_before = progress.stage is Stage.MOVED
-        if was_moved_before:
-            return self._summary(progress, records=0, was_moved_before=True)
+        if progress.stage is Stage.MOVED:
+            names = {where.topic for where in progress.reached}
+            return Moved(len(names), len(progress.reached), 0, len(progress.places), was_moved_before=True)
         records = 0
         if progress.stage is Stage.COPYING:
-            records, offsets = self._copy_and_audit(progress)
-            progress.write(self._target, self._transaction(), stage=Stage.AUDITED, offsets=offsets)
-        elif self._behind(progress):
-            raise MoveRefused(
-                "records were written to the source after it was compared with the target: delete the topics that were "
-                f"moved, and {progress.topic.name!r}, in the target, and start again when nobody writes any more"
-            )
+            records, places = self._copy_and_audit(progress)
+            progress.write(self._target, self._transaction(), stage=Stage.AUDITED, places=places)
+        else:
+            self._check_unchanged(progress)
+        self._conclude(progress)
+        partitions = sum(original.topic.partitions for original in self._originals.values())
+        return Moved(len(self._originals), partitions, records, len(progress.places), was_moved_before=False)
+
+    def _conclude(self, progress: Progress) -> None:
+        """Set the configurations of the topics and the offsets of the groups."""
+        for name in sorted({where.topic for where in progress.reached} - self._originals.keys()):
+            self._say(f"topic {name!r} was deleted in the source after the move began: delete it in the target as well")
         topics.settle(self._target, self._originals, progress)
         transaction = self._transaction()
         transaction.join([progress.where])
-        for group, own in progress.offsets.items():
-            transaction.commit_offsets(group, own)
+        for group, own in progress.places.items():
+            transaction.commit_offsets(group, {where: Committed(one.offset, one.note) for where, one in own.items()})
         progress.write(self._target, transaction, stage=Stage.MOVED)
-        return self._summary(progress, records=records, was_moved_before=False)
 
     def _begin(self) -> Progress:
         ids = [client.patiently(client.cluster.cluster_id) for client in (self._source, self._target)]
@@ -104,17 +126,29 @@ class Move:
         self._originals = topics.originals(self._source)
         return progress
 
-    def _summary(self, progress: Progress, *, records: int, was_moved_before: bool) -> Moved:
-        names = {where.topic for where in progress.reached}
-        return Moved(len(names), len(progress.reached), records, len(progress.offsets), was_moved_before)
+    def _check_unchanged(self, progress: Progress) -> None:
+        """Refuse to go on if the source was used after the audit of an earlier run."""
+        while waiting := self._in_use():
+            self._say_once(f"compared both sides before; waiting {waiting}")
+            time.sleep(_LOOK_SECONDS)
+        before = {
+            group: {where: Committed(one.source_offset, one.note) for where, one in own.items()}
+            for group, own in progress.places.items()
+        }
+        if self._behind(progress) or self._committed() != before:
+            raise MoveRefused(
+                "records were written to the source, or offsets committed there, after it was compared with the "
+                f"target: delete the topics that were moved, and {progress.topic.name!r}, in the target, and start "
+                "again when nobody uses the source any more"
+            )
 
     def _transaction(self) -> Transaction:
         return Transaction(self._target, self._transactional_id, _TRANSACTION_MS)
 
     # -- copying
 
-    def _copy_and_audit(self, progress: Progress) -> tuple[int, dict[str, GroupOffsets]]:
-        """The number of records on both sides, and the offsets of the groups in the target."""
+    def _copy_and_audit(self, progress: Progress) -> tuple[int, dict[str, Places]]:
+        """The number of records on both sides, and the offsets of the groups on both."""
         while True:
             self._copy_until_quiet(progress)
             committed = self._committed()
@@ -125,16 +159,16 @@ class Move:
             self._say_once("a client wrote, read or committed meanwhile: copying that as well")
 
     def _copy_until_quiet(self, progress: Progress) -> None:
-        quiet_since = time.monotonic()
+        quiet_since = self._steady()
         while True:
             self._originals = topics.originals(self._source)
             topics.prepare(self._target, self._originals, progress)
             slices = self._behind(progress)
             if slices:
                 self._copy(progress, slices)
-                quiet_since = time.monotonic()
+                quiet_since = self._steady()
             waiting = self._in_use()
-            if not waiting and time.monotonic() - quiet_since < self._quiet_seconds:
+            if not waiting and self._steady() - quiet_since < self._quiet_seconds:
                 waiting = f"until no client has written for {self._quiet_seconds:g} s"
             if waiting:
                 self._say_once(f"copied everything; waiting {waiting}")
@@ -167,13 +201,14 @@ class Move:
             transaction = self._transaction()
             reached: dict[TopicPartition, Reached] = {}
             size = 0
+            until = self._steady() + _TRANSACTION_SECONDS
             for wanted, fetch in chain([first], arrivals):
                 where = wanted.topic_partition
                 size += self._write(transaction, where, fetch.pieces)
                 before = progress.reached.get(where)
                 begin = wanted.start if before is None else before.first
                 reached[where] = Reached(str(wanted.topic.id), begin, fetch.next_offset)
-                if size >= TRANSACTION_BYTES:
+                if size >= TRANSACTION_BYTES or self._steady() >= until:
                     break
             progress.write(self._target, transaction, reached=reached)
             self._show(self._copied)
@@ -182,10 +217,21 @@ class Move:
         for wanted in slices:
             if wanted.start == wanted.end:
                 yield wanted, Fetch([], wanted.end)
-            for fetch in fetches(self._source, wanted, may_lack_its_end=self._may_lack(wanted.topic)):
+            for fetch in self._remaining(wanted):
                 yield wanted, fetch
             # Compaction may have removed the records at the end.
             yield wanted, Fetch([], wanted.end)
+
+    def _remaining(self, wanted: Slice) -> Iterator[Fetch]:
+        """The records of a slice, without those that retention removes from its beginning meanwhile."""
+        while wanted.start < wanted.end:
+            try:
+                yield from fetches(self._source, wanted, may_lack_its_end=self._may_lack(wanted.topic))
+                return
+            except OffsetOutOfRange as error:
+                if error.log_start <= error.offset:
+                    raise
+                wanted = replace(wanted, start=error.log_start)
 
     def _write(self, transaction: Transaction, where: TopicPartition, batches: list[Piece]) -> int:
         size = 0
@@ -243,7 +289,25 @@ class Move:
         self, progress: Progress, original: Original, theirs: Topic, where: TopicPartition, wanted: set[int]
     ) -> tuple[int, dict[int, int]]:
         reached = progress.reached[where]
-        begin = max(self._edge(self._source, where, EARLIEST), reached.first)
+        while True:
+            begin = max(self._edge(self._source, where, EARLIEST), reached.first)
+            try:
+                return self._compare_from(begin, progress, original, theirs, where, wanted)
+            except (MoveRefused, OffsetOutOfRange):
+                # If retention has removed records of the source meanwhile, the rest has to be compared again.
+                if self._edge(self._source, where, EARLIEST) <= begin:
+                    raise
+
+    def _compare_from(
+        self,
+        begin: int,
+        progress: Progress,
+        original: Original,
+        theirs: Topic,
+        where: TopicPartition,
+        wanted: set[int],
+    ) -> tuple[int, dict[int, int]]:
+        reached = progress.reached[where]
         target_begin, target_end = (self._edge(self._target, where, edge) for edge in (EARLIEST, LATEST))
         ours = Slice(original.topic, where.partition, begin, reached.next)
         slice_of_target = Slice(theirs, where.partition, target_begin, target_end)
@@ -257,10 +321,11 @@ class Move:
             # The target still has records that retention has removed from the source since.
             return behind(copies, more) if more > 0 else copies
 
+        begins_later = begin > reached.first
         more = 0
-        if begin > reached.first and not is_compacted:
+        if begins_later and not is_compacted:
             more = count_records(target()) - count_records(source())
-        compared = compare(source(), target(), wanted, may_lack=is_compacted)
+        compared = compare(source(), target(), wanted, may_lack=is_compacted, may_begin_later=begins_later)
         if compared.difference is not None:
             count = count_differences(source(), target())
             at, there = ("the end" if offset < 0 else f"offset {offset}" for offset in compared.difference)
@@ -283,6 +348,10 @@ class Move:
         cluster = self._source.cluster
         by_group = {}
         for name in self._source.patiently(lambda: groups.listed(cluster)):
+            if not name:
+                # Brokers store offsets for it, and answer no request about its coordinator.
+                self._say_once("the offsets of the group without a name are not moved")
+                continue
             coordinator = self._source.patiently(partial(cluster.coordinator, name, GROUP))
             own = self._source.patiently(partial(groups.committed, cluster, coordinator, name))
             moved = {
@@ -297,10 +366,10 @@ class Move:
 
 def _translated(
     committed: Mapping[str, GroupOffsets], places: Mapping[TopicPartition, Mapping[int, int]]
-) -> dict[str, GroupOffsets]:
-    """The offsets of the groups in the target."""
+) -> dict[str, Places]:
+    """The offsets of the groups on both sides."""
     return {
-        group: {where: Committed(places[where][one.offset], one.note) for where, one in own.items()}
+        group: {where: Place(places[where][one.offset], one.offset, one.note) for where, one in own.items()}
         for group, own in committed.items()
     }
 

@@ -6,13 +6,12 @@ each commit it checks whether another move has written meanwhile.
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from semel.client import EARLIEST, LATEST, Isolation, LogClient, LogError, Slice, Topic, TopicPartition
-from semel.client.groups import Committed
 from semel.client.patience import Moved, Patience
 from semel.client.transaction import Records, Transaction
 from semel.transfer.pieces import pieces
@@ -21,8 +20,8 @@ from semel.wire.record_bodies import RecordBody, content_of, key_and_value, payl
 # The prefix of the source's id, for the name of the topic and for the transactional id.
 PREFIX: Final = "semel-move-"
 TOPIC_CONFIGS: Final = {"cleanup.policy": "compact"}
-# The most records in one batch; a group may have thousands of offsets.
-_RECORDS_PER_BATCH: Final = 100
+# A batch is cut at this size, far below what any cluster refuses: groups may have thousands of offsets with metadata.
+_BATCH_BYTES: Final = 256 * 1024
 _STAGE: Final = "stage"
 _PARTITION: Final = "partition"
 _GROUP: Final = "group"
@@ -49,7 +48,16 @@ class Reached(NamedTuple):
     next: int
 
 
-GroupOffsets = dict[TopicPartition, Committed]
+class Place(NamedTuple):
+    """A group's committed offset in a partition: in the target, and in the source when both sides were compared."""
+
+    offset: int
+    source_offset: int
+    note: str | None
+
+
+# The places of a group.
+Places = dict[TopicPartition, Place]
 
 
 @dataclass
@@ -59,8 +67,8 @@ class Progress:
     topic: Topic
     stage: Stage = Stage.COPYING
     reached: dict[TopicPartition, Reached] = field(default_factory=dict)
-    # For each group its offsets in the target.
-    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+    # For each group its offsets on both sides.
+    places: dict[str, Places] = field(default_factory=dict)
     # Everything before this offset was read.
     known: int = 0
 
@@ -75,23 +83,26 @@ class Progress:
         *,
         stage: Stage | None = None,
         reached: Mapping[TopicPartition, Reached] | None = None,
-        offsets: Mapping[str, GroupOffsets] | None = None,
+        places: Mapping[str, Places] | None = None,
     ) -> None:
         """Commit this together with everything that the transaction has written. Raises MoveRefused if another move
         came in between.
         """
         content = {
             **{_partition_key(where): one._asdict() for where, one in (reached or {}).items()},
-            **{json.dumps([_GROUP, group]): _offsets_told(own) for group, own in (offsets or {}).items()},
+            **{
+                json.dumps([_GROUP, group, where.topic, where.partition]): one._asdict()
+                for group, own in (places or {}).items()
+                for where, one in own.items()
+            },
             **({} if stage is None else {json.dumps([_STAGE]): stage.value}),
         }
         now_ms = round(time.time() * 1000)
         bodies = [RecordBody(0, now_ms, content_of(k.encode(), _json(v).encode())) for k, v in content.items()]
         transaction.join([self.where])
-        for at in range(0, len(bodies), _RECORDS_PER_BATCH):
-            batch = bodies[at : at + _RECORDS_PER_BATCH]
+        for batch in _batches(bodies):
             transaction.write(self.where, Records(len(batch), payload_of(batch, now_ms, 0), now_ms, now_ms, 0))
-        first = transaction.last_offset(self.where) - at
+        first = transaction.last_offset(self.where) - (len(bodies) - len(batch))
         # Everything that was committed before is below this offset and visible, because no other transaction is open.
         if any(True for _ in _bodies(client, self.topic, self.known, first)):
             transaction.abort()
@@ -100,7 +111,7 @@ class Progress:
         self.known = first + len(bodies)
         self.stage = stage or self.stage
         self.reached |= reached or {}
-        self.offsets |= offsets or {}
+        self.places |= places or {}
 
 
 def read_progress(client: LogClient, topic: Topic) -> Progress:
@@ -130,10 +141,7 @@ def _take_in(progress: Progress, key: list[Any], value: Any) -> None:
     elif key[0] == _PARTITION:
         progress.reached[TopicPartition(str(key[1]), int(key[2]))] = Reached(**value)
     elif key[0] == _GROUP:
-        progress.offsets[str(key[1])] = {
-            TopicPartition(str(topic), int(number)): Committed(int(offset), note)
-            for topic, number, offset, note in value
-        }
+        progress.places.setdefault(str(key[1]), {})[TopicPartition(str(key[2]), int(key[3]))] = Place(**value)
     else:
         raise ValueError(f"a key of a newer version: {key}")
 
@@ -142,8 +150,16 @@ def _partition_key(where: TopicPartition) -> str:
     return json.dumps([_PARTITION, where.topic, where.partition])
 
 
-def _offsets_told(offsets: GroupOffsets) -> list[list[object]]:
-    return [[where.topic, where.partition, one.offset, one.note] for where, one in offsets.items()]
+def _batches(bodies: Iterable[RecordBody]) -> Iterator[list[RecordBody]]:
+    batch: list[RecordBody] = []
+    size = 0
+    for body in bodies:
+        size += len(body.content)
+        if batch and size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], len(body.content)
+        batch.append(body)
+    yield batch
 
 
 def _json(value: object) -> str:

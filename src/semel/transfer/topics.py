@@ -1,6 +1,6 @@
 """The topics of a move, in the source and in the target. While records are copied, the target's topics have no
-retention and no compaction, and accept any timestamp. They get the source's configurations when all records are copied
-and compared.
+retention and no compaction, and accept any timestamp and any size. They get the source's configurations when all
+records are copied and compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,8 +26,6 @@ from semel.transfer.progress import PREFIX, TOPIC_CONFIGS, MoveRefused, Progress
 from semel.wire.errors import ErrorCode
 
 _NEVER: Final = str((1 << 63) - 1)
-_SIZE: Final = "max.message.bytes"
-_SIZE_MAX: Final = (1 << 31) - 1
 # The values of these configurations during a move, if the target knows them.
 _MEANWHILE: Final = {
     "cleanup.policy": "delete",
@@ -36,6 +34,10 @@ _MEANWHILE: Final = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": _NEVER,
     "message.timestamp.after.max.ms": _NEVER,
+    # The source may have accepted larger batches before than it does now. In Kafka a batch also has to fit into a
+    # segment.
+    "max.message.bytes": str((1 << 31) - 1),
+    "segment.bytes": str(1 << 30),
 }
 # Kafka's number for the source of a value that is set on the topic itself.
 _SET_FOR_TOPIC: Final = 1
@@ -57,10 +59,17 @@ def originals(source: LogClient) -> dict[str, Original]:
     """The topics to move."""
     by_name = {}
     for name, topic in source.patiently(source.cluster.every_topic).items():
-        if not name.startswith(PREFIX):
-            configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
-            by_name[name] = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
+        configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
+        original = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
+        if not _is_progress(original):
+            by_name[name] = original
     return by_name
+
+
+def _is_progress(original: Original) -> bool:
+    """Whether this is the progress of a move into the source."""
+    topic = original.topic
+    return topic.name.startswith(PREFIX) and topic.partitions == 1 and original.is_compacted
 
 
 def _set_in(configs: Iterable[Any]) -> dict[str, str]:
@@ -99,16 +108,13 @@ def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progre
             )
     known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
     meanwhile = {name: value for name, value in _MEANWHILE.items() if name in known_to_target}
-    _alter(
-        target,
-        {name: {**meanwhile, _SIZE: _roomy(original.effective.get(_SIZE))} for name, original in sources.items()},
-    )
+    _alter(target, dict.fromkeys(sources, meanwhile))
 
 
 def settle(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
     """Set the source's configurations on the target's topics."""
     known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
-    altered = [name for name in (*_MEANWHILE, _SIZE) if name in known_to_target]
+    altered = [name for name in _MEANWHILE if name in known_to_target]
     _alter(
         target,
         {
@@ -120,11 +126,6 @@ def settle(target: LogClient, sources: Mapping[str, Original], progress: Progres
 
 def _anew(progress: Progress) -> str:
     return f"delete what was moved of it and topic {progress.topic.name!r} there, and start again"
-
-
-def _roomy(size: str | None) -> str:
-    """A size with room for a batch that is built again, which may be compressed less well."""
-    return str(min(2 * int(size or 0) + (1 << 20), _SIZE_MAX))
 
 
 def _check_empty(target: LogClient, topic: Topic) -> None:
