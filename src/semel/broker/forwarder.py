@@ -12,7 +12,8 @@ is no longer active, or not yet, does not forward such a request again: it could
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from semel.broker.exchange import Exchange
 from semel.wire import messages, versions
@@ -41,9 +42,14 @@ UNDER_WAY_MAX: Final = 100
 # The name of the software with which a standby presents itself, and the version of ApiVersions in which it does.
 STANDBY_SOFTWARE: Final = "semel-standby"
 _PRESENTED_IN: Final = 3
-_PRESENTED: Final = messages.build_request(
-    versions.API_VERSIONS, _PRESENTED_IN, client_software_name=STANDBY_SOFTWARE, client_software_version="1"
-)
+
+
+@cache
+def _presentation() -> Any:
+    """Made when it is needed, because a broker that starts should not wait for what that loads."""
+    return messages.build_request(
+        versions.API_VERSIONS, _PRESENTED_IN, client_software_name=STANDBY_SOFTWARE, client_software_version="1"
+    )
 
 
 class CannotReach(Exception):
@@ -122,7 +128,9 @@ class Forwarder:
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 number, client = exchange.correlation_id, exchange.client_id
-                presented = messages.encode_request(versions.API_VERSIONS, _PRESENTED_IN, number, client, _PRESENTED)
+                presented = messages.encode_request(
+                    versions.API_VERSIONS, _PRESENTED_IN, number, client, _presentation()
+                )
                 prefix = request_prefix(exchange.api_key, exchange.version, number, client, len(body))
                 writer.write(presented + prefix + body)
                 await writer.drain()

@@ -207,7 +207,7 @@ def _replace(files: Files, content: list[bytes]) -> None:
             # The buffers are not joined, because no other thread could run while a hundred megabytes are copied.
             for first in range(0, len(content), _BUFFERS_AT_ONCE):
                 position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
-            file.sync()
+        file.sync()
     finally:
         file.close()
     files.rename(_UNFINISHED, NAME)
