@@ -41,8 +41,8 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "finished is taken for authenticated",
         "semel.security.scram:ScramExchange._first",
-        "self.name = _unescaped(match['name'])",
-        "self.user = self.name = _unescaped(match['name'])",
+        "self.name = unescaped(match['name'])",
+        "self.user = self.name = unescaped(match['name'])",
         (f"{_SCRAM}::test_another_implementation_gets_in_with_the_right_password_and_believes_the_answer",),
     ),
     Bug(
@@ -55,7 +55,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a client may act as another user",
         "semel.security.scram:ScramExchange._first",
-        "_unescaped(match['acting']) != self.name",
+        "unescaped(match['acting']) != self.name",
         "False",
         (f"{_SCRAM}::test_a_first_message_that_asks_for_what_is_not_there_is_refused",),
     ),

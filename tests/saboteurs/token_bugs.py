@@ -14,6 +14,21 @@ _NONE: Final = f"{_TOKENS}::test_without_keys_nobody_enters_and_the_provider_is_
 
 TOKEN_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
+        "keys are fetched again only when somebody logs in",
+        "semel.broker.doors:Doors.look_at_credentials",
+        "self._tokens.refresh()",
+        "None",
+        (f"{_BEARER}::test_keys_are_looked_at_even_if_nobody_logs_in",),
+    ),
+    Bug(
+        "a provider that sends headers for ever is listened to for ever",
+        "semel.broker.token_keys:fetch",
+        "context.sslsocket_class = _ending(time.monotonic() + seconds_max)",
+        "context.sslsocket_class = ssl.SSLSocket",
+        (f"{_TOKENS}::test_a_provider_that_never_comes_to_the_content_is_left_after_some_time",),
+        seconds_max=8.0,
+    ),
+    Bug(
         "the signature is not looked at",
         "semel.security.tokens",
         '"verify_signature": True',

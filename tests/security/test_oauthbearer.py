@@ -121,6 +121,18 @@ def test_a_client_is_the_user_whom_its_token_names(broker: SecuredBroker, ask: A
     assert "User:alice" in known
 
 
+def test_keys_are_looked_at_even_if_nobody_logs_in(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or the first login after a long time would be judged by keys that the provider took away long before."""
+    tokens = PROVIDER.settings(tmp_path)
+    tls = TlsSettings(*authority.issue("looking", "localhost", "127.0.0.1"))
+    with SecuredBroker(SecurityProtocol.SASL_SSL, tls=tls, tokens=tokens) as broker:
+        Path(tokens.keys).write_text("garbage")
+        broker.look(lambda b: b.doors.look_at_credentials())
+        assert "event=token_keys_refused" in caplog.text
+
+
 def test_nobody_acts_as_somebody_else(ask: Ask) -> None:
     assert ask.log_in(PROVIDER.token("alice"), "a=bob").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert not ask.is_served()

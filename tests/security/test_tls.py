@@ -275,13 +275,13 @@ def test_certificates_are_read_again_when_they_change_and_garbage_keeps_the_old_
     with SecuredBroker(SSL, tls=TlsSettings(*first)) as broker, TlsAsker(broker.bootstrap, authority) as ask:
         assert served_name(broker, authority) == "first"
         Path(first.certificate).write_text("garbage")
-        broker.look(lambda b: b.doors.look_at_certificates())
+        broker.look(lambda b: b.doors.look_at_credentials())
         assert "event=certificates_refused" in caplog.text
         assert served_name(broker, authority) == "first"
         second = authority.issue("second", "localhost")
         Path(first.certificate).write_bytes(Path(second.certificate).read_bytes())
         Path(first.key).write_bytes(Path(second.key).read_bytes())
-        broker.look(lambda b: b.doors.look_at_certificates())
+        broker.look(lambda b: b.doors.look_at_credentials())
         assert served_name(broker, authority) == "second"
         assert ask(API_VERSIONS, **VERSIONS_ASKED).error_code == 0, "the connection of before is still good"
 

@@ -8,6 +8,7 @@ import os
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,7 @@ def test_keys_are_fetched_over_https_alone(keys: str) -> None:
 
 def test_a_message_names_the_token_and_perhaps_the_user() -> None:
     assert read_message(bearer("a.b.c")) == (None, "a.b.c")
+    assert read_message(b"n,a=a=2Cb=3D2C,\x01auth=Bearer a.b.c\x01\x01") == ("a,b=2C", "a.b.c")
     assert read_message(b"n,a=alice,\x01host=h\x01auth=Bearer a.b.c\x01traceId=7\x01\x01") == ("alice", "a.b.c")
 
 
@@ -369,3 +371,30 @@ def test_keys_come_over_tls_that_is_trusted_and_never_from_where_a_provider_poin
         finally:
             server.shutdown()
             serving.join()
+
+
+def test_a_provider_that_never_comes_to_the_content_is_left_after_some_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its keys would never be fetched again: one fetch is made at a time."""
+    authority = Authority(tmp_path)
+    monkeypatch.setitem(os.environ, "SSL_CERT_FILE", authority.file)
+
+    class Putting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("provider", "localhost"))
+    with HTTPServer(("127.0.0.1", 0), Putting) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        with pytest.raises(TimeoutError, match="comes too slowly"):
+            fetch(f"https://localhost:{server.server_port}/keys", seconds_max=0.1)
+        serving.join()

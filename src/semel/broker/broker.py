@@ -258,7 +258,7 @@ class Broker:
             self.limits, self.metrics, self.events, self.doors, self.throttle, self.groups, self._progress.note
         )
         self._chores = Chores(
-            self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_certificates
+            self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_credentials
         )
 
     @property

@@ -39,10 +39,10 @@ class Chores:
         compactor: Compactor,
         memory: ReceiveMemory,
         connections: Iterable[Connection],
-        look_at_certificates: Callable[[], None],
+        look_at_credentials: Callable[[], None],
     ) -> None:
         """`connections` gives the open connections each time."""
-        self._look_at_certificates = look_at_certificates
+        self._look_at_credentials = look_at_credentials
         self._runtime = runtime
         self._compactor = compactor
         self._memory = memory
@@ -53,7 +53,7 @@ class Chores:
         """Set a timer for each chore."""
         runtime, compactor = self._runtime, self._compactor
         self._every(HOUSEKEEPING_SECONDS, self._keep_house)
-        self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._look_at_certificates))
+        self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._look_at_credentials))
         self._every(RETENTION_SECONDS, lambda: runtime.log.retain(runtime.clock.now_ms()))
         self._every(compactor.look_seconds, lambda: at_once(compactor.look))
         self._every(FORGET_SECONDS, lambda: forget_silent_transactional_ids(runtime))

@@ -209,10 +209,14 @@ class Doors:
         else:
             self._events.tell(logging.INFO, "certificates_read")
 
-    def look_at_certificates(self) -> None:
-        """Read the files again if they have changed."""
+    def look_at_credentials(self) -> None:
+        """Read the certificates again if their files have changed, and the keys of tokens if it is time. Logins alone
+        would not do: the first one after a long time would still be judged by the old keys.
+        """
         if self._certificates is not None and self._certificates.has_changed():
             self.reload_certificates()
+        if self._tokens is not None:
+            self._tokens.refresh()
 
 
 def _token_keys(tokens: TokenSettings, events: Events, time_of_day: Callable[[], float]) -> "TokenKeys":

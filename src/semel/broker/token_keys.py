@@ -26,8 +26,8 @@ REFRESH_SECONDS: Final = 3_600.0
 # A client chooses the key that its token names, so without this limit it could make the broker fetch again and again.
 FETCH_EVERY_SECONDS: Final = 60.0
 _TIMEOUT_SECONDS: Final = 10.0
-# Ends a fetch even if the provider sends slowly and never stops.
-_FETCH_SECONDS_MAX: Final = 30.0
+# Ends a fetch even if the provider sends slowly and never stops, also if it never comes to the content.
+FETCH_SECONDS_MAX: Final = 30.0
 
 KeysOrError = bytes | Exception
 # Runs the first function in a thread, and then the second one on the event loop.
@@ -134,17 +134,34 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def fetch(url: str) -> bytes:
+def fetch(url: str, seconds_max: float = FETCH_SECONDS_MAX) -> bytes:
     """The content of an https URL; this machine must trust its certificate."""
-    secure = urllib.request.HTTPSHandler(context=ssl.create_default_context())
-    until = time.monotonic() + _FETCH_SECONDS_MAX
+    context = ssl.create_default_context()
+    context.sslsocket_class = _ending(time.monotonic() + seconds_max)
+    secure = urllib.request.HTTPSHandler(context=context)
     content = b""
     with urllib.request.build_opener(secure, _NoRedirects).open(url, timeout=_TIMEOUT_SECONDS) as answer:
         while piece := answer.read1(CONTENT_BYTES_MAX):
             content += piece
-            if len(content) > CONTENT_BYTES_MAX or time.monotonic() > until:
-                raise TokensRefused("the key set is too large, or comes too slowly")
+            if len(content) > CONTENT_BYTES_MAX:
+                raise TokensRefused("the key set is too large")
     return content
+
+
+def _ending(until: float) -> type[ssl.SSLSocket]:
+    """A kind of connection that reads nothing after this time. Python's HTTP client knows only a timeout for each
+    read, and reads any number of lines before the content.
+    """
+
+    class Ending(ssl.SSLSocket):
+        def recv_into(self, *buffer: Any, **options: Any) -> int:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the key set comes too slowly")
+            self.settimeout(min(left, _TIMEOUT_SECONDS))
+            return super().recv_into(*buffer, **options)
+
+    return Ending
 
 
 def _in_a_thread(work: Callable[[], bytes], done: Callable[[KeysOrError], None]) -> None:

@@ -73,8 +73,8 @@ class ScramExchange:
         if match is None:
             self._is_over = True
             raise self._malformed("a first message that is not valid, or asks for an unsupported feature")
-        self.name = _unescaped(match["name"])
-        if match["acting"] is not None and _unescaped(match["acting"]) != self.name:
+        self.name = unescaped(match["name"])
+        if match["acting"] is not None and unescaped(match["acting"]) != self.name:
             self._is_over = True
             raise self._malformed("a user who wants to act as another one")
         self._header, self._nonce = match["header"], match["nonce"] + self._own_nonce
@@ -107,7 +107,8 @@ class ScramExchange:
         return Refused(SASL_AUTHENTICATION_FAILED, f"{self._mechanism.sasl_name}: {what}")
 
 
-def _unescaped(name: str) -> str:
+def unescaped(name: str) -> str:
+    """A name as it is, from its form in a message, in which a comma is =2C and an equals sign =3D."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 

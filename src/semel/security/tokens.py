@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.core.refusals import SASL_AUTHENTICATION_FAILED, Refused
 from semel.core.users import NAME_BYTES_MAX
+from semel.security.scram import unescaped
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 # The supported algorithms, each with its kind of key, and for elliptic curves the curve. Algorithms with shared secrets
@@ -121,7 +122,8 @@ def read_message(message: bytes) -> tuple[str | None, str]:
     auth = _AUTH.fullmatch(named.get("auth", ""))
     if head is None or auth is None or len(named) < len(pairs) or not rest.endswith(2 * _BETWEEN):
         raise refused("a message that cannot be read")
-    return head["acting"], auth["token"]
+    acting = head["acting"]
+    return None if acting is None else unescaped(acting), auth["token"]
 
 
 def refused(why: str) -> Refused:
