@@ -395,6 +395,6 @@ def test_a_provider_that_never_comes_to_the_content_is_left_after_some_time(
         server.socket = context.wrap_socket(server.socket, server_side=True)
         serving = threading.Thread(target=server.handle_request)
         serving.start()
-        with pytest.raises(TimeoutError, match="comes too slowly"):
+        with pytest.raises(TimeoutError):
             fetch(f"https://localhost:{server.server_port}/keys", seconds_max=0.1)
         serving.join()
