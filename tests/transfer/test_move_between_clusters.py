@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 import pytest
 from clusters import (
@@ -19,13 +21,22 @@ from clusters import (
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
 from eventually import eventually
-from semel.client import LogClient, LogError, TopicPartition, admin
+from semel.client import LogClient, LogError, Topic, TopicPartition, admin
+from semel.client.cluster import TRANSACTION
 from semel.client.patience import Patience
 from semel.testing.broker import FaultyBroker
+from semel.transfer import topics
 from semel.transfer.move import Move, Moved
 from semel.transfer.progress import MoveRefused, Progress
+from semel.transfer.topics import Original
 from semel.wire.records import Record
-from semel.wire.versions import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS, OFFSET_COMMIT
+from semel.wire.versions import (
+    CREATE_PARTITIONS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    DESCRIBE_TRANSACTIONS,
+    OFFSET_COMMIT,
+)
 from transacting import TransactionalProducer
 
 T = TypeVar("T")
@@ -114,6 +125,17 @@ def test_configurations_come_along_and_count_only_when_all_is_there(
     assert configs_in(target, f"{topic}-state")["cleanup.policy"] == "compact"
 
 
+def test_a_configuration_that_the_target_does_not_know_is_named_and_left_out(target: str, topic: str) -> None:
+    """Clusters of other versions and makers have configurations of their own."""
+    configs = {"retention.ms": "1000", "no.such.thing": "7"}
+    sources = {topic: Original(Topic(topic, UUID(int=7), 1), configs, configs)}
+    with client_of(target) as client:
+        progress = Progress(topics.progress_topic(client, f"semel-move-{topic}"))
+        topics.prepare(client, sources, progress)
+        assert topics.settle(client, sources, progress) == {topic: ["no.such.thing"]}
+    assert configs_in(target, topic)["retention.ms"] == "1000"
+
+
 def test_what_is_written_meanwhile_comes_along(source: FaultyBroker, target: str, topic: str) -> None:
     source.create_topic(topic)
     source.seed(topic, "a")
@@ -183,6 +205,18 @@ def test_thousands_of_offsets_with_metadata_come_along(source: FaultyBroker, tar
     assert {one.error_code for one in answer.topics[0].partitions} == {0}
     move(source.bootstrap, target)
     assert committed_offsets(target, topic) == {TopicPartition(topic, n): (0, metadata) for n in range(300)}
+
+
+def test_many_groups_have_more_time_for_their_one_transaction(source: FaultyBroker, target: str, topic: str) -> None:
+    source.seed(topic, "a")
+    for number in range(20):
+        commit_offset(source.bootstrap, f"{topic} {number}", topic, 1)
+    assert move(source.bootstrap, target).groups == 20
+    with client_of(source.bootstrap) as old, client_of(target) as client:
+        name = f"semel-move-{old.cluster.cluster_id()}"
+        coordinator = client.cluster.coordinator(name, TRANSACTION)
+        (state,) = client.cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=[name]).transaction_states
+    assert (state.error_code, state.transaction_timeout) == (0, timedelta(seconds=64))
 
 
 def test_a_batch_comes_along_that_the_source_would_not_accept_any_more(

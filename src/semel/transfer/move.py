@@ -40,6 +40,10 @@ from semel.transfer.topics import Original
 # Large enough that claim and commit cost little in comparison, and small enough for any transaction.max.timeout.ms.
 TRANSACTION_BYTES: Final = 16 * 1024 * 1024
 _TRANSACTION_MS: Final = 60_000
+# Each group takes a few round trips in the last transaction, which has to hold all groups.
+_GROUP_MS: Final = 200
+# Kafka's default of transaction.max.timeout.ms.
+_TRANSACTION_MS_MAX: Final = 900_000
 # A transaction gets no more records after this long, so that slow clusters do not exceed its timeout.
 _TRANSACTION_SECONDS: Final = 15.0
 # Nothing must be written for this long before both sides are compared.
@@ -107,8 +111,9 @@ class Move:
         """Set the configurations of the topics and the offsets of the groups."""
         for name in sorted({where.topic for where in progress.reached} - self._originals.keys()):
             self._say(f"topic {name!r} was deleted in the source after the move began: delete it in the target as well")
-        topics.settle(self._target, self._originals, progress)
-        transaction = self._transaction()
+        for name, unknown in topics.settle(self._target, self._originals, progress).items():
+            self._say(f"topic {name!r} is moved without {', '.join(unknown)}: the target knows no such configuration")
+        transaction = self._transaction(len(progress.places))
         transaction.join([progress.where])
         for group, own in progress.places.items():
             transaction.commit_offsets(group, {where: Committed(one.offset, one.note) for where, one in own.items()})
@@ -142,8 +147,9 @@ class Move:
                 "again when nobody uses the source any more"
             )
 
-    def _transaction(self) -> Transaction:
-        return Transaction(self._target, self._transactional_id, _TRANSACTION_MS)
+    def _transaction(self, groups: int = 0) -> Transaction:
+        timeout_ms = min(_TRANSACTION_MS + _GROUP_MS * groups, _TRANSACTION_MS_MAX)
+        return Transaction(self._target, self._transactional_id, timeout_ms)
 
     # -- copying
 

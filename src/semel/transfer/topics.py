@@ -88,6 +88,7 @@ def progress_topic(target: LogClient, name: str) -> Topic:
 
 def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
     """Create the missing topics in the target, and set all of them to keep every record."""
+    known_to_target = _known_to(target, progress)
     there = target.topics(sources)
     known = {where.topic for where in progress.reached}
     for name, original in sources.items():
@@ -95,7 +96,8 @@ def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progre
         if name not in there:
             if name in known:
                 raise MoveRefused(f"topic {name!r} was deleted in the target while it was moved: {_anew(progress)}")
-            _make(target, name, count, original.configs)
+            configs = {config: value for config, value in original.configs.items() if config in known_to_target}
+            _make(target, name, count, configs)
             there[name] = _await(target, name, count)
         elif name not in known:
             _check_empty(target, there[name])
@@ -106,22 +108,31 @@ def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progre
             raise MoveRefused(
                 f"topic {name!r} has {there[name].partitions} partitions in the target and {count} in the source"
             )
-    known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
     meanwhile = {name: value for name, value in _MEANWHILE.items() if name in known_to_target}
     _alter(target, dict.fromkeys(sources, meanwhile))
 
 
-def settle(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> None:
-    """Set the source's configurations on the target's topics."""
-    known_to_target = {one.name for one in _configs_of(target, progress.topic.name)}
-    altered = [name for name in _MEANWHILE if name in known_to_target]
-    _alter(
-        target,
-        {
-            topic: {**{name: original.configs.get(name) for name in altered}, **original.configs}
-            for topic, original in sources.items()
-        },
-    )
+def settle(target: LogClient, sources: Mapping[str, Original], progress: Progress) -> dict[str, list[str]]:
+    """Set the source's configurations on the target's topics. Returns for each topic those that the target does not
+    know.
+    """
+    known_to_target = _known_to(target, progress)
+    changes = {
+        topic: {
+            name: original.configs.get(name)
+            for name in dict.fromkeys((*_MEANWHILE, *original.configs))
+            if name in known_to_target
+        }
+        for topic, original in sources.items()
+    }
+    _alter(target, changes)
+    unknown = {topic: sorted(original.configs.keys() - known_to_target) for topic, original in sources.items()}
+    return {topic: names for topic, names in unknown.items() if names}
+
+
+def _known_to(target: LogClient, progress: Progress) -> set[str]:
+    """The configurations of topics that the target knows: it lists all of them for any topic."""
+    return {one.name for one in _configs_of(target, progress.topic.name)}
 
 
 def _anew(progress: Progress) -> str:
