@@ -112,6 +112,13 @@ def test_a_percentage_may_have_a_fraction() -> None:
     assert quotas.limit(BUSY, "alice", "") == (("alice", ""), 0.5)
 
 
+@pytest.mark.parametrize("value", [(0.1 + 0.7) * 10, 8.0000001])
+def test_a_value_that_is_whole_but_for_its_computation_may_be_a_quota(value: float) -> None:
+    quotas = Quotas()
+    put(quotas, (ALICE,), producer_byte_rate=value)
+    assert quotas.limit(PRODUCED, "alice", "") == (("alice", ""), value)
+
+
 def test_a_key_that_is_named_twice_is_refused() -> None:
     changes = [(PRODUCED, 1.0), (PRODUCED, None)]
     with refused(INVALID_REQUEST, "Duplicate quota key"):

@@ -247,9 +247,9 @@ def _check(keys: tuple[str, ...], key: str, value: float) -> None:
         raise Refused(INVALID_REQUEST, f"Quota {key} must be greater than 0")
     if key in _WHOLE and value > _WHOLE[key]:
         raise Refused(INVALID_REQUEST, f"Proposed value for {key} is too large")
-    if key in _WHOLE and value % 1 > _FRACTION_MAX:
+    if key in _WHOLE and abs(value - round(value)) > _FRACTION_MAX:
         raise Refused(INVALID_REQUEST, f"{key} cannot be a fractional value.")
 
 
-# A smaller fraction counts as 0, as in Apache Kafka.
+# A value this close to a whole number counts as one, as in Apache Kafka.
 _FRACTION_MAX: Final = 1e-6
