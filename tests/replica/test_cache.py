@@ -4,7 +4,6 @@ this broker has is never freed, and nobody ever reads anything else than what wa
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
 
 import pytest
 from lives import Gate, Inline, Life, WatchedStore, names, run, written
@@ -36,6 +35,14 @@ async def all_values(life: Life) -> list[bytes]:
             failures = await life.cache.bring([Stretch(absent.path, absent.position, absent.size)])
             assert not failures
     return values
+
+
+async def followed(standby: Life) -> None:
+    """The standby has read what the active broker wrote, and takes the last checkpoint over."""
+    while await standby.reader.read_on(50):
+        pass
+    assert standby.reader.floor is not None
+    await standby.checkpoints.follow(standby.reader.floor)
 
 
 def test_a_start_fetches_no_records_and_a_reader_those_that_it_asks_for() -> None:
@@ -284,10 +291,7 @@ def test_a_standby_frees_what_the_active_broker_has_put_into_the_store() -> None
         for number in range(8):
             await active.write(*names(*range(3 * number, 3 * number + 3)))
             await active.keep()
-            while await standby.reader.read_on(50):
-                pass
-            assert standby.reader.floor is not None
-            await standby.checkpoints.follow(standby.reader.floor)
+            await followed(standby)
         assert standby.cache.freed_bytes > 2 * SEGMENT
         assert standby.cache.files.cached_bytes <= 2 * SEGMENT
         await standby.take_over()
@@ -309,15 +313,10 @@ def test_a_standby_fetches_what_it_has_freed_before_its_object_is_deleted() -> N
         values = active.values()
         standby = await Life(store, cache_bytes=SEGMENT, is_cold=True).stand_by()
         compact(active)
-        for number in count(50):
+        for number in range(50, 54):
             await active.write(*names(number))
             await active.keep()
-            while await standby.reader.read_on(50):
-                pass
-            assert standby.reader.floor is not None
-            await standby.checkpoints.follow(standby.reader.floor)
-            if number == 53:
-                break
+            await followed(standby)
         await standby.take_over()
         assert (await all_values(standby))[:18] == values
         await standby.keep()
@@ -341,10 +340,7 @@ def test_a_standby_frees_nothing_that_is_about_to_be_deleted_while_it_fetches_th
         for number in range(50, 54):
             await active.write(*names(number))
             await active.keep()
-            while await standby.reader.read_on(50):
-                pass
-            assert standby.reader.floor is not None
-            await standby.checkpoints.follow(standby.reader.floor)
+            await followed(standby)
         await standby.take_over()
         assert (await all_values(standby))[:18] == values
 
@@ -456,9 +452,8 @@ def test_a_standby_that_comes_too_late_for_that_starts_again() -> None:
             await active.keep()
             while await standby.reader.read_on(50):
                 pass
-        assert standby.reader.floor is not None
         with pytest.raises(Overtaken, match="start again"):
-            await standby.checkpoints.follow(standby.reader.floor)
+            await followed(standby)
 
     run(scenario())
 

@@ -55,10 +55,14 @@ def retention(ask: Asker, topic: str) -> Any:
     return found
 
 
-def set_retention(ask: Asker, topic: str, value: str) -> Any:
+def with_retention(topic: str, value: str) -> dict[str, Any]:
     configs = [{"name": "retention.ms", "config_operation": 0, "value": value}]
     resource = {"resource_type": TOPIC, "resource_name": topic, "configs": configs}
-    (changed,) = ask(versions.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False).responses
+    return {"resources": [resource], "validate_only": False}
+
+
+def set_retention(ask: Asker, topic: str, value: str) -> Any:
+    (changed,) = ask(versions.INCREMENTAL_ALTER_CONFIGS, 1, **with_retention(topic, value)).responses
     return changed
 
 
@@ -308,9 +312,7 @@ def test_the_requests_of_one_client_are_done_in_their_order() -> None:
                 with Asker(misled.standby.bootstrap) as ask:
                     later = []
                     for number in range(20):
-                        configs = [{"name": "retention.ms", "config_operation": 0, "value": str(1000 + number)}]
-                        resource = {"resource_type": TOPIC, "resource_name": "payments", "configs": configs}
-                        fields = {"resources": [resource], "validate_only": False}
+                        fields = with_retention("payments", str(1000 + number))
                         later.append(ask.ask_later(versions.INCREMENTAL_ALTER_CONFIGS, 1, **fields))
                     for answer in later:
                         assert answer().responses[0].error_code == 0
@@ -323,16 +325,17 @@ def test_the_requests_of_one_client_are_done_in_their_order() -> None:
     asyncio.run(scenario())
 
 
+async def unreached(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    raise AssertionError("it gave up before")
+
+
 def test_a_request_that_comes_just_before_a_takeover_is_answered() -> None:
     """Before the standby has begun to forward it: then it gives that up, and answers as the active broker."""
 
     async def scenario() -> None:
         ends: list[str] = []
 
-        async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            raise AssertionError("it gave up before")
-
-        forwards = forwarder.Forwarder(reach, 1000)
+        forwards = forwarder.Forwarder(unreached, 1000)
         forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
         forwards.give_up()
         await turns()
@@ -345,10 +348,7 @@ def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None
     async def scenario() -> None:
         ends: list[str] = []
 
-        async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            raise AssertionError("it gave up before")
-
-        forwards = forwarder.Forwarder(reach, 1000)
+        forwards = forwarder.Forwarder(unreached, 1000)
         exchange = request()
         exchange.reply_by_hanging_up = lambda: ends.append("hung up")
         forwards.forward(

@@ -7,8 +7,8 @@ import json
 import os
 import ssl
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -339,38 +339,46 @@ def test_keys_are_fetched_again_after_an_hour() -> None:
     assert not remote.enters(PROVIDER)
 
 
+class Quiet(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(authority: Authority, handler: type[Quiet]) -> Iterator[str]:
+    """A provider that answers like this; its URL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("provider", "localhost"))
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"https://localhost:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_keys_come_over_tls_that_is_trusted_and_never_from_where_a_provider_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
 
-    class Answers(BaseHTTPRequestHandler):
+    class Answers(Quiet):
         def do_GET(self) -> None:
             self.send_response(200 if self.path == "/keys" else 302)
             self.send_header("Location", "/keys")
             self.end_headers()
             self.wfile.write(PROVIDER.key_set())
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue("provider", "localhost"))
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            url = f"https://localhost:{server.server_port}"
-            with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-                fetch(f"{url}/keys")
-            monkeypatch.setitem(os.environ, "SSL_CERT_FILE", authority.file)
-            assert fetch(f"{url}/keys") == PROVIDER.key_set()
-            with pytest.raises(OSError, match="302"):
-                fetch(f"{url}/elsewhere")
-        finally:
-            server.shutdown()
-            serving.join()
+    with serving(authority, Answers) as url:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            fetch(f"{url}/keys")
+        monkeypatch.setitem(os.environ, "SSL_CERT_FILE", authority.file)
+        assert fetch(f"{url}/keys") == PROVIDER.key_set()
+        with pytest.raises(OSError, match="302"):
+            fetch(f"{url}/elsewhere")
 
 
 def test_a_provider_that_never_comes_to_the_content_is_left_after_some_time(
@@ -380,21 +388,11 @@ def test_a_provider_that_never_comes_to_the_content_is_left_after_some_time(
     authority = Authority(tmp_path)
     monkeypatch.setitem(os.environ, "SSL_CERT_FILE", authority.file)
 
-    class Putting(BaseHTTPRequestHandler):
+    class Putting(Quiet):
         def do_GET(self) -> None:
             with suppress(OSError):
                 while True:
                     self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue("provider", "localhost"))
-    with HTTPServer(("127.0.0.1", 0), Putting) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        serving = threading.Thread(target=server.handle_request)
-        serving.start()
-        with pytest.raises(TimeoutError):
-            fetch(f"https://localhost:{server.server_port}/keys", seconds_max=0.1)
-        serving.join()
+    with serving(authority, Putting) as url, pytest.raises(TimeoutError):
+        fetch(f"{url}/keys", seconds_max=0.1)

@@ -13,6 +13,7 @@ from semel.storage import checkpoint, producer_pages
 from semel.storage.files import Files, MemoryFile, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
+from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, page_bytes, pages_at, pages_from
 from semel.testing.faulty import Fault, FaultyFiles
 
@@ -34,6 +35,14 @@ def read(files: Files, pages: Iterable[Page]) -> Iterator[Page]:
 
 def bytes_on_disk(files: Files) -> int:
     return sum(files.open(producer_pages.path_of(number)).size() for number in producer_pages.numbers_in(files))
+
+
+def begun(files: Files) -> tuple[Caller, PartitionLog]:
+    """Who calls a log on these files, and a partition of its only topic."""
+    caller = Caller(files, Ledger())
+    caller.create("orders")
+    (partition, *_) = caller.log.state.partitions.all()
+    return caller, partition
 
 
 def test_only_pages_that_are_new_are_written() -> None:
@@ -154,9 +163,7 @@ def test_a_file_that_could_not_be_made_is_not_synced() -> None:
 def test_on_a_full_disk_the_reserve_makes_room_for_pages() -> None:
     """Nothing can be deleted before there is a checkpoint."""
     files = FaultyFiles()
-    caller = Caller(files, Ledger())
-    caller.create("orders")
-    (partition, *_) = caller.log.state.partitions.all()
+    caller, partition = begun(files)
     for number in range(8):
         caller.append(partition, batch(caller.claim(f"id {number}"), 0))
     caller.log.checkpoint_now()
@@ -201,9 +208,7 @@ def test_a_page_that_is_not_as_it_was_written_is_refused(harm: str) -> None:
 
 def test_a_checkpoint_removes_the_files_that_it_does_not_need() -> None:
     files = MemoryFiles()
-    caller = Caller(files, Ledger())
-    caller.create("orders")
-    (partition, *_) = caller.log.state.partitions.all()
+    caller, partition = begun(files)
     ids = [caller.claim(f"id {number}") for number in range(8)]
     for turn in range(12):
         for producer_id in ids:
@@ -216,9 +221,7 @@ def test_a_checkpoint_removes_the_files_that_it_does_not_need() -> None:
 def test_a_start_takes_all_producers_from_a_checkpoint_without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an earlier version has written it."""
     files = MemoryFiles()
-    caller = Caller(files, Ledger())
-    caller.create("orders")
-    (partition, *_) = caller.log.state.partitions.all()
+    caller, partition = begun(files)
     for number in range(30):
         caller.append(partition, batch(caller.claim(f"id {number}"), 0))
     states = dict(partition.state.producers.items())
