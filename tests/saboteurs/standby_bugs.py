@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _ANSWERS: Final = "tests/replica/test_standby_answers.py"
+_HANDING_OVER: Final = "tests/replica/test_handing_over.py"
 _STATUS: Final = "tests/replica/test_status.py"
 
 STANDBY_BUGS: Final[tuple[Bug, ...]] = (
@@ -111,5 +112,47 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "self._access_rules or self.doors.need_access_rules",
         "False",
         (f"{_ANSWERS}::test_a_standby_answers_by_itself_where_clients_have_to_log_in",),
+    ),
+    Bug(
+        "a broker that stops closes its ports before another one is active",
+        "semel.broker.broker:Broker.stop",
+        "self.role.may_hand_over and not self.failed.done()",
+        "False",
+        (f"{_HANDING_OVER}::test_clients_hear_where_to_go_before_the_port_is_closed",),
+    ),
+    Bug(
+        "a broker that hands over goes on serving, so that there is always something under way",
+        "semel.broker.role:Role.may_serve",
+        "self._leads",
+        "True",
+        (f"{_HANDING_OVER}::test_what_is_under_way_is_durable_before_the_lease_is_given_away",),
+    ),
+    Bug(
+        "a broker gives its lease away while changes are under way",
+        "semel.broker.broker:Broker._has_nothing_under_way",
+        "self.turns.is_idle and not self.pump.is_waited_for and self.pump.settled == self.log.end",
+        "True",
+        (f"{_HANDING_OVER}::test_what_is_under_way_is_durable_before_the_lease_is_given_away",),
+    ),
+    Bug(
+        "a broker that has given its lease away creates topics",
+        "semel.broker.role:Role.is_active",
+        "self._active is None",
+        "True",
+        (f"{_HANDING_OVER}::test_nothing_changes_any_more_while_the_lease_is_given_away",),
+    ),
+    Bug(
+        "a fetch waits while its broker hands over",
+        "semel.broker.broker:Broker._hand_over",
+        "connection.hurry()",
+        "None",
+        (f"{_HANDING_OVER}::test_a_fetch_that_waits_is_answered_when_the_broker_begins_to_stop",),
+    ),
+    Bug(
+        "a broker that stops waits for a standby that has stopped before",
+        "semel.broker.broker:Broker._hand_over",
+        "await self.role.finds_standby()",
+        "True",
+        (f"{_HANDING_OVER}::test_a_broker_whose_standby_has_stopped_waits_for_nobody",),
     ),
 )

@@ -154,7 +154,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby that was stopped in order is missed",
         "semel.broker.role:Role.leave",
-        "(is_durable or not self.epoch)",
+        "(is_durable or not self.is_active)",
         "self.epoch",
         (f"{_STATUS}::test_brokers_tell_by_themselves_how_far_they_are",),
     ),

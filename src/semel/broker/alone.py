@@ -21,7 +21,9 @@ class Alone:
     # Everything is on the disk.
     cache: Final = None
     is_active: Final = True
+    is_another_active: Final = False
     may_serve: Final = True
+    may_hand_over: Final = False
     node_id: Final = NODE_ID
     takeovers: Final = 0
     lag_bytes: Final = 0
@@ -61,6 +63,17 @@ class Alone:
     def standby_ids(self) -> Sequence[int]:
         """There are none."""
         return ()
+
+    def lead_no_more(self) -> None:
+        """There is nobody who could."""
+
+    async def finds_standby(self) -> bool:
+        """There is none."""
+        return False
+
+    async def hand_over(self) -> bool:
+        """There is nobody to hand over to."""
+        return False
 
     def stop(self) -> None:
         """There is nothing to stop."""

@@ -14,6 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -64,6 +65,8 @@ from semel.storage.log_settings import LogSettings
 from semel.store import Store
 
 STOP_SECONDS_MAX: Final = 1.5
+# How long a broker that has handed over names the next one. Most clients that were refused ask after 0.1 s.
+HEARD_SECONDS_MAX: Final = 0.3
 
 
 class Broker:
@@ -276,6 +279,8 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        if self.role.may_hand_over and not self.failed.done():
+            await self._hand_over()
         self._stop_beginning()
         self.connections.stop_serving()
         if self.role.is_active:
@@ -300,6 +305,32 @@ class Broker:
         self.events.tell(logging.INFO, "stopped", journal_position=self.log.end)
         self.events.close()
 
+    async def _hand_over(self) -> None:
+        """Release the lease while clients can still connect. They hear that this broker is not the leader, and then
+        which one is; none of them has to find out by a connection that is refused.
+        """
+        self.role.lead_no_more()
+        self._stop_chores()
+        self.compactor.stop()
+        self.groups.stop()
+        for connection in self.connections:
+            connection.hurry()
+        if not await self.role.finds_standby():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())
+            if not self.failed.done() and await self.role.hand_over():
+                async with asyncio.timeout(HEARD_SECONDS_MAX):
+                    await self._progress.until(lambda: not self.connections)
+
+    @property
+    def _has_nothing_under_way(self) -> bool:
+        """Whether every change is durable, every answer that waits for that is sent, and no step of a request is left
+        that could change anything.
+        """
+        return self.turns.is_idle and not self.pump.is_waited_for and self.pump.settled == self.log.end
+
     async def kill(self) -> None:
         """Stop as in a crash of the process: without answers and without a checkpoint. For tests."""
         self._stopping = True
@@ -310,14 +341,18 @@ class Broker:
         await self.role.leave(is_clean=False, is_durable=False)
 
     def _stop_beginning(self) -> None:
-        """Accept no more connections, and begin no more chores, checkpoints and deadlines."""
+        """Accept no more connections, and begin no more chores."""
         self.role.stop()
         self._forwarder.stop()
         self.connections.admit_no_more()
+        self._stop_chores()
+        self.doors.close()
+
+    def _stop_chores(self) -> None:
+        """Begin no more chores, checkpoints and deadlines."""
         self.runtime.alarm.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
-        self.doors.close()
 
     async def _stop_threads(self) -> None:
         """Wait for the disk threads to finish, and for their errors: the log must not be closed after a failed sync."""
@@ -344,7 +379,7 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if not self.role.is_active and self._may_forward and self._forwarder.takes(exchange):
+        if self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
             # The next request of the client waits, because it may depend on this one.

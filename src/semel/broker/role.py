@@ -65,8 +65,9 @@ class Role:
         self._boot_clock = boot_clock
         self._membership: Membership
         self._task: asyncio.Task[None] | None = None
-        # The lease of the active broker, while this one is on standby.
+        # The lease of the active broker, while this one is on standby; and its own one, released, when it hands over.
         self._active: Lease | None = None
+        self._leads = True
 
     async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
         """Open the log: it begins with the newest checkpoint and follows the entries of other brokers, until this
@@ -146,12 +147,22 @@ class Role:
     @property
     def is_active(self) -> bool:
         """Whether this broker may change the log."""
-        return self.epoch > 0
+        return self.epoch > 0 and self._active is None
+
+    @property
+    def is_another_active(self) -> bool:
+        """Whether another broker is active, as far as this one knows."""
+        return self._active is not None and self._active.addresses != self._membership.addresses
 
     @property
     def may_serve(self) -> bool:
         """Whether this broker is active, and its lease still excludes any other."""
-        return self.epoch > 0 and self._membership.may_serve
+        return self.is_active and self._leads and self._membership.may_serve
+
+    @property
+    def may_hand_over(self) -> bool:
+        """Whether this broker is active, and another one waits to be."""
+        return self.is_active and bool(self._membership.standbys)
 
     @property
     def node_id(self) -> int:
@@ -175,7 +186,14 @@ class Role:
 
     @property
     def _standbys(self) -> Sequence[Addresses]:
-        return self._membership.standbys if self.epoch else [self._membership.addresses]
+        if not self.epoch:
+            return [self._membership.addresses]
+        # One of them is the active broker after this one.
+        return [
+            standby
+            for standby in self._membership.standbys
+            if self._active is None or standby != self._active.addresses
+        ]
 
     def active_at(self, listener: Listener) -> tuple[str, int]:
         """The host and port at which clients of this listener reach the active broker."""
@@ -209,6 +227,26 @@ class Role:
         """The node ids of the standbys that this broker knows."""
         return [_node_id_at(addresses) for addresses in self._standbys]
 
+    async def finds_standby(self) -> bool:
+        """Whether a broker waits to be the active one: a standby that has stopped meanwhile does not."""
+        return await self._membership.finds_standby()
+
+    def lead_no_more(self) -> None:
+        """Serve nobody from now on; what is under way may still change the log."""
+        self._leads = False
+        self.stop()
+
+    async def hand_over(self) -> bool:
+        """Release the lease, when nothing is under way any more; return whether another broker has taken it in time,
+        so that clients can be told where it is.
+        """
+
+        def note(lease: Lease) -> None:
+            self._active = lease
+
+        await self._membership.hand_over(note)
+        return self.is_another_active
+
     def stop(self) -> None:
         """Stop following the journal, and stop renewing the lease."""
         if self._task is not None:
@@ -218,8 +256,8 @@ class Role:
         """Close the store. After a clean stop release the lease first, so that no other broker has to wait for it to
         expire; an active broker does so only if all its entries are durable.
         """
-        if is_clean and self._task is not None and (is_durable or not self.epoch):
-            await self._membership.leave(is_active=self.epoch > 0)
+        if is_clean and self._task is not None and (is_durable or not self.is_active):
+            await self._membership.leave(is_active=self.is_active)
         await self._store.close()
 
 

@@ -164,10 +164,15 @@ class LeaseHolder:
             return await self._put(now)
         return decode_lease(content).nonce == self._next.nonce and await self._put(now)
 
-    async def release(self) -> None:
-        """Release the lease, so that another broker may begin at once. Raises StoreError if that fails."""
+    def released(self) -> Lease:
+        """The lease that `release` writes; from now on this broker does not hold it."""
         self._held_until = 0.0
         self._next = self._next._replace(is_released=True)
+        return self._next
+
+    async def release(self) -> None:
+        """Release the lease, so that another broker may begin at once. Raises StoreError if that fails."""
+        self.released()
         # A write may have been under way when the broker began to stop.
         await self.renew(self._next.epoch, 0.0)
 

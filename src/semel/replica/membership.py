@@ -26,8 +26,11 @@ FORMAT_KEY: Final = "format"
 # Version 2 added the floor, below which objects may be deleted.
 VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
-# How long a takeover waits at most for the first search for standbys, which goes on beside it.
-_FIRST_LOOK_SECONDS_MAX: Final = 1.0
+# How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys.
+_SEARCH_SECONDS_MAX: Final = 1.0
+# How long a broker that stops waits for another one to take the lease that it has released.
+_TAKEN_SECONDS_MAX: Final = 1.0
+_TAKEN_LOOK_SECONDS: Final = 0.05
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
 
@@ -212,7 +215,7 @@ class Membership:
                     break
                 except Unsure:
                     await asyncio.sleep(_AGAIN_SECONDS)
-            await asyncio.wait((looking,), timeout=_FIRST_LOOK_SECONDS_MAX)
+            await asyncio.wait((looking,), timeout=_SEARCH_SECONDS_MAX)
         finally:
             looking.cancel()
         return epoch
@@ -246,6 +249,27 @@ class Membership:
             standbys = await self._watch.look(self._clock(), time.time())
             # One that had this broker's address was an earlier process.
             self.standbys = [addresses for addresses in standbys if addresses != self.addresses]
+
+    async def finds_standby(self) -> bool:
+        """Whether there is a standby, as the store says now."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SEARCH_SECONDS_MAX):
+                await self._look_for_standbys()
+        return bool(self.standbys)
+
+    async def hand_over(self, note_active: Callable[[Lease], None]) -> None:
+        """Release the lease, and look who takes it. `note_active` gets the released lease, and then that of the next
+        broker. If the store does not answer, other brokers wait for the end of the lease.
+        """
+        note_active(self._holder.released())
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_TAKEN_SECONDS_MAX):
+                await self._holder.release()
+                watch = LeaseWatch(self._store)
+                while watch.lease is None or watch.lease.nonce == self._holder.nonce:
+                    await asyncio.sleep(_TAKEN_LOOK_SECONDS)
+                    await watch.look(self._clock)
+                note_active(watch.lease)
 
     async def leave(self, *, is_active: bool) -> None:
         """Release the lease, so that another broker can take over at once, and remove this broker's note. If the store

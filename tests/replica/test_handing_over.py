@@ -1,0 +1,210 @@
+"""What clients meet while the active broker of a pair stops: until another one is active it answers, and then it names
+that one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from asking import Asker, at
+from eventually import eventually
+from semel.broker import broker as module
+from semel.broker.broker import Broker
+from semel.replica.lease import LEASE_KEY, decode_lease
+from semel.replica.slot import JOURNAL
+from semel.storage.files import MemoryFiles
+from semel.store.contract import Buffer
+from semel.testing.stores import MemoryStore
+from semel.wire import versions
+from semel.wire.errors import ErrorCode
+from semel.wire.records import decode_batches, encode_batch
+
+T = TypeVar("T")
+
+
+async def elsewhere(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)
+
+
+@asynccontextmanager
+async def two_brokers(store: MemoryStore) -> AsyncIterator[tuple[Broker, Broker]]:
+    """The active one, which knows the other one, and that one."""
+    first, second = (Broker(store=store, files=MemoryFiles(), lease_seconds=1.0) for _ in range(2))
+    async with first as active, second as standby:
+        assert await elsewhere(lambda: eventually(lambda: active.role.may_hand_over, 20)), "the standby is not known"
+        yield active, standby
+
+
+def produce(ask: Asker, creates: bool = False) -> int:
+    """The error of a batch into `payments`."""
+    if creates:
+        ask.create("payments")
+    data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
+    (topic,) = ask(versions.PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+    return int(topic.partition_responses[0].error_code)
+
+
+def offsets_at(broker: Broker) -> list[int]:
+    """Those of the batches in `payments`."""
+    with Asker(broker.bootstrap) as ask:
+        return [batch.base_offset for batch in decode_batches(ask.fetch("payments").records or b"")]
+
+
+def metadata(ask: Asker, name: str) -> Any:
+    """What Metadata says of a topic that it might create."""
+    operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
+    return ask(versions.METADATA, 8, topics=[{"name": name}], allow_auto_topic_creation=True, **operations)
+
+
+def leader(ask: Asker) -> str:
+    """Where Metadata says that `payments` is led."""
+    answer = metadata(ask, "payments")
+    (node_id,) = {partition.leader_id for partition in answer.topics[0].partitions}
+    (found,) = {f"{each.host}:{each.port}" for each in answer.brokers if each.node_id == node_id}
+    return found
+
+
+def test_clients_hear_where_to_go_before_the_port_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker would go on answering for a minute, and goes as soon as the last client has gone."""
+    monkeypatch.setattr(module, "HEARD_SECONDS_MAX", 60.0)
+
+    async def scenario() -> None:
+        async with two_brokers(MemoryStore()) as (active, standby):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            stopping = asyncio.ensure_future(active.stop())
+
+            def moves() -> None:
+                assert eventually(lambda: produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                with Asker(active.bootstrap) as another:
+                    assert eventually(lambda: leader(another) == standby.bootstrap)
+                asker.close()
+
+            await elsewhere(moves)
+            await stopping
+            with pytest.raises(ConnectionRefusedError):
+                await elsewhere(lambda: Asker(active.bootstrap))
+            await standby.activated
+
+            with await elsewhere(lambda: Asker(standby.bootstrap)) as another:
+                assert await elsewhere(lambda: produce(another)) == 0
+            assert await elsewhere(lambda: offsets_at(standby)) == [0, 1], "what was refused is not in the log"
+
+    asyncio.run(scenario())
+
+
+class HeldStore(MemoryStore):
+    """Writes slots only while it is open, and a lease that is released only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open, self.asked, self.may = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_open.set()
+
+    async def create(self, key: str, body: Buffer) -> str:
+        if key.startswith(JOURNAL):
+            await self.is_open.wait()
+        return await super().create(key, body)
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        if key == LEASE_KEY and decode_lease(bytes(body)).is_released:
+            self.asked.set()
+            await self.may.wait()
+        return await super().replace(key, body, version)
+
+
+def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
+    """Not even Metadata creates a topic: it would be acknowledged, and nobody would ever write it."""
+
+    async def scenario() -> None:
+        store = HeldStore()
+        async with two_brokers(store) as (active, standby):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            stopping = asyncio.ensure_future(active.stop())
+            await store.asked.wait()
+            end = active.log.end
+
+            def asks() -> None:
+                assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert leader(asker) == active.bootstrap, "nobody else is active"
+                assert metadata(asker, "orders").topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+                asker.close()
+
+            await elsewhere(asks)
+            assert active.log.end == end
+            store.may.set()
+            await stopping
+            await standby.activated
+
+    asyncio.run(scenario())
+
+
+def test_what_is_under_way_is_durable_before_the_lease_is_given_away() -> None:
+    """And what comes behind it is refused, so that there is an end."""
+
+    async def scenario() -> None:
+        store = HeldStore()
+        store.may.set()
+        async with two_brokers(store) as (active, standby):
+            first, second = [await elsewhere(lambda: Asker(active.bootstrap)) for _ in range(2)]
+            assert await elsewhere(lambda: produce(first, creates=True)) == 0
+            store.is_open.clear()
+            end = active.log.end
+            under_way = asyncio.ensure_future(elsewhere(lambda: produce(first)))
+            assert await elsewhere(lambda: eventually(lambda: active.log.end > end))
+            stopping = asyncio.ensure_future(active.stop())
+            try:
+                async with asyncio.timeout(10):
+                    assert await elsewhere(lambda: {produce(second) for _ in range(50)}) == {
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER
+                    }
+                assert not store.asked.is_set()
+            finally:
+                store.is_open.set()
+            assert await under_way == 0
+            first.close()
+            second.close()
+            await stopping
+            assert store.asked.is_set()
+            await standby.activated
+            assert await elsewhere(lambda: offsets_at(standby)) == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_waits_is_answered_when_the_broker_begins_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client would learn only by the end of the connection that it has to go on elsewhere."""
+    monkeypatch.setattr(module, "HEARD_SECONDS_MAX", 60.0)
+
+    async def scenario() -> None:
+        async with two_brokers(MemoryStore()) as (active, _):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            waits: Any = asyncio.ensure_future(elsewhere(lambda: asker.fetch("payments", 1, wait_ms=20_000)))
+            assert await elsewhere(lambda: eventually(lambda: active.waiting_partitions)), waits
+            stopping = asyncio.ensure_future(active.stop())
+            async with asyncio.timeout(10):
+                answer = await waits
+            assert (answer.error_code, answer.records) == (ErrorCode.NONE, b"")
+            asker.close()
+            await stopping
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
+    """It would answer everything with an error meanwhile, for a second."""
+
+    async def scenario() -> None:
+        async with two_brokers(MemoryStore()) as (active, standby):
+            await standby.stop()
+            assert active.role.may_hand_over, "this broker has not looked since"
+            await active.stop()
+            assert not active.role.is_another_active
+            assert active.role.is_active, "it has handed over to nobody"
+
+    asyncio.run(scenario())
