@@ -84,9 +84,9 @@ def in_the_middle_of(what: str, url: str) -> Callable[[], bool]:
 class Writer:
     """Transactions, each with one number for the ledger and much noise that is deleted soon."""
 
-    def __init__(self, addresses: list[str]) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self.committed: list[bytes] = []
-        self._bootstrap = ",".join(addresses)
+        self._bootstrap = bootstrap
         self._over = threading.Event()
         self._errors: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
@@ -149,7 +149,7 @@ def test_kills_in_the_middle_of_checkpoints_and_deletions_lose_nothing_and_the_s
 ) -> None:
     with url_of(engine, tmp_path) as url:
         pair = Pair(tmp_path, url)
-        writer = Writer(pair.addresses)
+        writer = Writer(pair.bootstrap)
         try:
             with Asker(pair.active.bootstrap) as asker:
                 asker.create("ledger")
@@ -167,7 +167,7 @@ def test_kills_in_the_middle_of_checkpoints_and_deletions_lose_nothing_and_the_s
             floor, size_bytes, keys = asked(url)
             assert size_bytes < STORE_BYTES_MAX
             assert min(int(key.partition("/")[2]) for key in keys if key.startswith("journal/")) == 0, "the first fence"
-            assert values_of(",".join(pair.addresses), "ledger") == writer.committed
+            assert values_of(pair.bootstrap, "ledger") == writer.committed
             assert floor.epoch > 2 * rounds - 1
         finally:
             writer.end()

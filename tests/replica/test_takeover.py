@@ -92,7 +92,7 @@ def named_at(bootstrap: str) -> list[str]:
 
 def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) -> None:
     """Killed with its disk, stopped, and standing still until another has taken over: nothing lost, nothing twice."""
-    producer = Producer({**SETTINGS, "bootstrap.servers": ",".join(pair.addresses), "enable.idempotence": True})
+    producer = Producer({**SETTINGS, "bootstrap.servers": pair.bootstrap, "enable.idempotence": True})
     sent: list[bytes] = []
     acknowledged: list[bytes] = []
     over = threading.Event()
@@ -123,11 +123,11 @@ def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) 
     assert codes == [-9, 0, 3]
     assert "another broker has taken over" in pair.standby.output or pair.standby.is_standing_by
     assert acknowledged == sent
-    assert values_of(",".join(pair.addresses), "payments") == sent
+    assert values_of(pair.bootstrap, "payments") == sent
 
 
 def test_a_bucket_is_all_that_two_machines_need_to_have_in_common(bucket_pair: Pair) -> None:
-    settings = {**SETTINGS, "bootstrap.servers": ",".join(bucket_pair.addresses), "enable.idempotence": True}
+    settings = {**SETTINGS, "bootstrap.servers": bucket_pair.bootstrap, "enable.idempotence": True}
     producer = Producer(settings)
     sent: list[bytes] = []
     for how in ("kill", "pause", "stop"):
@@ -135,12 +135,12 @@ def test_a_bucket_is_all_that_two_machines_need_to_have_in_common(bucket_pair: P
         assert deliver(producer, "payments", values) == list(range(len(sent), len(sent) + 20))
         sent += values
         bucket_pair.take_over(how)
-    assert values_of(",".join(bucket_pair.addresses), "payments") == sent
+    assert values_of(bucket_pair.bootstrap, "payments") == sent
 
 
 def test_a_transactional_producer_goes_on_and_every_transaction_is_there_as_a_whole(pair: Pair) -> None:
     producer = Producer(
-        {**SETTINGS, "bootstrap.servers": ",".join(pair.addresses), "transactional.id": "t", "compression.type": "none"}
+        {**SETTINGS, "bootstrap.servers": pair.bootstrap, "transactional.id": "t", "compression.type": "none"}
     )
     producer.init_transactions(60)
     committed: list[bytes] = []
@@ -150,7 +150,7 @@ def test_a_transactional_producer_goes_on_and_every_transaction_is_there_as_a_wh
         in_the_middle = number % 10 == 5
         if write(producer, values, pair, next(hows) if in_the_middle else None):
             committed += values
-    assert values_of(",".join(pair.addresses), "payments") == committed
+    assert values_of(pair.bootstrap, "payments") == committed
     assert len(committed) > 60
 
 
