@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Tests wait for processes, disks and timers more than they compute.
-WORKERS_PER_CORE: Final = 3
+WORKERS_PER_CORE: Final = 4
 # In the order in which they begin. What begins with one of the words of a line makes one share.
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/spark/tables/", "tests/spark/dedup/"),

@@ -50,7 +50,8 @@ def lone_pair(request: pytest.FixtureRequest) -> Iterator[BrokerPair]:
     """One whose active broker names the standby to clients already."""
     if FOREIGN_CLUSTER is not None:
         pytest.skip("needs brokers of its own")
-    with BrokerPair(**STANDBYS[request.param]) as pair:
+    # How often the active broker looks for standbys is a matter of the lease as well.
+    with BrokerPair(lease_seconds=1.0, **STANDBYS[request.param]) as pair:
         assert eventually(lambda: pair.standby.bootstrap in brokers_at(pair.active.bootstrap).values())
         yield pair
 
