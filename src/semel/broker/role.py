@@ -237,8 +237,8 @@ class Role:
         self.stop()
 
     async def hand_over(self) -> bool:
-        """Release the lease, when nothing is under way any more; return whether another broker has taken it in time,
-        so that clients can be told where it is.
+        """Release the lease, when nothing is under way any more; return whether another broker has become active in
+        time, so that clients can be told where it is.
         """
 
         def note(lease: Lease) -> None:

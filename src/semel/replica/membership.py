@@ -28,8 +28,8 @@ VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys.
 _SEARCH_SECONDS_MAX: Final = 1.0
-# How long a broker that stops waits for another one to take the lease that it has released.
-_TAKEN_SECONDS_MAX: Final = 1.0
+# How long a broker that stops waits for another one to become active with the lease that it has released.
+_TAKEN_SECONDS_MAX: Final = 2.0
 _TAKEN_LOOK_SECONDS: Final = 0.05
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
@@ -258,15 +258,16 @@ class Membership:
         return bool(self.standbys)
 
     async def hand_over(self, note_active: Callable[[Lease], None]) -> None:
-        """Release the lease, and look who takes it. `note_active` gets the released lease, and then that of the next
-        broker. If the store does not answer, other brokers wait for the end of the lease.
+        """Release the lease, and look who becomes active. `note_active` gets the released lease, and then that of the
+        next broker. If the store does not answer, other brokers wait for the end of the lease.
         """
         note_active(self._holder.released())
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_TAKEN_SECONDS_MAX):
                 await self._holder.release()
                 watch = LeaseWatch(self._store)
-                while watch.lease is None or watch.lease.nonce == self._holder.nonce:
+                # The next broker has put its position into the lease only when it is active.
+                while watch.lease is None or watch.lease.nonce == self._holder.nonce or not watch.lease.position:
                     await asyncio.sleep(_TAKEN_LOOK_SECONDS)
                     await watch.look(self._clock)
                 note_active(watch.lease)
