@@ -133,4 +133,11 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         (f"{_MOVE}::test_a_second_move_changes_nothing",),
     ),
+    Bug(
+        "a topic that is deleted while both sides are compared ends the move",
+        "semel.transfer.move:Move._copy_and_audit",
+        "before.keys() <= self._originals.keys()",
+        "True",
+        (_MOVE, "-k", "deleted_meanwhile"),
+    ),
 )

@@ -24,6 +24,7 @@ from semel.client import (
     Slice,
     Topic,
     TopicPartition,
+    UnknownTopic,
     groups,
     transactional_ids,
 )
@@ -156,13 +157,19 @@ class Move:
     def _copy_and_audit(self, progress: Progress) -> tuple[int, dict[str, Places]]:
         """The number of records on both sides, and the offsets of the groups on both."""
         while True:
-            self._copy_until_quiet(progress)
-            committed = self._committed()
-            records, places = self._audit(progress, committed)
-            self._originals = topics.originals(self._source)
-            if not self._behind(progress) and not self._in_use() and self._committed() == committed:
-                return records, _translated(committed, places)
-            self._say_once("a client wrote, read or committed meanwhile: copying that as well")
+            try:
+                self._copy_until_quiet(progress)
+                committed = self._committed()
+                records, places = self._audit(progress, committed)
+                self._originals = topics.originals(self._source)
+                if not self._behind(progress) and not self._in_use() and self._committed() == committed:
+                    return records, _translated(committed, places)
+            except UnknownTopic:
+                # If a topic of the source was deleted at this moment, the others are moved without it.
+                before, self._originals = self._originals, topics.originals(self._source)
+                if before.keys() <= self._originals.keys():
+                    raise
+            self._say_once("a client wrote, read or committed meanwhile, or a topic was deleted: going over it again")
 
     def _copy_until_quiet(self, progress: Progress) -> None:
         quiet_since = self._steady()

@@ -59,7 +59,11 @@ def originals(source: LogClient) -> dict[str, Original]:
     """The topics to move."""
     by_name = {}
     for name, topic in source.patiently(source.cluster.every_topic).items():
-        configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
+        try:
+            configs = source.patiently(partial(admin.configs_of, source.cluster, name, None))
+        except UnknownTopic:
+            # It was deleted a moment ago.
+            continue
         original = Original(topic, _set_in(configs), {one.name: one.value or "" for one in configs})
         if not _is_progress(original):
             by_name[name] = original
