@@ -25,14 +25,14 @@ TOPIC = 2
 @pytest.fixture
 def pair() -> Iterator[BrokerPair]:
     """One that forwards, because nobody has to log in."""
-    with BrokerPair(lease_seconds=1.0) as pair:
+    with BrokerPair() as pair:
         yield pair
 
 
 @pytest.fixture
 def strict_pair() -> Iterator[BrokerPair]:
     """One whose standby answers by itself, because the active broker has to know who asks."""
-    with BrokerPair(lease_seconds=1.0, access_rules=True, super_users=["User:ANONYMOUS"], insecure=True) as pair:
+    with BrokerPair(access_rules=True, super_users=["User:ANONYMOUS"], insecure=True) as pair:
         yield pair
 
 

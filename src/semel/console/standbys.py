@@ -54,7 +54,7 @@ class Stores:
             "addresses": {} if lease is None else _shown(lease.addresses),
             "is_released": lease is not None and lease.is_released,
             "lease_seconds": None if lease is None else lease.seconds,
-            "journal_bytes": None if lease is None else lease.position,
+            "journal_bytes": lease.position if lease is not None and lease.is_active else None,
             "standbys": [
                 {
                     "addresses": _shown(one.addresses),

@@ -22,6 +22,8 @@ LOOKS: Final = 10
 
 Addresses = Mapping[str, tuple[str, int]]
 
+# The position in the lease of a broker that is not active yet.
+_NOT_YET: Final = -1
 # The longest name that DNS has. A longer one would not fit into the answers to clients.
 _HOST_BYTES_MAX: Final = 255
 _PORT_MAX: Final = (1 << 16) - 1
@@ -47,8 +49,13 @@ class Lease(NamedTuple):
     # The process, and how often it has written the lease: no two writes are equal.
     nonce: str
     puts: int
-    # How far it has sent slots, in bytes of entries.
+    # How far it has sent slots, in bytes of entries; below 0 while it is about to become active.
     position: int
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker was active when it wrote this."""
+        return self.position >= 0
 
     def encode(self) -> bytes:
         """The bytes of the object."""
@@ -148,7 +155,7 @@ class LeaseHolder:
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
         """Replace the lease that has this version; False if another broker was faster."""
         self._version = version
-        self._next = self._next._replace(epoch=epoch)
+        self._next = self._next._replace(epoch=epoch, position=_NOT_YET)
         return await self._put(now)
 
     async def renew(self, epoch: int, now: float, position: int = 0) -> bool:

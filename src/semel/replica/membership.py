@@ -29,7 +29,7 @@ _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys.
 _SEARCH_SECONDS_MAX: Final = 1.0
 # How long a broker that stops waits for another one to become active with the lease that it has released.
-_TAKEN_SECONDS_MAX: Final = 2.0
+TAKEN_SECONDS_MAX: Final = 2.0
 _TAKEN_LOOK_SECONDS: Final = 0.05
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
@@ -263,11 +263,10 @@ class Membership:
         """
         note_active(self._holder.released())
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(_TAKEN_SECONDS_MAX):
+            async with asyncio.timeout(TAKEN_SECONDS_MAX):
                 await self._holder.release()
                 watch = LeaseWatch(self._store)
-                # The next broker has put its position into the lease only when it is active.
-                while watch.lease is None or watch.lease.nonce == self._holder.nonce or not watch.lease.position:
+                while watch.lease is None or watch.lease.nonce == self._holder.nonce or not watch.lease.is_active:
                     await asyncio.sleep(_TAKEN_LOOK_SECONDS)
                     await watch.look(self._clock)
                 note_active(watch.lease)

@@ -12,10 +12,12 @@ only the lease of a broker that was killed is ended early.
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 from typing import Any, Final, Literal, Self
 
 from semel.broker.broker import Broker
 from semel.replica.lease import LEASE_KEY
+from semel.security.hosts import shown_address
 from semel.storage.files import MemoryFiles
 from semel.store import Missing
 from semel.testing.broker import FaultyBroker
@@ -23,6 +25,7 @@ from semel.testing.stores import MemoryStore
 
 # A takeover takes a fraction of a second; on a busy machine it may take many seconds.
 _TAKEOVER_SECONDS_MAX: Final = 120.0
+_PAUSE_SECONDS: Final = 0.01
 
 
 class BrokerPair:
@@ -71,17 +74,20 @@ class BrokerPair:
         self._active, self._standby = self._standby, gone
         if comes_back:
             gone.start()
+            self._active.wait_until_named(gone)
 
     def join(self) -> None:
         """After a takeover from which no broker came back: another one stands by now, at an address of its own."""
         self._standby = _Member(store=self._store, **self._settings)
         self._standby.start()
+        self._active.wait_until_named(self._standby)
 
     def start(self) -> Self:
-        """Start both; returns when one is active and the other one is the standby."""
+        """Start both; returns when one is active, and names the other one to clients as the standby."""
         self._active.start()
         try:
             self._standby.start()
+            self._active.wait_until_named(self._standby)
         except BaseException:
             self._active.stop()
             raise
@@ -116,6 +122,22 @@ class _Member(FaultyBroker):
                 event.result()
 
         self._call(wait())
+
+    def wait_until_named(self, standby: FaultyBroker) -> None:
+        """Wait until this active broker has read where the standby is: by itself it looks only now and then."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(_TAKEOVER_SECONDS_MAX):
+                while standby.bootstrap not in self._named:
+                    await self._broker.role.finds_standby()
+                    await asyncio.sleep(_PAUSE_SECONDS)
+
+        self._call(wait())
+
+    @property
+    def _named(self) -> Collection[str]:
+        role, listener = self._broker.role, self._broker.listeners[0]
+        return [shown_address(*address) for address in role.standbys_at(listener).values()]
 
     def _make_broker(self) -> Broker:
         self._files = MemoryFiles()
