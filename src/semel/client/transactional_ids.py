@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.client import codes
 from semel.client.cluster import TRANSACTION, Cluster
+from semel.client.connection import NotSpoken
 from semel.client.patience import Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.settings import Address
@@ -20,7 +21,7 @@ from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TR
 # The state of a transaction that its producer still writes.
 OPEN: Final = "Ongoing"
 # The state of a committed transaction while its markers are still being written to its partitions.
-COMMITTING: Final = "PrepareCommit"
+_COMMITTING: Final = "PrepareCommit"
 
 _NOBODY: Final = -1
 # The timeout with which an id is claimed; the next producer that claims it sets its own.
@@ -75,6 +76,17 @@ def described(cluster: Cluster, coordinator: Address, names: Iterable[str]) -> l
     return [
         _described(one) for one in answer.transaction_states if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ]
+
+
+def is_committing(cluster: Cluster, name: str) -> bool:
+    """Whether the transaction of this id is committed, but not yet for all of its partitions and groups. Apache Kafka
+    before 3.0 cannot tell, and the answer is no.
+    """
+    coordinator = cluster.coordinator(name, TRANSACTION)
+    try:
+        return any(one.state == _COMMITTING for one in described(cluster, coordinator, [name]))
+    except NotSpoken:
+        return False
 
 
 def _described(answer: Any) -> Described:

@@ -23,8 +23,6 @@ from semel.client import (
     transactional_ids,
 )
 from semel.client.arrow import read_slice
-from semel.client.cluster import TRANSACTION
-from semel.client.connection import NotSpoken
 from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.patience import Concluding, Moved, Patience
 from semel.client.settings import ClientSettings
@@ -91,20 +89,10 @@ def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: s
     end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
     patience = Patience(client.settings)
     while client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where] < end:
-        if not client.patiently(partial(_is_committing, client, transactional_id)):
+        if not client.patiently(partial(transactional_ids.is_committing, client.cluster, transactional_id)):
             break
         patience.wait(Concluding(f"the transaction of {transactional_id!r} is being committed"))
     patience.end()
-
-
-def _is_committing(client: LogClient, transactional_id: str) -> bool:
-    coordinator = client.cluster.coordinator(transactional_id, TRANSACTION)
-    try:
-        owners = transactional_ids.described(client.cluster, coordinator, [transactional_id])
-    except NotSpoken:
-        # Apache Kafka before 3.0 does not have this request.
-        return False
-    return any(one.state == transactional_ids.COMMITTING for one in owners)
 
 
 def read_marker(
