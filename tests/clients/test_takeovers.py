@@ -47,7 +47,7 @@ STANDBYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=["forwarding", pytest.param("strict", marks=pytest.mark.slow)])
 def lone_pair(request: pytest.FixtureRequest) -> Iterator[BrokerPair]:
-    """One whose active broker names the standby to clients already."""
+    """One on which no broker has taken over yet."""
     if FOREIGN_CLUSTER is not None:
         pytest.skip("needs brokers of its own")
     with BrokerPair(**STANDBYS[request.param]) as pair:
@@ -207,19 +207,10 @@ def test_clients_go_on_while_each_broker_that_was_lost_stays_away(
     assert len(pair.active.log(topic, committed_only=True)) == 6
 
 
-@pytest.fixture
-def new_pair() -> Iterator[BrokerPair]:
-    """One on which no broker has taken over yet."""
-    if FOREIGN_CLUSTER is not None:
-        pytest.skip("needs brokers of its own")
-    with BrokerPair() as pair:
-        yield pair
-
-
-def test_the_ids_that_a_client_may_have_heard_lead_to_both_brokers_in_turn(new_pair: BrokerPair) -> None:
+def test_the_ids_that_a_client_may_have_heard_lead_to_both_brokers_in_turn(lone_pair: BrokerPair) -> None:
     """A client that loses a broker tries the ids one after the other, so about half of them lead to the other one. The
     newest, which most clients have kept, leads to the active broker."""
-    pair = new_pair
+    pair = lone_pair
     for epoch in range(1, 6):
         for broker in (pair.active, pair.standby):
             found = brokers_at(broker.bootstrap)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
+from test_standby_answers import metadata
 
 from asking import Asker, at
 from eventually import eventually
@@ -69,12 +70,6 @@ def offsets_at(broker: Broker) -> list[int]:
         return [batch.base_offset for batch in decode_batches(ask.fetch("payments").records or b"")]
 
 
-def metadata(ask: Asker, name: str) -> Any:
-    """What Metadata says of a topic that it might create."""
-    operations = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
-    return ask(versions.METADATA, 8, topics=[{"name": name}], allow_auto_topic_creation=True, **operations)
-
-
 def leader(ask: Asker) -> str:
     """Where Metadata says that `payments` is led."""
     answer = metadata(ask, "payments")
@@ -84,7 +79,6 @@ def leader(ask: Asker) -> str:
 
 
 def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
-
     async def scenario() -> None:
         async with two_brokers(MemoryStore()) as (active, standby):
             asker = await elsewhere(lambda: Asker(active.bootstrap))

@@ -30,7 +30,7 @@ from semel.client import (
 )
 from semel.client.cluster import GROUP
 from semel.client.groups import Committed, Listed
-from semel.client.patience import Concluding, Patience
+from semel.client.patience import Concluding
 from semel.client.topics import partitions_of
 from semel.client.transaction import Transaction
 from semel.transfer import topics
@@ -121,10 +121,11 @@ class Move:
             transaction.commit_offsets(group, {where: Committed(one.offset, one.note) for where, one in own.items()})
         progress.write(self._target, transaction, stage=Stage.MOVED)
         # On Apache Kafka a group has its offsets a moment after the commit.
-        patience = Patience(self._target.settings)
-        is_committing = partial(transactional_ids.is_committing, self._target.cluster, self._transactional_id)
-        while self._target.patiently(is_committing):
-            patience.wait(Concluding("the offsets of the groups are being committed"))
+        self._target.patiently(self._check_committed)
+
+    def _check_committed(self) -> None:
+        if transactional_ids.is_committing(self._target.cluster, self._transactional_id):
+            raise Concluding("the offsets of the groups are being committed")
 
     def _begin(self) -> Progress:
         ids = [client.patiently(client.cluster.cluster_id) for client in (self._source, self._target)]
