@@ -287,11 +287,7 @@ class Broker:
             self.groups.stop()
         try:
             async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._progress.until(lambda: self.turns.is_idle or self.failed.done())
-                await self._progress.until(lambda: not self.pump.is_waited_for or self.failed.done())
-                if self.role.epoch:
-                    # Without a store the last checkpoint makes entries durable for which no client waits.
-                    await self._progress.until(lambda: self.pump.settled == self.log.end or self.failed.done())
+                await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())
                 self.connections.close()
                 await self._progress.until(lambda: not self.connections)
         except TimeoutError:
@@ -329,7 +325,9 @@ class Broker:
         """Whether every change is durable, every answer that waits for that is sent, and no step of a request is left
         that could change anything.
         """
-        return self.turns.is_idle and not self.pump.is_waited_for and self.pump.settled == self.log.end
+        # Without a store the last checkpoint makes entries durable for which no client waits.
+        is_durable = not self.role.epoch or self.pump.settled == self.log.end
+        return self.turns.is_idle and not self.pump.is_waited_for and is_durable
 
     async def kill(self) -> None:
         """Stop as in a crash of the process: without answers and without a checkpoint. For tests."""
