@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
-from test_standby_answers import metadata
+from test_standby_answers import metadata, retention
 
 from asking import Asker, at
 from eventually import eventually
@@ -18,7 +18,8 @@ from semel.replica import membership
 from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.slot import JOURNAL
 from semel.storage.files import MemoryFiles
-from semel.store.contract import Buffer
+from semel.store import Unsure
+from semel.store.contract import Buffer, Found
 from semel.testing.stores import MemoryStore
 from semel.wire import versions
 from semel.wire.errors import ErrorCode
@@ -42,9 +43,9 @@ async def elsewhere(work: Callable[[], T]) -> T:
 
 
 @asynccontextmanager
-async def two_brokers(store: MemoryStore) -> AsyncIterator[tuple[Broker, Broker]]:
+async def two_brokers(store: MemoryStore, **options: Any) -> AsyncIterator[tuple[Broker, Broker]]:
     """The active one, which knows the other one, and that one."""
-    first, second = (Broker(store=store, files=MemoryFiles()) for _ in range(2))
+    first, second = (Broker(store=store, files=MemoryFiles(), **options) for _ in range(2))
     async with first as active, second as standby:
         loop = asyncio.get_running_loop()
 
@@ -213,5 +214,78 @@ def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
             await active.stop()
             assert not active.role.is_another_active
             assert active.role.is_active, "it has handed over to nobody"
+
+    asyncio.run(scenario())
+
+
+def test_a_question_after_the_next_broker_is_active_fences_nobody() -> None:
+    """Where clients have to log in, the broker answers it by itself, as a standby does."""
+
+    async def scenario() -> None:
+        strict = {"access_rules": True, "super_users": ["User:ANONYMOUS"], "insecure": True}
+        async with two_brokers(MemoryStore(), **strict) as (active, standby):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            stopping = asyncio.ensure_future(active.stop())
+
+            def asks() -> None:
+                assert eventually(lambda: leader(asker) == standby.bootstrap)
+                assert retention(asker, "payments").error_code == ErrorCode.NONE
+                asker.close()
+
+            await elsewhere(asks)
+            await stopping
+            assert not active.failed.done()
+
+    asyncio.run(scenario())
+
+
+class BusyStore(MemoryStore):
+    """Does not answer the first call of this name for a lease that was released."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self._call = call
+        self.was_busy = False
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        self._strike("replace", key, bytes(body))
+        return await super().replace(key, body, version)
+
+    async def get(self, key: str) -> Found:
+        found = await super().get(key)
+        self._strike("get", key, found.body)
+        return found
+
+    def _strike(self, call: str, key: str, body: bytes) -> None:
+        if key == LEASE_KEY and call == self._call and not self.was_busy and decode_lease(body).is_released:
+            self.was_busy = True
+            raise Unsure("busy")
+
+
+@pytest.mark.parametrize("call", ["replace", "get"])
+def test_one_call_that_is_not_answered_does_not_end_the_handover(call: str) -> None:
+    async def scenario() -> None:
+        store = BusyStore(call)
+        async with two_brokers(store) as (active, _):
+            await active.stop()
+            assert store.was_busy
+            assert active.role.is_another_active
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_stops_although_the_lease_is_damaged() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        async with two_brokers(store) as (active, standby):
+            for broker in (active, standby):
+                broker.role.stop()
+            # The last call of both has ended.
+            await active.role.finds_standby()
+            store.objects.delete(LEASE_KEY)
+            store.objects.create(LEASE_KEY, b"{}")
+            await active.stop()
+            assert not active.failed.done()
 
     asyncio.run(scenario())

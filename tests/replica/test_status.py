@@ -162,7 +162,7 @@ def test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby() -> None:
         await before.release()
         await standing_by
         await membership.take_over()
-        await membership.leave(is_active=True)
+        await membership.leave()
         assert store.objects.list(FOLDER) == []
 
     on_a_clock(scenario)

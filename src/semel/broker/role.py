@@ -244,6 +244,9 @@ class Role:
         def note(lease: Lease) -> None:
             self._active = lease
 
+        # What the next broker writes is no failure of this one.
+        self._writer.close()
+        self._checkpoints.give_up()
         await self._membership.hand_over(note)
         return self.is_another_active
 
@@ -257,7 +260,7 @@ class Role:
         expire; an active broker does so only if all its entries are durable.
         """
         if is_clean and self._task is not None and (is_durable or not self.is_active):
-            await self._membership.leave(is_active=self.is_active)
+            await self._membership.leave()
         await self._store.close()
 
 

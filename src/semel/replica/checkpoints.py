@@ -85,10 +85,14 @@ class StoreCheckpoints:
         """Free a part of the cache, because the disk is full."""
         self._cache.make_room()
 
-    def stop(self) -> None:
-        """Begin nothing more, and wait for the disk."""
+    def give_up(self) -> None:
+        """Do not end a checkpoint that is under way: the next broker writes its own."""
         if self._task is not None:
             self._task.cancel()
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for the disk."""
+        self.give_up()
         self._worker.stop()
         self._cache.stop()
 

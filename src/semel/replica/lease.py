@@ -148,6 +148,11 @@ class LeaseHolder:
         """How long to wait until the next write."""
         return self._next.seconds / PUTS
 
+    @property
+    def has_claimed(self) -> bool:
+        """Whether this broker may have written the lease."""
+        return self._next.epoch > 0
+
     def is_held(self, now: float) -> bool:
         """Whether no other broker can have begun to serve."""
         return now < self._held_until

@@ -31,6 +31,8 @@ _SEARCH_SECONDS_MAX: Final = 1.0
 # How long a broker that stops waits for another one to become active with the lease that it has released.
 TAKEN_SECONDS_MAX: Final = 2.0
 _TAKEN_LOOK_SECONDS: Final = 0.05
+# How long a broker that stops waits for its last calls. Other brokers wait no longer than the period of the lease.
+_LEAVE_SECONDS_MAX: Final = 2.0
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
 
@@ -262,22 +264,25 @@ class Membership:
         next broker. If the store does not answer, other brokers wait for the end of the lease.
         """
         note_active(self._holder.released())
-        with contextlib.suppress(StoreError, TimeoutError):
+        with contextlib.suppress(StoreError, BrokenHistory, TimeoutError):
             async with asyncio.timeout(TAKEN_SECONDS_MAX):
-                await self._holder.release()
+                await answered(self._holder.release)
                 watch = LeaseWatch(self._store)
                 while watch.lease is None or watch.lease.nonce == self._holder.nonce or not watch.lease.is_active:
                     await asyncio.sleep(_TAKEN_LOOK_SECONDS)
-                    await watch.look(self._clock)
+                    await answered(lambda: watch.look(self._clock))
                 note_active(watch.lease)
 
-    async def leave(self, *, is_active: bool) -> None:
-        """Release the lease, so that another broker can take over at once, and remove this broker's note. If the store
-        does not answer, other brokers wait for the end of the lease.
+    async def leave(self) -> None:
+        """Release the lease, so that another broker can take over at once, and remove this broker's note. A broker that
+        stops while it takes over has the lease already. If the store does not answer, other brokers wait for the end of
+        the lease.
         """
-        if is_active:
-            with contextlib.suppress(StoreError):
-                await self._holder.release()
-        # An active broker may have a note, too, from its time as a standby.
-        with contextlib.suppress(StoreError):
-            await self._note.remove()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS_MAX):
+                if self._holder.has_claimed:
+                    with contextlib.suppress(StoreError, BrokenHistory):
+                        await self._holder.release()
+                # An active broker may have a note, too, from its time as a standby.
+                with contextlib.suppress(StoreError):
+                    await self._note.remove()

@@ -101,17 +101,15 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
         files.close()
         raise
     membership = Membership(store, SlotReader(store, entries, log, beginning.history), _NO_ADDRESS, LEASE_SECONDS)
-    is_active = False
     try:
         await membership.stand_by(lambda lease: note_active(_address_in(lease)))
-        is_active = True
         await membership.take_over()
         _settle_down(log)
         partitions = log.state.partitions.all()
         return Moved(len(log.state.catalog), len(partitions), sum(partition.size for partition in partitions))
     finally:
         log.abandon()
-        await membership.leave(is_active=is_active)
+        await membership.leave()
 
 
 async def _all_of(store: Store, cache: Cache) -> Beginning:

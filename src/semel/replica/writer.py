@@ -186,9 +186,19 @@ class SlotWriter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def close(self) -> None:
+        """Write nothing more, because another broker may be active from now on; nothing is under way. As on standby,
+        nothing has to be proved any more, and the fence of the next broker fences nobody.
+        """
+        self._is_open = False
+        self._cancel()
+
     def stop(self) -> None:
         """Send nothing more. It is then unknown whether the slots under way become durable."""
         self._failed = True
+        self._cancel()
+
+    def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
 
