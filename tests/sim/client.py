@@ -7,6 +7,7 @@ those who use it. It must never hide a lost answer: `Unanswered` says that nobod
 import asyncio
 from collections import deque
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Final
 
 from kio.schema.index import api_key_map
@@ -38,13 +39,16 @@ def is_elsewhere(answer: Any) -> bool:
     """Whether an error in an answer, however deep, says that another broker is the one to ask."""
     if isinstance(answer, tuple):
         return any(map(is_elsewhere, answer))
-    if not is_dataclass(answer):
-        return False
-    for field in fields(answer):
-        inner = getattr(answer, field.name)
-        if inner in ELSEWHERE if field.name.endswith("error_code") else is_elsewhere(inner):
+    for name in _field_names(type(answer)):
+        inner = getattr(answer, name)
+        if inner in ELSEWHERE if name.endswith("error_code") else is_elsewhere(inner):
             return True
     return False
+
+
+@cache
+def _field_names(answer_type: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(answer_type)) if is_dataclass(answer_type) else ()
 
 
 class Wire(asyncio.Protocol):

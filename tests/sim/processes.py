@@ -6,8 +6,8 @@ order, and the clock on the wall has moved.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar
 from typing import Any, TypeVar
 
 from semel.testing.virtual_loop import VirtualLoop
@@ -23,15 +23,15 @@ class Process:
         self._loop = loop
         self._context = Context()
         self._context.run(_PROCESS.set, self)
-        self._held: list[_Step] = []
+        self._held: list[asyncio.Handle] = []
 
     def spawn(self, life: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
         """Have this done in the process."""
         return self._loop.create_task(life, name=name, context=self._context.copy())
 
-    def hold(self, step: "_Step") -> None:
+    def hold(self, handle: asyncio.Handle) -> None:
         """It is due, and the process stands still."""
-        self._held.append(step)
+        self._held.append(handle)
 
     def stand_still(self) -> None:
         self.is_still = True
@@ -39,31 +39,11 @@ class Process:
     def go_on(self) -> None:
         self.is_still = False
         held, self._held = self._held, []
-        for step in held:
-            self._loop.run_again(step)
+        for handle in held:
+            self._loop.run_again(handle)
 
 
 _PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
-
-
-class _Step:
-    """A callback of a process."""
-
-    handle: asyncio.Handle
-
-    def __init__(
-        self, process: Process, callback: Callable[..., object], args: tuple[Any, ...], context: Context
-    ) -> None:
-        self._process = process
-        self._callback = callback
-        self._args = args
-        self.context = context
-
-    def __call__(self) -> None:
-        if self._process.is_still:
-            self._process.hold(self)
-        elif not self.handle.cancelled():
-            self._callback(*self._args)
 
 
 class ProcessLoop(VirtualLoop):
@@ -73,21 +53,12 @@ class ProcessLoop(VirtualLoop):
         super().__init__(turns_max=turns_max)
         self._under_way: dict[asyncio.Task[Any], None] = {}
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
-        context = copy_context() if context is None else context
-        step = _step_of(callback, args, context)
-        if step is None:
-            return super().call_soon(callback, *args, context=context)
-        step.handle = super().call_soon(step, context=context)
-        return step.handle
-
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
-        context = copy_context() if context is None else context
-        step = _step_of(callback, args, context)
-        if step is None:
-            return super().call_at(when, callback, *args, context=context)
-        step.handle = timer = super().call_at(when, step, context=context)
-        return timer
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        process = handle._context.get(_PROCESS)
+        if process is not None and process.is_still:
+            process.hold(handle)
+        else:
+            handle._run()
 
     async def outside(self, work: Coroutine[Any, Any, T]) -> T:
         """Have something done that goes on without the process that waits for it, as a message on a wire does."""
@@ -108,11 +79,6 @@ class ProcessLoop(VirtualLoop):
         task.add_done_callback(arrive, context=Context())
         return await done
 
-    def run_again(self, step: _Step) -> None:
+    def run_again(self, handle: asyncio.Handle) -> None:
         """It was due while its process stood still."""
-        super().call_soon(step, context=step.context)
-
-
-def _step_of(callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> _Step | None:
-    process = context.get(_PROCESS)
-    return None if process is None else _Step(process, callback, args, context)
+        self._ready.append(handle)

@@ -20,6 +20,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import count
@@ -245,11 +246,10 @@ class FaultyStore(MemoryStore):
         if kind in ("late", "landed again"):
             loop.call_later(self._later(), _arrive, land, None)
         # Every answer takes its time, even an error.
-        await asyncio.wait([outcome])
+        with suppress(StoreError):
+            await outcome
         await asyncio.sleep(self._soon())
         if kind == "lost answer":
-            # Otherwise the loop would warn that nobody retrieved the exception.
-            outcome.exception()
             leave_unsure()
         return outcome.result()
 

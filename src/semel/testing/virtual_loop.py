@@ -7,11 +7,18 @@ seed does the same each time. It must never open a socket, start a thread, or re
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol
 
 # A history takes some ten thousand turns; far more mean an endless loop.
 TURNS_MAX: Final = 400_000
+# With more timers than this, of which more than half are cancelled, the loop forgets the cancelled ones.
+TIMERS_TO_SORT_OUT: Final = 100
+# Timers that are no further apart are due in the same turn.
+SAME_TIME_S: Final = 1e-9
 
 
 class Deadlock(AssertionError):
@@ -29,15 +36,33 @@ class Network(Protocol):
         """A server, which accepts connections after `start_serving`."""
 
 
+class _Timer(asyncio.TimerHandle):
+    """A timer of the loop."""
+
+    __slots__ = ()
+    # Whether the loop still waits for it.
+    _scheduled: bool
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop of one history. Set `network` before something listens."""
+    """The loop of one history. Set `network` before something listens.
+
+    It makes the turns of the base class without a selector. A history has tens of thousands, so `call_soon` and
+    `call_at` leave out what debugging needs, and timers are compared as tuples.
+    """
+
+    # The base class defines these.
+    _ready: deque[asyncio.Handle]
+    _timer_cancelled_count: int
+    _stopping: bool
+    _check_closed: Callable[[], None]
 
     def __init__(self, *, turns_max: int = TURNS_MAX) -> None:
         super().__init__()
         self._turns_max = turns_max
         self._now = 0.0
         self._turns = 0
-        self._selector = self
+        self._timers: list[tuple[float, _Timer]] = []
         self.network: Network
 
     def time(self) -> float:
@@ -66,18 +91,65 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 task.cancel()
             self.close()
 
-    # -- what the base class asks of a loop ---------------------------------------------------------------------
+    # -- what the base class asks of a loop, and does more slowly itself -----------------------------------------
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Replaces a selector: nothing ever arrives from outside, so jump to the next timer."""
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Timer:
+        self._check_closed()
+        timer = _Timer(when, callback, args, self, context)
+        timer._scheduled = True
+        heappush(self._timers, (when, timer))
+        return timer
+
+    def close(self) -> None:
+        super().close()
+        self._timers.clear()
+
+    def _run_once(self) -> None:
+        """One turn: run what is ready, and the timers that are due. If nothing is ready, jump to the next timer."""
         self._turns += 1
         if self._turns > self._turns_max:
             raise NoEnd(f"{self._turns} turns, and it is {self._now:.6f}")
-        if timeout is None:
-            raise Deadlock("everybody waits, and no timer is set")
-        if timeout > 0:
-            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
-        return []
+        self._forget_cancelled_timers()
+        timers, ready = self._timers, self._ready
+        if not ready and not self._stopping:
+            if not timers:
+                raise Deadlock("everybody waits, and no timer is set")
+            self._now = max(self._now, timers[0][0])
+        end = self._now + SAME_TIME_S
+        while timers and timers[0][0] < end:
+            _, timer = heappop(timers)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._run_handle(handle)
+
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        handle._run()
+
+    def _forget_cancelled_timers(self) -> None:
+        timers = self._timers
+        if len(timers) > TIMERS_TO_SORT_OUT and self._timer_cancelled_count > len(timers) / 2:
+            for _, timer in timers:
+                timer._scheduled = not timer._cancelled
+            timers[:] = [(when, timer) for when, timer in timers if timer._scheduled]
+            heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][1]._cancelled:
+            self._timer_cancelled_count -= 1
+            _, timer = heappop(timers)
+            timer._scheduled = False
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass
