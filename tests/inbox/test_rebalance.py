@@ -98,7 +98,7 @@ def test_a_second_loop_takes_over_a_partition_and_nothing_is_doubled_or_out_of_o
             deadline = time.monotonic() + SECONDS_MAX
             while second.counts.consumed == 0 and time.monotonic() < deadline:
                 events.send()
-            wait_for(lambda: first.counts.first_time + second.counts.first_time == events.sent)
+                wait_for(lambda: first.counts.first_time + second.counts.first_time == events.sent)
         finally:
             first.stop()
             second.stop()
@@ -127,13 +127,15 @@ def test_a_second_asynchronous_loop_takes_over_a_partition_too(
             deadline = time.monotonic() + SECONDS_MAX
             while not is_so() and time.monotonic() < deadline:
                 await asyncio.to_thread(events.send)
+                await asyncio.to_thread(
+                    wait_for, lambda: first.counts.first_time + second.counts.first_time == events.sent
+                )
 
         async with asyncio.TaskGroup() as group:
             group.create_task(first.run(handle_async, config, [topic]))
             await until(lambda: first.counts.consumed > 0)
             group.create_task(second.run(handle_async, config, [topic]))
             await until(lambda: second.counts.consumed > 0)
-            await asyncio.to_thread(wait_for, lambda: first.counts.first_time + second.counts.first_time == events.sent)
             first.stop()
             second.stop()
         await made.dispose()

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
 
 import semel
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 GUIDE = (ROOT / "docs/how-to/spark-dedup.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_guide_judges_as_it_says(spark: SparkSession, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     printed = io.StringIO()
