@@ -15,8 +15,10 @@ from eventually import eventually
 from semel.broker import broker as module
 from semel.broker.broker import Broker
 from semel.replica import membership
-from semel.replica.lease import LEASE_KEY, decode_lease
+from semel.replica.floor import FLOOR_KEY, decode_floor
+from semel.replica.lease import LEASE_KEY, Lease, decode_lease
 from semel.replica.slot import JOURNAL
+from semel.replica.uploads import CHECKPOINTS
 from semel.storage.files import MemoryFiles
 from semel.store import Unsure
 from semel.store.contract import Buffer, Found
@@ -287,5 +289,95 @@ def test_a_broker_stops_although_the_lease_is_damaged() -> None:
             store.objects.create(LEASE_KEY, b"{}")
             await active.stop()
             assert not active.failed.done()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_stops_while_it_takes_over_gives_its_claim_to_the_next_one() -> None:
+    """And nobody takes it for the active one."""
+
+    async def scenario() -> None:
+        store = HeldStore()
+        store.may.set()
+
+        def lease() -> Lease:
+            return decode_lease(store.objects.get(LEASE_KEY).body)
+
+        async with two_brokers(store) as (active, standby):
+            store.is_open.clear()
+            stopping = asyncio.ensure_future(active.stop())
+            assert await elsewhere(lambda: eventually(lambda: lease().epoch == 2))
+            assert not lease().is_active
+            await standby.stop()
+            assert lease().is_released, "the next one would wait for the whole period"
+            store.is_open.set()
+            async with Broker(store=store, files=MemoryFiles()) as third:
+                await stopping
+                host, port = active.role.active_at(active.listeners[0])
+                assert f"{host}:{port}" == third.bootstrap
+
+    asyncio.run(scenario())
+
+
+class MuteStore(MemoryStore):
+    """Never answers when a lease is released."""
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        if key == LEASE_KEY and decode_lease(bytes(body)).is_released:
+            await asyncio.Event().wait()
+        return await super().replace(key, body, version)
+
+
+def test_a_broker_stops_although_the_store_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "TAKEN_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(membership, "_LEAVE_SECONDS_MAX", 0.01)
+
+    async def scenario() -> None:
+        async with two_brokers(MuteStore()) as (active, _), asyncio.timeout(30):
+            await active.stop()
+            assert not active.failed.done()
+
+    asyncio.run(scenario())
+
+
+class SlowCheckpoints(MemoryStore):
+    """Holds the first object of a checkpoint until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def create(self, key: str, body: Buffer) -> str:
+        if key.startswith(CHECKPOINTS) and not self.asked.is_set():
+            self.asked.set()
+            await self.opened.wait()
+        return await super().create(key, body)
+
+
+def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() -> None:
+    """It would find the floor of the next broker."""
+
+    async def scenario() -> None:
+        store = SlowCheckpoints()
+        async with two_brokers(store) as (active, standby):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            active.pump.begin_checkpoint()
+            await store.asked.wait()
+            checkpoint = active.role._checkpoints._task
+            stopping = asyncio.ensure_future(active.stop())
+            await standby.activated
+            assert await elsewhere(lambda: eventually(lambda: active.role.is_another_active))
+            standby.pump.begin_checkpoint()
+
+            def is_raised() -> bool:
+                return decode_floor(store.objects.get(FLOOR_KEY).body).epoch == standby.role.epoch
+
+            assert await elsewhere(lambda: eventually(is_raised))
+            store.opened.set()
+            await asyncio.wait([checkpoint])
+            assert not active.failed.done()
+            asker.close()
+            await stopping
 
     asyncio.run(scenario())

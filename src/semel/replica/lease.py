@@ -54,8 +54,8 @@ class Lease(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker was active when it wrote this."""
-        return self.position >= 0
+        """Whether the broker was active when it wrote this, and not about to become so, or to stop."""
+        return self.position >= 0 and not self.is_released
 
     def encode(self) -> bytes:
         """The bytes of the object."""
@@ -186,7 +186,7 @@ class LeaseHolder:
         """Release the lease, so that another broker may begin at once. Raises StoreError if that fails."""
         self.released()
         # A write may have been under way when the broker began to stop.
-        await self.renew(self._next.epoch, 0.0)
+        await self.renew(self._next.epoch, 0.0, self._next.position)
 
     async def _put(self, now: float) -> bool:
         self._next = self._next._replace(puts=self._next.puts + 1)

@@ -268,7 +268,7 @@ class Membership:
             async with asyncio.timeout(TAKEN_SECONDS_MAX):
                 await answered(self._holder.release)
                 watch = LeaseWatch(self._store)
-                while watch.lease is None or watch.lease.nonce == self._holder.nonce or not watch.lease.is_active:
+                while watch.lease is None or not watch.lease.is_active:
                     await asyncio.sleep(_TAKEN_LOOK_SECONDS)
                     await answered(lambda: watch.look(self._clock))
                 note_active(watch.lease)
