@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -264,3 +265,20 @@ cli.main(["chaos", "copy"])
     complaints = command.communicate()[1]
     assert (command.returncode, complaints, left) == (128 + signal.SIGTERM, "", [])
     assert list(tmp_path.iterdir()) == [], said.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "store", ["s3://bucket?endpoint=http://{}&access_key_id=k&secret_access_key=s", "postgresql://u@{}/d"]
+)
+def test_a_broker_that_waits_for_its_store_to_answer_ends_at_once(
+    start: Start, store: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = store.format(f"127.0.0.1:{mute.getsockname()[1]}")
+        broker = start("serve", "--listen=127.0.0.1:0", f"--data={tmp_path}/data", f"--store={url}")
+        mute.settimeout(SECONDS_MAX)
+        connection, _ = mute.accept()
+        with connection:
+            assert end(broker, number) == ""
+    assert broker.returncode == 0

@@ -146,3 +146,26 @@ def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_th
             await probe_at_start(gone)
 
     VirtualLoop().run(story())
+
+
+class Hangs(MemoryStore):
+    """Never answers a look at an object, or its removal."""
+
+    async def get(self, key: str) -> Found:
+        return await self.never()
+
+    async def delete(self, key: str) -> None:
+        await self.never()
+
+    async def never(self) -> Found:
+        return await asyncio.Future()
+
+
+def test_a_store_that_hangs_fails_a_start_when_its_time_is_up() -> None:
+    async def story() -> None:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+            await probe_at_start(Hangs())
+        assert asyncio.get_running_loop().time() - began < 32
+
+    VirtualLoop().run(story())

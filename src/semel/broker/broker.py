@@ -309,13 +309,14 @@ class Broker:
         self._stop_chores()
         self.compactor.stop()
         self.groups.stop()
-        for connection in self.connections:
-            connection.hurry()
         if not await self.role.finds_standby():
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())
+            # Only now no fetch begins to wait any more.
+            for connection in self.connections:
+                connection.hurry()
             if not self.failed.done() and await self.role.hand_over():
                 async with asyncio.timeout(HEARD_SECONDS_MAX):
                     await self._progress.until(lambda: not self.connections)

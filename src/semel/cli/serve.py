@@ -240,12 +240,14 @@ async def _serve(
         when_input_ends(loop, lambda: None if stop.done() else stop.set_result(None))
     if broker.doors.uses_tls:
         loop.add_signal_handler(signal.SIGHUP, broker.doors.reload_certificates)
-    if store is not None:
-        from semel.store.probe import probe_at_start
-
-        await probe_at_start(store)
-    with _listening():
-        await broker.start()
+    starting = loop.create_task(_start(broker, store))
+    # A store that does not answer holds nobody up who wants to stop the broker, which has acknowledged nothing yet.
+    await asyncio.wait((stop, starting), return_when="FIRST_COMPLETED")
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return
+    starting.result()
     garbage.look_from_time_to_time(loop)
     metrics_server = console = None
     metrics_place = ""
@@ -274,6 +276,15 @@ async def _serve(
         await broker.stop()
     if broker.failed.done():
         broker.failed.result()
+
+
+async def _start(broker: "Broker", store: "Store | None") -> None:
+    if store is not None:
+        from semel.store.probe import probe_at_start
+
+        await probe_at_start(store)
+    with _listening():
+        await broker.start()
 
 
 def _check_console(address: str, listeners: "list[Listener]", metrics: MetricsDoor | None) -> None:

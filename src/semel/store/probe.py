@@ -22,6 +22,8 @@ RACERS: Final = 2
 # A restarting store answers within this time; if the operator named a wrong store, the start has to fail.
 START_SECONDS_MAX: Final = 30.0
 _AGAIN_SECONDS: Final = 0.5
+# How long a probe that has failed tries to remove what it has created.
+_CLEAR_SECONDS_MAX: Final = 1.0
 
 
 async def probe(store: Store, *, rounds: int = ROUNDS, racers: int = RACERS) -> None:
@@ -56,10 +58,18 @@ class _Probe:
             for _ in range(rounds):
                 await self._race_to_create(racers)
                 await self._race_to_replace(racers)
-        finally:
-            for key in self._keys:
-                with contextlib.suppress(StoreError):
-                    await self._store.delete(key)
+        except BaseException:
+            # A store that does not answer holds nobody up who waits for this, or has ended it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLEAR_SECONDS_MAX):
+                    await self._clear()
+            raise
+        await self._clear()
+
+    async def _clear(self) -> None:
+        for key in self._keys:
+            with contextlib.suppress(StoreError):
+                await self._store.delete(key)
 
     def _key(self) -> str:
         self._keys.append(f"{self._name}-{len(self._keys)}")
