@@ -51,6 +51,15 @@ def test_a_broker_starts_without_what_only_few_brokers_need() -> None:
     assert dear.isdisjoint(imported)
 
 
+def test_a_command_line_is_read_without_what_only_a_file_or_an_archive_needs() -> None:
+    code = "import sys\ntry:\n  from semel.cli import main; main(['serve', '--listen=nonsense'])\n"
+    code += "except SystemExit: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS_MAX)
+    imported = done.stdout.split()
+    assert "semel.cli.serve" in imported, done.stderr
+    assert {"shutil", "lzma", "tomllib"}.isdisjoint(imported)
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert semel_lines("--version") == [f"semel {semel_package.__version__}"]
 

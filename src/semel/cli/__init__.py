@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from semel import __version__
-from semel.cli.display import LINE_END, printable
+from semel.cli.display import LINE_END, printable, terminal_columns
 from semel.cli.endings import Endings
 from semel.cli.errors import Failure
-from semel.cli.subcommands import add_subcommand
+from semel.cli.subcommands import Help, add_subcommand
 
 # The commands in groups, with the purpose of each. They are listed here and not in the modules, so that `semel --help`
 # need not import all modules.
@@ -83,17 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _listed() -> str:
     """The commands in their groups, with the purpose of each, as wide as the terminal."""
-    import shutil
     import textwrap
 
-    width = max(map(len, COMMANDS)) + 6
+    width, columns = max(map(len, COMMANDS)) + 6, max(terminal_columns(), 60)
     lines = []
     for group, commands in GROUPS.items():
         lines.append(f"{group}:")
         for name, purpose in commands.items():
             first = f"    {name}".ljust(width)
-            columns = shutil.get_terminal_size().columns
-            lines += textwrap.wrap(purpose, max(columns, 60), initial_indent=first, subsequent_indent=" " * width)
+            lines += textwrap.wrap(purpose, columns, initial_indent=first, subsequent_indent=" " * width)
     return "\n".join([*lines, "", "`semel COMMAND --help` says what a command takes."])
 
 
@@ -104,7 +102,7 @@ def _run(words: list[str]) -> int:
         prog="semel",
         description="Exactly once, from the first request to the last row.",
         epilog=_listed() if name is None else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"semel {__version__}")
@@ -122,7 +120,7 @@ def _run(words: list[str]) -> int:
         name,
         COMMANDS[name],
         epilog=f"example:\n{module.EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
         allow_abbrev=False,
     )
     module.configure(own)

@@ -3,6 +3,8 @@
 A text that a stranger has chosen, such as an id, must never break lines or send commands to a terminal.
 """
 
+import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -10,6 +12,8 @@ from typing import Final, NamedTuple
 
 NOTHING: Final = "-"
 LINE_END: Final = "\n"
+# Where nobody says how wide the terminal is.
+_COLUMNS: Final = 80
 
 
 class Mark(StrEnum):
@@ -27,6 +31,18 @@ class Finding(NamedTuple):
     what: str
     state: str
     remedy: str = ""
+
+
+def terminal_columns() -> int:
+    """How wide the terminal is. `shutil` would say so, too, and imports three modules for archives first."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
+    except (OSError, ValueError, AttributeError):
+        # No terminal.
+        return _COLUMNS
 
 
 def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:

@@ -9,7 +9,6 @@ would refuse.
 """
 
 import argparse
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -55,6 +54,8 @@ def _named_in(words: Sequence[str]) -> str | None:
 
 
 def _read(file: str) -> Mapping[str, object]:
+    import tomllib
+
     try:
         with open(file, "rb") as opened:
             return tomllib.load(opened)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.cluster import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
-from semel.cli.display import LINE_END, NOTHING, hexadecimal, print_table, printable, time_shown
+from semel.cli.display import LINE_END, NOTHING, hexadecimal, print_table, printable, terminal_columns, time_shown
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import add_subcommand
 
@@ -192,14 +192,9 @@ def _show_progress(relay: "Relay", ended: threading.Event) -> None:
             line += f"; waiting for {progress.waits_for}"
         elif progress.messages:
             line += f", the last one {progress.lag_ms} ms after it was added"
-        print(f"{_LINE_START}semel: {printable(line)}"[: _terminal_columns()], end="", file=sys.stderr, flush=True)
+        shown = f"{_LINE_START}semel: {printable(line)}"[: terminal_columns() + len(_LINE_START) - 1]
+        print(shown, end="", file=sys.stderr, flush=True)
     print(_LINE_START, end="", file=sys.stderr, flush=True)
-
-
-def _terminal_columns() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns + len(_LINE_START) - 1
 
 
 # -- status ------------------------------------------------------------------------------------------------------------

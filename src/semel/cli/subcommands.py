@@ -5,6 +5,18 @@ the first line of its help.
 import argparse
 from typing import Any
 
+from semel.cli.display import terminal_columns
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """The same as argparse's, which imports `shutil` to ask how wide the terminal is. A parser makes one for each of
+    its arguments, even if nobody asks for help.
+    """
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        # As argparse has it.
+        super().__init__(prog, **{"width": terminal_columns() - 2, **more})
+
 
 def add_subcommand(
     parsers: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, purpose: str, **more: Any
