@@ -128,6 +128,8 @@ class History:
                 at = self.segments.index(rewritten.old[0])
                 new = [] if rewritten.new is None else [rewritten.new]
                 self.segments[at : at + len(rewritten.old)] = new
+            else:
+                rewritten.forget_horizons()
             end = group[-1].next_offset
             self.aborted = [entry for entry in self.aborted if entry[2] >= end]
         return done

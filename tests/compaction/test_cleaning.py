@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from semel.compaction import keys, passes
 from semel.compaction.keys import BYTES_PER_KEY
+from semel.compaction.plan import is_overdue
 from semel.compaction.rewrite import without_superseded
 from semel.core.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader
 from semel.wire.records import CODECS, Record, encode_batch
@@ -235,6 +236,17 @@ def test_a_mark_of_deletion_stays_as_long_as_a_batch_before_it_stays_unopened(wh
         assert b"a" not in last_values(history.committed())
 
 
+def due_passes(history: History, key_bytes: int) -> int:
+    """Make passes as long as marks of deletion are due; how many that took."""
+    end = history.sealed[-1].next_offset
+    count = 0
+    while any(is_overdue(segment, history.now_ms) for segment in history.sealed):
+        history.clean(end, key_bytes=key_bytes, segment_bytes=1)
+        count += 1
+        assert count < 20, "passes without an end"
+    return count
+
+
 def test_more_marks_of_deletion_than_the_table_holds_go_in_several_passes() -> None:
     history = History()
     for number in range(100):
@@ -243,16 +255,55 @@ def test_more_marks_of_deletion_than_the_table_holds_go_in_several_passes() -> N
             history.roll()
     history.append([Record(key=b"last", value=b"1")])
     history.roll()
-    end = history.sealed[-1].next_offset
     history.clean()
     history.now_ms += RETENTION_MS
-    passes = 0
-    while any(0 <= segment.horizon_ms <= history.now_ms for segment in history.sealed):
-        history.clean(end, key_bytes=40 * BYTES_PER_KEY, segment_bytes=1)
-        passes += 1
-        assert passes < 20
-    assert passes > 2
+    assert due_passes(history, 40 * BYTES_PER_KEY) > 2
     assert [record.key for record in history.records()] == [b"last"]
+
+
+def test_more_marks_of_deletion_in_one_batch_than_half_the_table_holds_go_too() -> None:
+    history = History()
+    history.append([Record(key=b"%d" % number, value=None) for number in range(30)])
+    history.append([Record(key=b"%d more" % number, value=None) for number in range(15)])
+    history.append([Record(key=b"last", value=b"1")])
+    history.roll()
+    history.clean()
+    history.now_ms += RETENTION_MS
+    assert due_passes(history, 40 * BYTES_PER_KEY) == 2
+    assert [record.key for record in history.records()] == [b"last"]
+
+
+@pytest.mark.parametrize("before", [0, 40])
+def test_marks_of_deletion_behind_an_unopened_batch_do_not_call_for_passes_without_end(before: int) -> None:
+    history = History()
+    for number in range(100):
+        if number == before:
+            history.append_payload(b"no record", 1)
+        history.append([Record(key=b"%d" % number, value=None)])
+        if number % 25 == 24:
+            history.roll()
+    history.append([Record(key=b"last", value=b"1")])
+    history.roll()
+    history.clean(segment_bytes=1)
+    history.now_ms += RETENTION_MS
+    due_passes(history, 40 * BYTES_PER_KEY)
+    assert [header.record_count for header in history.headers()] == [1] * (102 - before)
+
+
+def test_a_mark_of_deletion_at_the_end_goes_when_there_is_more() -> None:
+    history = History()
+    history.append([Record(key=b"a", value=None)])
+    history.roll()
+    history.clean()
+    history.now_ms += RETENTION_MS
+    assert due_passes(history, KEY_BYTES) == 1
+    assert [record.key for record in history.records()] == [b"a"]
+    end = history.next_offset
+    history.append([Record(key=b"b", value=b"1")])
+    history.roll()
+    assert not any(is_overdue(segment, history.now_ms) for segment in history.sealed), "a pass for one record"
+    history.clean(end)
+    assert [record.key for record in history.records()] == [b"b"]
 
 
 @pytest.mark.parametrize("place", [HEADER_BYTES + 3, 25, 33])

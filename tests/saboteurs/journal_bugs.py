@@ -114,7 +114,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a mark of deletion goes though a batch before it was not looked at",
         "semel.compaction.passes:Pass._kept",
-        "not self.has_passed_unopened",
+        "self.unopened_from == _NOWHERE",
         "True",
         (_CLEANING,),
     ),

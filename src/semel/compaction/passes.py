@@ -17,6 +17,7 @@ from semel.compaction.keys import LastOffsets, digest
 from semel.compaction.output import SegmentOutput
 from semel.compaction.records import records_in
 from semel.compaction.rewrite import (
+    AT_NEXT_PASS,
     NO_HORIZON,
     Rules,
     has_gone_by,
@@ -60,16 +61,20 @@ class Rewritten:
     new: Segment | None
     is_changed: bool
     now_ms: int
-    # From this offset on, there are tombstones that only the next pass can remove.
-    postponed_from: int
+    # From the first of these offsets to before the second, there are tombstones that only the next pass can remove.
+    postponed: tuple[int, int]
+    # The horizon of a segment without such tombstones.
+    horizon_ms: int
 
     def forget_horizons(self) -> None:
         """Note that the unchanged segments have no tombstone left that could be removed now. Call it on the event
         loop.
         """
+        begin, end = self.postponed
         for segment in self.old:
-            if has_gone_by(segment.horizon_ms, self.now_ms) and segment.next_offset <= self.postponed_from:
-                segment.horizon_ms = NO_HORIZON
+            is_postponed = max(begin, segment.base_offset) < min(end, segment.next_offset)
+            if has_gone_by(segment.horizon_ms, self.now_ms) and not is_postponed:
+                segment.horizon_ms = self.horizon_ms
 
 
 @dataclass(slots=True)
@@ -88,10 +93,13 @@ class Pass:
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
-    # Whether a batch stayed unopened: a later tombstone may delete one of its records.
-    has_passed_unopened: bool = False
+    # The first batch that stayed unopened. A later tombstone may delete one of its records, so none may be removed.
+    unopened_from: int = _NOWHERE
     # From this offset on, the table had no space for tombstones that an earlier pass left.
     postponed_from: int = _NOWHERE
+    # Whether the last batch has the last record and a horizon that has gone by: the record may be a tombstone that can
+    # be removed when later records are compacted.
+    has_late_end: bool = False
 
     def __post_init__(self) -> None:
         self.transactions = TransactionsPassed(self.aborted)
@@ -149,7 +157,10 @@ class Pass:
         self.last_offsets.leave_out(header.base_offset)
 
     def _survey_marks(self) -> None:
-        """Note the tombstones of earlier passes whose time is up; they take at most half of the table."""
+        """Note the tombstones of earlier passes whose time is up; they take at most half of the table. The first batch
+        may take more, because otherwise the tombstones of a large one would be postponed for ever.
+        """
+        offsets, keys_max = self.last_offsets.offsets, self.last_offsets.keys_max
         for segment in self.segments:
             if segment.base_offset >= self.cleaned_until or not has_gone_by(segment.horizon_ms, self.rules.now_ms):
                 continue
@@ -158,7 +169,9 @@ class Pass:
                     is_late = has_gone_by(horizon_of(header), self.rules.now_ms)
                     if header.next_offset > self.cleaned_until or header.is_control or not is_late:
                         continue
-                    if not self.last_offsets.has_space(2 * header.record_count + len(self.last_offsets.offsets)):
+                    if header.record_count > keys_max:
+                        continue
+                    if offsets and 2 * (len(offsets) + header.record_count) > keys_max:
                         self.postponed_from = header.base_offset
                         return
                     if _is_intact(header, batch):
@@ -201,7 +214,11 @@ class Pass:
             output.discard()
             raise
         self.tally.written_bytes += 0 if new is None else new.size
-        return Rewritten(group, new, is_changed, self.rules.now_ms, self.postponed_from)
+        horizon_ms = AT_NEXT_PASS if self.has_late_end else NO_HORIZON
+        if new is not None and new.horizon_ms == NO_HORIZON:
+            new.horizon_ms = horizon_ms
+        postponed = self.postponed_from, min(self.cleaned_until, self.unopened_from)
+        return Rewritten(group, new, is_changed, self.rules.now_ms, postponed, horizon_ms)
 
     def _rewrite_segment(self, segment: Segment, output: SegmentOutput, is_begun: bool) -> bool:
         """Write the remaining records of a segment. If `is_begun` is false, nothing is written before the first
@@ -218,6 +235,8 @@ class Pass:
                 if kept is None:
                     self.tally.removed_records += header.record_count
                     continue
+                if header.next_offset > self.rules.last_offset and not header.is_control:
+                    self.has_late_end = has_gone_by(horizon_of(header), self.rules.now_ms)
                 if is_begun:
                     stays = read_header(kept)
                     self.tally.removed_records += header.record_count - stays.record_count
@@ -247,7 +266,7 @@ class Pass:
         up yet, or the table was full in this pass.
         """
         horizon_ms = horizon_of(header)
-        is_postponed = self.postponed_from <= header.base_offset < self.cleaned_until
+        is_postponed = self.postponed_from <= header.base_offset < min(self.cleaned_until, self.unopened_from)
         return horizon_ms > self.rules.now_ms or (is_postponed and horizon_ms != NO_HORIZON)
 
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
@@ -255,8 +274,7 @@ class Pass:
         rules = self.rules
         if not _is_intact(header, batch):
             # A rewritten batch would have a right checksum, and nobody would ever notice the damage.
-            self.has_passed_unopened = True
-            return batch
+            return self._unopened(header, batch)
         if header.is_control:
             has_records = self.transactions.end(header.producer_id)
             if has_records or header.base_offset >= self.until:
@@ -271,11 +289,14 @@ class Pass:
             return batch
         if self.last_offsets.has_none_of(header.base_offset, header.next_offset):
             return None
-        offsets, marks_may_go = self.last_offsets.offsets, not self.has_passed_unopened
+        offsets, marks_may_go = self.last_offsets.offsets, self.unopened_from == _NOWHERE
         if header.record_count <= self.last_offsets.keys_max:
             with suppress(ProtocolError):
                 return without_superseded(header, batch, offsets, rules, marks_may_go=marks_may_go)
-        self.has_passed_unopened = True
+        return self._unopened(header, batch)
+
+    def _unopened(self, header: BatchHeader, batch: memoryview) -> memoryview:
+        self.unopened_from = min(self.unopened_from, header.base_offset)
         return batch
 
     def _supersedes_nothing(self, header: BatchHeader) -> bool:

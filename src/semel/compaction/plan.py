@@ -8,7 +8,7 @@ too long, or when the time of an earlier pass's tombstones is up.
 from collections.abc import Callable
 
 from semel.compaction.passes import Pass
-from semel.compaction.rewrite import Rules, has_gone_by
+from semel.compaction.rewrite import AT_NEXT_PASS, Rules, has_gone_by
 from semel.core.configs import TopicConfigs
 from semel.core.values import value
 from semel.storage.files import Files
@@ -68,10 +68,15 @@ def plan(partition: PartitionLog, configs: TopicConfigs, now_ms: int, *, is_unfi
         dirty_ratio > configs.dirty_ratio_min
         or (dirty and is_unfinished)
         or has_waited
-        or any(has_gone_by(segment.horizon_ms, now_ms) for segment in segments)
+        or any(is_overdue(segment, now_ms) for segment in segments)
     ):
         return Plan(partition, configs, segments, dirty_ratio)
     return None
+
+
+def is_overdue(segment: Segment, now_ms: int) -> bool:
+    """Whether the time of tombstones in a segment is up, and a pass now could remove them."""
+    return segment.horizon_ms != AT_NEXT_PASS and has_gone_by(segment.horizon_ms, now_ms)
 
 
 def is_to_roll(partition: PartitionLog, configs: TopicConfigs, now_ms: int) -> bool:

@@ -27,6 +27,9 @@ from semel.wire.errors import ProtocolError
 from semel.wire.records import compressed, opened, varint
 
 NO_HORIZON: Final = -1
+# The horizon of a segment with a tombstone whose time is up, and which the next pass can remove; no pass is made for it
+# alone.
+AT_NEXT_PASS: Final = 0
 # Times and their differences have 64 bits, one of them for the sign.
 TIME_MAX: Final = 2**63 - 1
 
