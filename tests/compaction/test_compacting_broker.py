@@ -9,11 +9,13 @@ from crc32c import crc32c
 from histories import NOW_MS, last_values
 
 from asking import Asker
+from semel.broker.broker import Broker
 from semel.broker.limits import Limits
 from semel.core.batch import CHECKED_FROM, CHECKSUM_POSITION, HEADER_BYTES, read_header
 from semel.core.entries import LogStartMoved
 from semel.core.steps import finish
 from semel.storage.files import MemoryFile, MemoryFiles
+from semel.storage.journal import Damaged
 from semel.wire.errors import ErrorCode
 from semel.wire.records import CODECS, Record, encode_batch
 from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, PRODUCE
@@ -407,6 +409,40 @@ def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
         if what == "records are deleted":
             assert last_values(consumed(ask, 3)) == last_values(k for k in before if k.offset >= 3)
         ask.close()
+
+
+@pytest.mark.parametrize("is_in_store", [False, True])
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_records_deleted_before_the_pass_comes_to_them_are_no_fault(
+    jobs: int, is_in_store: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads = HeldThreads()
+    with CompactingBroker(disk_threads=threads) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create(TOPIC, **{**COMPACTED, "cleanup_policy": "compact,delete"})
+        fill(ask)
+
+        def delete(inner: Broker) -> None:
+            (partition,) = inner.log.state.partitions.all()
+            inner.log.commit(LogStartMoved(partition.topic_number, 0, partition.segments[-1].base_offset))
+            inner.log.sync_now()
+            inner.log.checkpoint_now()
+
+        broker.run(lambda inner: inner.compactor.look())
+        for _ in range(jobs):
+            broker.run(lambda _: threads.step())
+        broker.run(delete)
+        if is_in_store:
+            _, done = threads.held.pop()
+            broker.run(lambda _: done(Damaged("the store no longer has this object")))
+        broker.run(lambda _: [None for _ in iter(threads.step, False)])
+        fill(ask)
+        broker.run(lambda inner: inner.compactor.look())
+        broker.run(lambda _: [None for _ in iter(threads.step, False)])
+        assert broker.metrics.compactions == 1
+        assert broker.metrics.storage_errors == 0
+        ask.close()
+    assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]
 
 
 class Slipping(MemoryFiles):

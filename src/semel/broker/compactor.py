@@ -45,6 +45,8 @@ class Compactor:
         self._cache: Cache | None
         # None while no pass is under way.
         self._plan: Plan | None = None
+        # Where the partition began when the pass did.
+        self._log_start = 0
         self._idle = asyncio.Event()
         self._pass: Pass
         self._groups: deque[list[Segment]]
@@ -103,6 +105,7 @@ class Compactor:
         limits = self._runtime.limits
         bounds = Bounds(limits.compaction_key_bytes_max, limits.compacted_batch_bytes_max)
         self._plan = best
+        self._log_start = best.partition.state.log_start
         self._pass = best.begin(self._runtime.log.files, bounds, self._runtime.clock.now_ms(), self._pause)
         self._began_at = self._runtime.clock.uptime()
         self._run(self._pass.survey, self._pass.to_survey, self._surveyed)
@@ -175,9 +178,15 @@ class Compactor:
         self._rest()
         if isinstance(error, _Interrupted):
             return
+        is_deleted = self._runtime.log.state.catalog.numbered(partition.topic_number) is None
+        is_shortened = is_deleted or partition.state.log_start > self._log_start
+        if is_shortened and isinstance(error, FileNotFoundError | Damaged | StoreError):
+            # Retention, DeleteRecords or DeleteTopics has removed files that the pass was still to read, here or in the
+            # store. If it was something else, the next pass meets it again.
+            return
         if isinstance(error, OSError):
-            # Usually the disk is full; or the topic was deleted meanwhile, and its files with it.
-            if self._runtime.log.state.catalog.numbered(partition.topic_number) is not None:
+            # Usually the disk is full.
+            if not is_deleted:
                 self._runtime.pump.write_refused(error)
             return
         self._given_up.add(partition.name)
