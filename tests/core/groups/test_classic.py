@@ -269,6 +269,22 @@ def test_who_leaves_while_it_waits_hears_that_it_is_no_member(driver: Driver) ->
     assert driver.joined(waiting)[:2] == (refusals.UNKNOWN_MEMBER_ID, "")
 
 
+def test_who_leaves_before_it_has_joined_makes_nobody_join_again(driver: Driver) -> None:
+    generation = driver.stable("a", "b")
+    assert driver.leave(Leaver(driver.new_id(), None)) == [NONE]
+    assert driver.heartbeat("a", generation) == NONE
+
+
+def test_a_rebalance_does_not_wait_for_who_leaves_before_it_has_joined(driver: Driver) -> None:
+    driver.stable("a", "b")
+    expected = driver.new_id()
+    driver.leave(Leaver("b", None))
+    request = driver.ask_to_join("a")
+    assert request not in driver.answers
+    assert driver.leave(Leaver(expected, None)) == [NONE]
+    assert driver.joined(request).error == NONE
+
+
 def test_a_group_that_all_have_left_is_empty_and_goes_on_counting(driver: Driver) -> None:
     generation = driver.stable("a")
     driver.leave(Leaver("a", None))

@@ -367,8 +367,11 @@ def leave(group: ClassicGroup, leavers: Iterable[Leaver], now_ms: int) -> Step:
             step.left.append(refusals.NONE)
         except Refused as refused:
             step.left.append(refused.error)
-    if refusals.NONE in step.left and group.state not in (State.EMPTY, State.DEAD):
+    if step.gone:
         _rebalance(group, step)
+    elif refusals.NONE in step.left and group.state is State.PREPARING_REBALANCE:
+        # Clients with an id, which have not joined yet, have left: the group may have waited for them.
+        _complete_join_if_all_have(group, step)
     return step
 
 
