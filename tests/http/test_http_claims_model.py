@@ -119,6 +119,8 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
                 release(connection, NAME, token)
                 if key is not None and model.is_held_by(token):
                     key.lease_until_ms = 0
+                    # Whoever has let go of the key is late from now on.
+                    key.token += 1
             else:
                 token, answer = tokens[int(str(which))], Answer(200 + number, ((b"location", b"/1"),), b"%d" % number)
                 assert is_fenced(connection, what, token, answer, now_ms) != model.is_held_by(token)

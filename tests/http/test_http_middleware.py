@@ -371,6 +371,25 @@ def test_a_method_is_the_same_in_small_letters(engine: Engine, method: str) -> N
     assert started == ["400 Bad Request"]
 
 
+@pytest.mark.parametrize("method", ["POST", "post"])
+def test_a_method_is_the_same_in_small_letters_to_an_application_of_asgi(engine: Engine, method: str) -> None:
+    """uvicorn passes on what the client has sent, and Django and Quart read it in capital letters."""
+    messages: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        pytest.fail("it has no key")
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {"type": "http", "method": method, "path": "/", "headers": []}
+    asyncio.run(AsgiIdempotency(app, Idempotency(engine, scope=caller))(scope, receive, send))
+    assert messages[0]["status"] == 400
+
+
 def test_wrong_options_are_named(engine: Engine) -> None:
     with pytest.raises(TypeError, match=r"paths=\('/payments',\)"):
         Idempotency(engine, scope=caller, paths="/payments")

@@ -19,8 +19,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from semel.database import within, within_async
 from semel.database.keys import derived_key
-from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
+from semel.database.procedures import drive
+from semel.http import AsgiIdempotency, Fate, Fenced, Idempotency, WsgiIdempotency
 from semel.http.claims import name_of
+from semel.http.holders import Leased, claimed, settled
 from semel.http.tables import keys
 from semel.testing.clock import Clock
 
@@ -182,6 +184,22 @@ def test_the_heart_beats_while_the_handler_runs(engine: Engine) -> None:
         return b"alive"
 
     assert Service(engine, handler, lease_ms=300).post().content == b"alive"
+
+
+def test_a_beat_that_comes_after_the_release_does_not_take_the_key_back(engine: Engine) -> None:
+    """The heart beats until the application returns, and its background tasks may run for long after its answer."""
+    idempotency = Idempotency(engine, scope=caller, steps=("/charges",))
+    name = name_of("anna", "k-1")
+
+    def new_lease() -> Leased:
+        return Leased(idempotency, name, "fingerprint", idempotency.transaction)
+
+    first, second = new_lease(), new_lease()
+    assert drive(claimed(first)) is None
+    assert drive(settled(first, Fate.FORGOTTEN, 503, None)) is None
+    with pytest.raises(Fenced):
+        drive(first.beat())
+    assert drive(claimed(second)) is None
 
 
 def test_in_coroutines_on_an_asynchronous_engine(url: str, engine: Engine) -> None:

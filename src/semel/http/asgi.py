@@ -33,7 +33,7 @@ class AsgiIdempotency:
         self._idempotency = idempotency
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._idempotency.concerns(scope["method"], _path(scope)):
+        if scope["type"] != "http" or not self._idempotency.concerns(_method(scope), _path(scope)):
             await self._app(scope, receive, send)
             return
         try:
@@ -219,7 +219,13 @@ def _request(scope: MutableMapping[str, Any]) -> Request:
     for name, value in lowered(scope["headers"]):
         known, text = name.decode("latin-1"), value.decode("latin-1")
         headers[known] = f"{headers[known]}, {text}" if known in headers else text
-    return Request(scope["method"], _path(scope), headers, scope)
+    return Request(_method(scope), _path(scope), headers, scope)
+
+
+def _method(scope: MutableMapping[str, Any]) -> str:
+    """In upper case, as Django and Quart read it; some servers pass on what the client has sent, and "post" would be
+    executed without its key."""
+    return str(scope["method"]).upper()
 
 
 def _path(scope: MutableMapping[str, Any]) -> str:

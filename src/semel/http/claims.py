@@ -192,8 +192,9 @@ def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) ->
 
 
 def release(connection: Connection, name: Name, token: int) -> None:
-    """Release the key for the next attempt. From a former holder, this changes nothing."""
-    connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0})
+    """Release the key for the next attempt. From a former holder, this changes nothing; and from now on this one is a
+    former holder, so that a heartbeat that is late cannot take the key back."""
+    connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0, "token": token + 1})
 
 
 def begin_step(connection: Connection, name: Name, step: str) -> bool:
