@@ -10,8 +10,10 @@ from sqlalchemy import Engine, delete
 
 from committed_records import committed_values, make_topic
 from eventually import eventually
+from guarded import ADMINISTRATOR, TOPIC, WRITE, GuardedBroker, rule
 from semel import outbox
 from semel.cli import main
+from semel.core.access import Permission
 from semel.outbox import Unsettled, quarantine
 from semel.outbox.tables import messages
 
@@ -43,6 +45,22 @@ def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
     with engine.connect() as connection:
         found = outbox.status(connection)
     assert (found.waiting, found.quarantined, found.held_up) == (4, 2, 2)
+
+
+def test_a_message_for_a_topic_that_may_be_seen_and_not_written_to_holds_nobody_up(engine: Engine) -> None:
+    """The coordinator of the transaction refuses such a topic, and then no record of the batch is sent."""
+    with GuardedBroker() as broker:
+        for topic in ("open", "closed"):
+            make_topic(broker.bootstrap, topic)
+        broker.add(rule(TOPIC, "closed", WRITE, Permission.DENY, host=ADMINISTRATOR))
+        add(engine, "open", "first", key="a")
+        add(engine, "closed", "second", key="b")
+        add(engine, "open", "third", key="a")
+        assert Relays(engine, broker.bootstrap).drain() == 2
+        assert committed_values(broker.bootstrap, "open") == [b"first", b"third"]
+    [refused] = refused_messages(engine)
+    assert (refused.topic, refused.value) == ("closed", b"second")
+    assert "Topic authorization failed" in refused.reason
 
 
 def test_an_aggregate_that_a_stranger_has_named_sends_no_commands_to_the_terminal(

@@ -37,6 +37,7 @@ from semel.publish.rules import (
     PublishUncertain,
     Receipt,
     Record,
+    RecordRefused,
     encode,
     plan,
     this_instance,
@@ -183,6 +184,13 @@ class Publisher:
             transaction.commit()
         except FencedOff:
             self._end_fenced()
+        except RecordRefused:
+            if transaction.is_given_up:
+                # The producer cannot be used any more. If it was the cursor that was refused, the note of a new one is
+                # refused, too, and that error replaces this one.
+                self._producer = None
+                self._claimed(self._deadline())
+            raise
         except Interrupted as reason:
             logger.info("publisher %s: number %d was interrupted: %s", self._settings.name, number, reason)
             self._producer = None
@@ -250,6 +258,11 @@ class Publisher:
             transaction.commit()
         except FencedOff:
             self._end_fenced()
+        except RecordRefused as refused:
+            raise CursorRefused(
+                f"the cursor of publisher {self._settings.name!r} cannot be written to topic {self._settings.topic!r}: "
+                f"{refused.reason}"
+            ) from None
         except Interrupted as reason:
             logger.info("publisher %s: its note was interrupted: %s", self._settings.name, reason)
             self._note_interrupted = f"{reason}"

@@ -68,6 +68,10 @@ class Transaction:
         self._abort_seconds = min(deadline.left_seconds, _ABORT_SECONDS_MAX)
         self._failed: tuple[Record, KafkaError] | None = None
         self._last: Message | None = None
+        self._first: Record | None = None
+        # Whether a refusal may be that of any of the records: the coordinator has refused to add one of their topics,
+        # and the client purges them all.
+        self.is_given_up = False
 
     @property
     def last_offset(self) -> int:
@@ -87,10 +91,16 @@ class Transaction:
             raise Interrupted(error.args[0]) from None
         try:
             for record in records:
+                self._first = self._first or record
                 self._hand_over(record)
             self._flush()
         except RecordRefused:
-            self.abort()
+            try:
+                self.abort()
+            except Interrupted:
+                # The transaction has no partitions, and brokers before Kafka 4.0 abort none such. It cannot commit.
+                if not self.is_given_up:
+                    raise
             raise
         except BaseException:
             with contextlib.suppress(Interrupted):
@@ -148,11 +158,26 @@ class Transaction:
             raise self._failure(*self._failed)
 
     def _failure(self, record: Record, reason: KafkaError) -> Exception:
+        if reason.code() == KafkaError._PURGE_QUEUE and (cause := self._cause_of_purge()) is not None:
+            self.is_given_up = True
+            record, reason = self._first or record, cause
         if reason.code() in _FENCED:
             return FencedOff()
         if reason.code() in _OF_THE_RECORD:
-            return RecordRefused(record, reason.str() + lacking(reason.code(), "Write", record.topic))
+            right = lacking(reason.code(), "Write", record.topic)
+            if right and self.is_given_up:
+                right = "; this user needs the right Write on each topic of the transaction"
+            return RecordRefused(record, reason.str() + right)
         return Interrupted(reason)
+
+    def _cause_of_purge(self) -> KafkaError | None:
+        """The error for which the client has given up the transaction: it raises it again when it has to begin one."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            return cause if cause.txn_requires_abort() else None
+        return None
 
 
 def _headers(record: Record) -> list[tuple[str, str | bytes | None]]:
