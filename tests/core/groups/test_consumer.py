@@ -294,6 +294,28 @@ def test_a_static_member_comes_back_under_another_id_to_what_it_had(room: Room) 
         room.leave("a", AWAY_EPOCH, "one")
 
 
+def test_a_static_member_comes_back_under_another_id_to_a_full_group(room: Room) -> None:
+    for member_id in "abc":
+        room.join(member_id, "orders", instance_id=f"instance {member_id}")
+    room.leave("a", AWAY_EPOCH, "instance a")
+    entry = room.join("d", "orders", instance_id="instance a")
+    assert entry is not None
+    assert sorted(room.group.members) == ["b", "c", "d"]
+    with refused(refusals.GROUP_MAX_SIZE_REACHED):
+        room.join("e", "orders", instance_id="another")
+    with refused(refusals.UNKNOWN_MEMBER_ID):
+        room.beat("a", 1)
+
+
+def test_a_static_member_under_another_id_takes_the_memory_of_the_former_one(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    room.leave("a", AWAY_EPOCH, "one")
+    beat = Heartbeat("b", JOIN_EPOCH, "client", "/host", "one", None, 1000, ("orders",), owned=NOTHING)
+    entry = room.group.decide_heartbeat("group", beat, room.catalog, room.rules, room.now_ms)
+    assert entry is not None
+    assert room.group.growth_bytes(entry) == 0
+
+
 def test_a_static_member_that_says_twice_that_it_joins_is_the_same(room: Room) -> None:
     """Kafka refuses the second time. But a member id is made for one process only, so it is the same one."""
     room.join("a", "orders", instance_id="one")

@@ -179,6 +179,18 @@ def test_a_classic_member_that_waits_for_others_is_told_when_they_have_let_go(ca
     assert reads(group, "c") == {2, 3}
 
 
+def test_a_static_member_of_the_classic_protocol_comes_back_to_a_full_group(catalog: Catalog) -> None:
+    group = upgraded(catalog, a=(0,))
+    join_new(group, catalog, "n")
+    room_left = RULES.members_max - len(group.members)
+    for number in range(room_left):
+        request = asks("", metadata(["orders"]), instance_id=f"{number}")
+        join_classic(group, catalog, request._replace(new_member_id=f"{number}-1"))
+    assert len(group.members) == RULES.members_max
+    request = asks("", metadata(["orders"]), instance_id="0")._replace(new_member_id="0-2")
+    assert join_classic(group, catalog, request).member_id == "0-2"
+
+
 def test_who_does_not_fit_into_the_group_does_not_join(catalog: Catalog) -> None:
     group = upgraded(catalog, a=(0,))
     with refused(refusals.MEMBER_ID_REQUIRED):

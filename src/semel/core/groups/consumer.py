@@ -23,6 +23,7 @@ from semel.core.groups.consumer_members import (
     JOIN_EPOCH,
     UNREVOKED,
     Member,
+    check_count,
     check_current,
     check_epoch,
     check_said_epoch,
@@ -46,7 +47,6 @@ from semel.core.groups.offsets import Committer
 from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
-    GROUP_MAX_SIZE_REACHED,
     INVALID_REQUEST,
     UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
@@ -155,8 +155,9 @@ class ConsumerGroup:
 
     def growth_bytes(self, entry: ConsumerGroupChanged) -> int:
         """By how much the memory of the members would grow with this entry."""
-        members = [self.members.get(subscription.member_id) for subscription in entry.subscriptions]
-        before = sum(subscription_bytes(member.subscription) for member in members if member is not None)
+        changing = {subscription.member_id for subscription in entry.subscriptions}.union(entry.left)
+        members = [member for member_id in changing if (member := self.members.get(member_id)) is not None]
+        before = sum(subscription_bytes(member.subscription) for member in members)
         return sum(map(subscription_bytes, entry.subscriptions)) - before
 
     def target_of(self, member_id: str) -> Partitions:
@@ -204,9 +205,8 @@ class ConsumerGroup:
         self, group: str, beat: Heartbeat, catalog: Catalog, rules: ConsumerRules, now_ms: int
     ) -> ConsumerGroupChanged | None:
         """The changes that a heartbeat of a joining or staying member makes."""
-        if len(self.members) >= rules.members_max and beat.member_id not in self.members:
-            raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
         before = self._said_to_be(beat)
+        check_count(before, len(self.members), rules.members_max)
         former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
         subscription = with_what_was_said(former, beat)
         if subscription.topic_regex and subscription.topic_regex != former.topic_regex:

@@ -15,7 +15,13 @@ from typing import Any, Final
 
 from semel.core.entries import ConsumerPosition, ConsumerSubscription, HeldSpan, PartitionName
 from semel.core.groups.partitions import NOTHING, Partitions
-from semel.core.refusals import FENCED_MEMBER_EPOCH, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, Refused
+from semel.core.refusals import (
+    FENCED_MEMBER_EPOCH,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    STALE_MEMBER_EPOCH,
+    Refused,
+)
 
 STABLE: Final = 0
 UNREVOKED: Final = 1
@@ -126,6 +132,14 @@ class Member:
 def new_subscription(member_id: str, instance_id: str | None) -> ConsumerSubscription:
     """The subscription of a member that has not sent one yet."""
     return ConsumerSubscription(member_id, instance_id, None, "", "", REBALANCE_TIMEOUT_MS_DEFAULT, (), "", None)
+
+
+def check_count(before: Member | None, count: int, count_max: int) -> None:
+    """Refused if a group of `count` members has no place for a new one. `before` is the member itself, or the static
+    one that it replaces.
+    """
+    if before is None and count >= count_max:
+        raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed")
 
 
 def check_current(member: Member, epoch: int) -> None:

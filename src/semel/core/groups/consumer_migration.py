@@ -27,6 +27,7 @@ from semel.core.groups.consumer_members import (
     UNRELEASED,
     UNREVOKED,
     Member,
+    check_count,
     held_spans,
     new_subscription,
 )
@@ -42,7 +43,6 @@ from semel.core.groups.partitions import NOTHING, Partitions
 from semel.core.refusals import (
     FENCED_INSTANCE_ID,
     GROUP_ID_NOT_FOUND,
-    GROUP_MAX_SIZE_REACHED,
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_REQUEST,
@@ -149,12 +149,11 @@ def decide_join(
 ) -> tuple[str, ConsumerGroupChanged | None]:
     """The member's id, and what its JoinGroup changes."""
     member_id = request.member_id or request.new_member_id
-    if len(group.members) >= rules.members_max and member_id not in group.members:
-        raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {rules.members_max} members, no more are allowed")
     subscription = _readable(group, request)
     if not request.member_id and request.instance_id is None and request.requires_known_id:
         raise Refused(MEMBER_ID_REQUIRED, "a new member must join again with its id")
     before = _static_member(group, request) if request.instance_id is not None else group.members.get(member_id)
+    check_count(before, len(group.members), rules.members_max)
     subscription_before = new_subscription(member_id, request.instance_id) if before is None else before.subscription
     subscription_now = subscription_before._replace(
         member_id=member_id,
