@@ -359,3 +359,21 @@ def test_a_running_relay_deletes_what_it_has_published(engine: Engine, topic: st
     running.stop()
     with engine.connect() as connection:
         assert connection.scalar(select(shards.c.at_hand)) is None
+
+
+@pytest.mark.parametrize(("usually", "for_batches"), [("off", "local"), ("on", "on"), ("remote_write", "remote_write")])
+def test_a_batch_is_durable_before_it_is_published_even_if_other_commits_are_not(
+    url: str, engine: Engine, usually: str, for_batches: str
+) -> None:
+    """Or a crash of PostgreSQL would undo transactions whose messages are in the log."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("an engine of semel's syncs each commit")
+    hasty = engine_of(url, connect_args={"options": f"-c synchronous_commit={usually}"})
+    owner = ledger.Owner(0, 1, "life")
+    with hasty.begin() as connection:
+        settled(connection, None, None)
+        ledger.take_over(connection, owner, "test", 0)
+    with hasty.begin() as connection:
+        assert ledger.advance(connection, owner, None, ledger.NOTHING, ledger.Size(10, 1000)) is None
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == for_batches
+    hasty.dispose()

@@ -24,6 +24,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     delete,
     exists,
     func,
@@ -100,7 +101,8 @@ def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int
 
 def standing(connection: Connection, owner: Owner) -> Standing:
     """The state of the shard. Its row is locked, and does not change until the transaction ends."""
-    row = _of_this_life(owner, connection.execute(_LOCKED, {"of_shard": owner.shard}).first())
+    locked = _LOCKED_DURABLY if connection.dialect.name == "postgresql" else _LOCKED
+    row = _of_this_life(owner, connection.execute(locked, {"of_shard": owner.shard}).first())
     return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
 
 
@@ -296,4 +298,10 @@ _OF_SHARD: Final = shards.c.shard == bindparam("of_shard")
 _ONE: Final = select(messages.c.number).where(_WAITS).order_by(messages.c.number).limit(1).scalar_subquery()
 _LOOK: Final = select(shards.c.owner, shards.c.owner_name, _ONE.is_not(None).label("is_waiting")).where(_OF_SHARD)
 _LOCKED: Final = select(shards).where(_OF_SHARD).with_for_update()
+# With synchronous_commit=off, PostgreSQL may lose its last commits in a crash, while their batch is in the log. A
+# synchronous commit also makes all earlier ones durable, among them those of the messages in the batch.
+_DURABLY: Final = case(
+    (func.current_setting("synchronous_commit") == "off", func.set_config("synchronous_commit", "local", True))
+)
+_LOCKED_DURABLY: Final = select(shards, _DURABLY).where(_OF_SHARD).with_for_update()
 _NOTE: Final = update(shards).where(_OF_SHARD).values(last_batch=bindparam("of_batch"), at_hand=bindparam("of_numbers"))
