@@ -316,6 +316,19 @@ def test_a_static_member_under_another_id_takes_the_memory_of_the_former_one(roo
     assert room.group.growth_bytes(entry) == 0
 
 
+def test_a_static_member_that_leaves_for_a_while_has_its_whole_session_to_come_back(room: Room) -> None:
+    room.join("a", "orders", instance_id="one")
+    room.join("b", "orders")
+    room.beat("a", 1, instance_id="one")
+    assert room.state("a") == UNREVOKED
+    room.leave("a", AWAY_EPOCH, "one")
+    room.beat("b", 2)
+    assert room.held("b") == {2, 3}
+    assert room.group.overdue(RULES.session_timeout_ms - 1) == []
+    room.join("c", "orders", instance_id="one")
+    assert room.held("c") == {0, 1}
+
+
 def test_a_static_member_that_says_twice_that_it_joins_is_the_same(room: Room) -> None:
     """Kafka refuses the second time. But a member id is made for one process only, so it is the same one."""
     room.join("a", "orders", instance_id="one")

@@ -21,6 +21,7 @@ from semel.core.entries import (
 from semel.core.groups.consumer_members import (
     AWAY_EPOCH,
     JOIN_EPOCH,
+    STABLE,
     UNREVOKED,
     Member,
     check_count,
@@ -326,7 +327,8 @@ class ConsumerGroup:
             return self.decide_removal(group, [member.member_id], catalog, now_ms)
         if member.is_classic:
             raise Refused(UNKNOWN_MEMBER_ID, f"'{member.member_id}' speaks the classic protocol: it leaves for good")
-        away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, revoking=())
+        # It reads nothing any more, so it has given up what it had to, and only its session counts.
+        away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, state=STABLE, revoking=())
         return ConsumerGroupChanged(
             group, self.epoch, self.target_epoch, self.topics_digest, (), (), (), (away,), now_ms
         )
