@@ -14,7 +14,7 @@ from semel.broker.disk_thread import DiskThread, JobError
 from semel.core.batch import read_header
 from semel.storage.files import Files, MemoryFiles
 from semel.testing.broker import FaultyBroker
-from semel.wire.records import encode_batch
+from semel.wire.records import Record, encode_batch
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -78,6 +78,19 @@ class HeldThreads:
         meanwhile()
         done(outcome)
         return True
+
+
+def record(key: bytes, value: bytes | None = b"1", size: int = 300, timestamp_ms: int = NOW_MS) -> Record:
+    return Record(key=key, value=None if value is None else value.ljust(size), timestamp_ms=timestamp_ms)
+
+
+def fill(ask: Asker, rounds: int = 4, keys: int = 5, topic: str = TOPIC) -> None:
+    """The same keys again and again, in batches of two."""
+    for number in range(rounds * keys):
+        ask.produce(
+            topic,
+            [record(b"%d" % (number % keys), b"%d" % number), record(b"%d" % ((number + 1) % keys), b"%d!" % number)],
+        )
 
 
 def consumed(ask: Asker, offset: int = 0, *, isolation: int = 0, topic: str = TOPIC) -> list[Kept]:

@@ -4,18 +4,25 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from compacting import COMPACTED, TOPIC, CompactingBroker, HeldThreads, Transactional, consumed, offset_at
+from compacting import (
+    COMPACTED,
+    TOPIC,
+    CompactingBroker,
+    HeldThreads,
+    Transactional,
+    consumed,
+    fill,
+    offset_at,
+    record,
+)
 from crc32c import crc32c
 from histories import NOW_MS, last_values
 
 from asking import Asker
-from semel.broker.broker import Broker
 from semel.broker.limits import Limits
 from semel.core.batch import CHECKED_FROM, CHECKSUM_POSITION, HEADER_BYTES, read_header
-from semel.core.entries import LogStartMoved
 from semel.core.steps import finish
 from semel.storage.files import MemoryFile, MemoryFiles
-from semel.storage.journal import Damaged
 from semel.wire.errors import ErrorCode
 from semel.wire.records import CODECS, Record, encode_batch
 from semel.wire.versions import DELETE_RECORDS, DELETE_TOPICS, PRODUCE
@@ -34,19 +41,6 @@ def ask(broker: CompactingBroker) -> Iterator[Asker]:
     asker = Asker(broker.bootstrap)
     yield asker
     asker.close()
-
-
-def record(key: bytes, value: bytes | None = b"1", size: int = 300, timestamp_ms: int = NOW_MS) -> Record:
-    return Record(key=key, value=None if value is None else value.ljust(size), timestamp_ms=timestamp_ms)
-
-
-def fill(ask: Asker, rounds: int = 4, keys: int = 5, topic: str = TOPIC) -> None:
-    """The same keys again and again, in batches of two."""
-    for number in range(rounds * keys):
-        ask.produce(
-            topic,
-            [record(b"%d" % (number % keys), b"%d" % number), record(b"%d" % ((number + 1) % keys), b"%d!" % number)],
-        )
 
 
 def test_the_last_record_of_each_key_is_left_and_nothing_else_changes_for_a_consumer(
@@ -373,76 +367,6 @@ def test_records_that_come_while_others_are_compacted_are_all_there(broker: Comp
     assert {key: shown[key].strip() for key in sent} == sent
     assert len(shown) == 400 + 7
     assert broker.metrics.compactions > 1
-
-
-@pytest.mark.parametrize("what", ["records are deleted", "the topic is deleted", "all records are deleted"])
-def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
-    threads, files = HeldThreads(), MemoryFiles()
-    with CompactingBroker(files, disk_threads=threads) as broker:
-        ask = Asker(broker.bootstrap)
-        ask.create(TOPIC, **{**COMPACTED, "cleanup_policy": "compact,delete"})
-        fill(ask)
-        before = consumed(ask)
-
-        def meanwhile() -> None:
-            log = broker._broker.log
-            (partition,) = log.state.partitions.all()
-            if what == "the topic is deleted":
-                topic = next(iter(log.state.catalog))
-                log.commit(log.state.catalog.decide_delete(TOPIC, log.state.producer_ids.next_id, broker.now_ms))
-                assert log.state.catalog.numbered(topic.number) is None
-            else:
-                offset = 3 if what == "records are deleted" else partition.readable.offset
-                log.commit(LogStartMoved(partition.topic_number, 0, offset))
-            log.sync_now()
-            log.checkpoint_now()
-
-        broker.run(lambda inner: inner.compactor.look())
-        broker.run(lambda _: threads.step())
-        broker.run(lambda _: threads.step(meanwhile))
-        broker.run(lambda _: [None for _ in iter(threads.step, False)])
-        broker.run(lambda inner: inner.log.checkpoint_now())
-        partitions = broker.run(lambda inner: inner.log.state.partitions.all())
-        known = {segment.path for partition in partitions for segment in partition.segments if segment.size}
-        found = {name for name in files._contents if name.startswith("topics/")}
-        assert found == known
-        if what == "records are deleted":
-            assert last_values(consumed(ask, 3)) == last_values(k for k in before if k.offset >= 3)
-        ask.close()
-
-
-@pytest.mark.parametrize("is_in_store", [False, True])
-@pytest.mark.parametrize("jobs", [0, 1])
-def test_records_deleted_before_the_pass_comes_to_them_are_no_fault(
-    jobs: int, is_in_store: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    threads = HeldThreads()
-    with CompactingBroker(disk_threads=threads) as broker:
-        ask = Asker(broker.bootstrap)
-        ask.create(TOPIC, **{**COMPACTED, "cleanup_policy": "compact,delete"})
-        fill(ask)
-
-        def delete(inner: Broker) -> None:
-            (partition,) = inner.log.state.partitions.all()
-            inner.log.commit(LogStartMoved(partition.topic_number, 0, partition.segments[-1].base_offset))
-            inner.log.sync_now()
-            inner.log.checkpoint_now()
-
-        broker.run(lambda inner: inner.compactor.look())
-        for _ in range(jobs):
-            broker.run(lambda _: threads.step())
-        broker.run(delete)
-        if is_in_store:
-            _, done = threads.held.pop()
-            broker.run(lambda _: done(Damaged("the store no longer has this object")))
-        broker.run(lambda _: [None for _ in iter(threads.step, False)])
-        fill(ask)
-        broker.run(lambda inner: inner.compactor.look())
-        broker.run(lambda _: [None for _ in iter(threads.step, False)])
-        assert broker.metrics.compactions == 1
-        assert broker.metrics.storage_errors == 0
-        ask.close()
-    assert not [entry for entry in caplog.records if entry.levelname == "ERROR"]
 
 
 class Slipping(MemoryFiles):

@@ -327,7 +327,7 @@ class ConsumerGroup:
             return self.decide_removal(group, [member.member_id], catalog, now_ms)
         if member.is_classic:
             raise Refused(UNKNOWN_MEMBER_ID, f"'{member.member_id}' speaks the classic protocol: it leaves for good")
-        # It reads nothing any more, so it has given up what it had to, and only its session counts.
+        # The member has stopped reading, so it has given up what it had to, and only its session counts.
         away = member.position._replace(epoch=AWAY_EPOCH, previous_epoch=member.epoch, state=STABLE, revoking=())
         return ConsumerGroupChanged(
             group, self.epoch, self.target_epoch, self.topics_digest, (), (), (), (away,), now_ms
