@@ -6,6 +6,7 @@ The service is the real middleware behind a real socket; faults are answers that
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 import threading
@@ -17,6 +18,7 @@ import pytest
 import requests
 from applications import payments
 from flask import Flask, request
+from requests.adapters import HTTPAdapter
 from sqlalchemy import Engine, insert
 from werkzeug.serving import make_server
 
@@ -197,6 +199,28 @@ def test_a_body_that_can_be_read_once_is_sent_as_often_as_needed_or_refused(
     else:
         with pytest.raises(TypeError, match="hand over its bytes"):
             caller_of(client).post(service.url, data=pieces, headers=headers)
+
+
+def test_a_streamed_answer_that_breaks_off_is_none() -> None:
+    class BreaksOff(HTTPAdapter):
+        attempts = 0
+
+        def send(self, request: Any, *_: Any, **__: Any) -> requests.Response:
+            self.attempts += 1
+            answer = requests.Response()
+            answer.status_code, answer.url, answer.request = 201, request.url, request
+            answer.raw = io.BytesIO(b"paid") if self.attempts == 2 else Broken()
+            return answer
+
+    class Broken:
+        def read(self, _size: int) -> bytes:
+            raise requests.exceptions.ChunkedEncodingError("it ends in the middle")
+
+    adapter = BreaksOff()
+    session = requests.Session()
+    session.mount("http://", adapter)
+    answer = Caller(session, pause=lambda _: None, budget=RetryBudget()).post("http://shop/payments", stream=True)
+    assert (answer.content, adapter.attempts) == (b"paid", 2)
 
 
 def test_a_key_is_named_in_one_way(client: Any, service: Service) -> None:

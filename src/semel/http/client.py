@@ -216,7 +216,14 @@ def _sending_by_requests(
     if not isinstance(request.body, str | bytes | None):
         raise TypeError("a body that is read while it is sent can be sent once only: hand over its bytes")
     options |= client.merge_environment_settings(request.url, of_place.pop("proxies") or {}, **of_place)
-    return lambda: client.send(request, **options)
+
+    def send() -> Any:
+        answer = client.send(request, **options)
+        # With stream=True nothing was read yet, and an answer that breaks off is none.
+        _ = answer.content
+        return answer
+
+    return send
 
 
 def _headers(answer: Any) -> Mapping[str, str]:

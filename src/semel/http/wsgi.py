@@ -91,6 +91,7 @@ class _Exchange:
         self._environ = environ
         self._started: tuple[str, list[tuple[str, str]]] = ("", [])
         self._written = bytearray()
+        self._is_sent = False
 
     def run(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
         answer = drive(claimed(self._holder))
@@ -119,6 +120,7 @@ class _Exchange:
         if instead is not None:
             _close(pieces)
             return _send_answer(start_response, instead)
+        self._is_sent = True
         start_response(self._started[0], [*self._started[1], *self._ttl(fate)])
         if is_whole:
             _close(pieces)
@@ -129,7 +131,12 @@ class _Exchange:
         return [] if fate is Fate.FORGOTTEN else _texts((ttl_header(self._idempotency.result_ttl_ms),))
 
     def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        if exc_info is not None and self._is_sent:
+            # The server cannot send another answer any more, and has to break this one off.
+            raise exc_info[1].with_traceback(exc_info[2])
+        # A second start replaces the answer of an application that has failed in the middle, with what it had written.
         self._started = status, headers
+        self._written.clear()
         return self._written.extend
 
     def _read(self, pieces: Iterator[bytes]) -> bool:
