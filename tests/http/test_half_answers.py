@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -308,3 +310,33 @@ def test_an_answer_of_wsgi_shorter_than_its_length_leaves_nothing_and_can_be_rep
         assert booked(engine) == 0
         assert [client.post("/payments", headers=HEADERS).content for _ in range(2)] == [HALVES, HALVES]
     assert booked(engine) == 1
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_an_application_of_wsgi_that_fails_in_the_middle_answers_with_its_error_alone(
+    engine: Engine, has_left: bool
+) -> None:
+    """It may replace its answer as long as none of it has left, as PEP 3333 has it."""
+    started: list[str] = []
+
+    def app(_environ: Any, start_response: Any) -> Iterator[bytes]:
+        start_response("201 Created", [])
+        yield b"first half"
+        try:
+            raise ConnectionError
+        except ConnectionError:
+            start_response("502 Bad Gateway", [("Content-Length", "5")], sys.exc_info())
+        yield b"error"
+
+    def start(status: str, headers: object, exc_info: object = None) -> None:
+        started.append(status)
+
+    idempotency = Idempotency(engine, scope=lambda request: "anna", answer_bytes_max=5 if has_left else 100)
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": "k-1", "wsgi.input": io.BytesIO()}
+    pieces = WsgiIdempotency(app, idempotency)(environ, start)
+    if has_left:
+        with pytest.raises(ConnectionError):
+            list(pieces)
+        assert started == ["201 Created"]
+    else:
+        assert (started, list(pieces)) == (["502 Bad Gateway"], [b"error"])

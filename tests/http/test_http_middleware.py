@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -361,36 +360,6 @@ def test_a_function_that_begins_no_transaction_is_refused(engine: Engine, kind: 
     environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": "k-1", "wsgi.input": io.BytesIO()}
     with pytest.raises(TypeError, match=r"as engine\.begin does"):
         WsgiIdempotency(lambda _environ, _start: pytest.fail("it is not to be executed"), idempotency)(environ, print)
-
-
-@pytest.mark.parametrize("has_left", [False, True])
-def test_an_application_of_wsgi_that_fails_in_the_middle_answers_with_its_error_alone(
-    engine: Engine, has_left: bool
-) -> None:
-    """It may replace its answer as long as none of it has left, as PEP 3333 has it."""
-    started: list[str] = []
-
-    def app(_environ: Any, start_response: Any) -> Iterator[bytes]:
-        start_response("201 Created", [])
-        yield b"first half"
-        try:
-            raise ConnectionError
-        except ConnectionError:
-            start_response("502 Bad Gateway", [("Content-Length", "5")], sys.exc_info())
-        yield b"error"
-
-    def start(status: str, headers: object, exc_info: object = None) -> None:
-        started.append(status)
-
-    idempotency = Idempotency(engine, scope=lambda request: "anna", answer_bytes_max=5 if has_left else 100)
-    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": "k-1", "wsgi.input": io.BytesIO()}
-    pieces = WsgiIdempotency(app, idempotency)(environ, start)
-    if has_left:
-        with pytest.raises(ConnectionError):
-            list(pieces)
-        assert started == ["201 Created"]
-    else:
-        assert (started, list(pieces)) == (["502 Bad Gateway"], [b"error"])
 
 
 @pytest.mark.parametrize("method", ["POST", "post"])
