@@ -110,6 +110,9 @@ def wrapped(cause: Exception) -> Exception:
         return error
 
 
+# aiohttp's error for an answer that breaks off, by its name, because aiohttp is not installed here.
+BROKEN_PAYLOAD = type("ClientPayloadError", (Exception,), {"__module__": "aiohttp.client_exceptions"})
+
 OUTAGES = [
     ConnectionRefusedError(),
     TimeoutError(),
@@ -117,6 +120,7 @@ OUTAGES = [
     httpx.ConnectError("refused"),
     httpx.ReadTimeout("slow"),
     httpx.RemoteProtocolError("closed without an answer"),
+    BROKEN_PAYLOAD("the response payload is not completed"),
     psycopg.OperationalError("connection refused"),
     psycopg.errors.DeadlockDetected("deadlock"),
     PoolExhausted("QueuePool limit reached"),

@@ -16,6 +16,7 @@ from semel import outbox
 from semel.database import engine_of
 from semel.outbox import Relay, RelayFailed, RelayFenced, RelayRefused, bell, ledger
 from semel.outbox.layout import settled
+from semel.outbox.relay import TIMEOUT_SECONDS
 from semel.outbox.tables import messages, shards
 from semel.publish import Publisher
 from semel.testing.ports import free_port
@@ -235,7 +236,7 @@ def test_a_relay_that_is_stopped_while_the_brokers_are_away_ends(
 
 
 def test_a_drain_waits_for_brokers_only_so_long_and_what_waits_stays_in_the_database(
-    engine: Engine, topic: str
+    engine: Engine, topic: str, bootstrap: str
 ) -> None:
     add(engine, topic, "first")
     relay = Relay(engine, f"127.0.0.1:{free_port()}", timeout_seconds=0.1)
@@ -244,6 +245,10 @@ def test_a_drain_waits_for_brokers_only_so_long_and_what_waits_stays_in_the_data
     ):
         relay.drain(wait_seconds=0)
     assert count_waiting(engine) == 1
+    # The next drain finds them, and nothing is said to be away any more.
+    relay._bootstrap, relay._timeout_seconds = bootstrap, TIMEOUT_SECONDS
+    assert relay.drain() == 1
+    assert relay.progress().waits_for is None
 
 
 def test_a_database_that_is_away_is_waited_for(

@@ -198,6 +198,8 @@ class Relay:
 
     def _prepared(self) -> Layout:
         """Settle the name and the number of shards, and change that number if another one was asked for."""
+        # Those of an earlier drain wait for nothing any more.
+        self._patiences = []
         patience = self._new_patience()
         known = patience.with_database(self._settled)
         if self._count is None or self._count == known.shards:

@@ -41,7 +41,7 @@ _NO_ANSWER: Final = frozenset(
         *("httpx.NetworkError", "httpx.TimeoutException", "httpx.RemoteProtocolError"),
         *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
         "requests.exceptions.ChunkedEncodingError",
-        "aiohttp.client_exceptions.ClientConnectionError",
+        *("aiohttp.client_exceptions.ClientConnectionError", "aiohttp.client_exceptions.ClientPayloadError"),
     }
 )
 
