@@ -198,7 +198,7 @@ class Relay:
 
     def _prepared(self) -> Layout:
         """Settle the name and the number of shards, and change that number if another one was asked for."""
-        # Those of an earlier drain wait for nothing any more.
+        # The earlier drains of this relay have ended, so nothing waits for them.
         self._patiences = []
         patience = self._new_patience()
         known = patience.with_database(self._settled)
