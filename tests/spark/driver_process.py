@@ -65,8 +65,8 @@ def with_scratch(environment: Mapping[str, str], directory: str) -> dict[str, st
 
 
 def _kill(process_ids: Sequence[int]) -> None:
-    """Return when these processes have ended, whoever their parents are. Each is killed before any is waited for: Java
-    tidies up after a task when it sees its Python die."""
+    """Return when these processes have ended, whoever their parents are. All stand still before any is killed: Java
+    tidies up after its tasks when it sees its Python die, and on a busy machine it has the time."""
     with contextlib.ExitStack() as stack:
         processes = []
         for process_id in process_ids:
@@ -74,9 +74,10 @@ def _kill(process_ids: Sequence[int]) -> None:
                 process = os.pidfd_open(process_id)
                 stack.callback(os.close, process)
                 processes.append(process)
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, number)
         for process in processes:
             select.select([process], [], [])
 
