@@ -11,7 +11,7 @@ from semel.compaction import keys, passes
 from semel.compaction.keys import BYTES_PER_KEY
 from semel.compaction.plan import is_overdue
 from semel.compaction.rewrite import without_superseded
-from semel.core.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader
+from semel.core.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader, read_header
 from semel.wire.records import CODECS, Record, encode_batch
 
 LONG_KEY = b"a key that is too long to stand for itself"
@@ -320,6 +320,19 @@ def test_a_batch_that_is_damaged_stays_as_it_is(place: int) -> None:
     done = history.clean(segment_bytes=10**6)
     assert done.tally.unopened_batches == 1
     assert history.batches()[0] == damaged
+
+
+def test_a_damaged_batch_of_an_aborted_transaction_is_shown_to_nobody_after_a_pass() -> None:
+    """Clients need not check the checksum, and the list of aborted transactions no longer names this one."""
+    history = History()
+    history.append([Record(key=b"a", value=b"1")], producer_id=7)
+    history.end(7, committed=False)
+    history.append([Record(key=b"b", value=b"1")])
+    history.roll()
+    history.segment_files.file_of(history.segments[0]).write_at([b"\xff"], HEADER_BYTES + 3)
+    history.clean()
+    assert history.aborted == []
+    assert [batch.base_offset for batch in map(read_header, history.batches())] == [1, 2]
 
 
 @given(st.binary(max_size=60), st.integers(1, 5), st.integers(0, 70))

@@ -272,6 +272,9 @@ class Pass:
     def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """The batch itself, a smaller one with its remaining records, or None."""
         rules = self.rules
+        if self._is_aborted(header):
+            # Even a damaged one: the log will soon forget that its transaction was aborted.
+            return None
         if not _is_intact(header, batch):
             # A rewritten batch would have a right checksum, and nobody would ever notice the damage.
             return self._unopened(header, batch)
@@ -283,8 +286,6 @@ class Pass:
                 return marker_with_horizon(header, batch, rules)
             is_late = has_gone_by(horizon_of(header), rules.now_ms)
             return None if is_late and header.base_offset != rules.last_offset else batch
-        if header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset):
-            return None
         if header.base_offset >= self.until:
             return batch
         if self.last_offsets.has_none_of(header.base_offset, header.next_offset):
@@ -300,8 +301,13 @@ class Pass:
         return batch
 
     def _supersedes_nothing(self, header: BatchHeader) -> bool:
-        return header.is_control or (
-            header.is_transactional and self.transactions.is_aborted(header.producer_id, header.base_offset)
+        return header.is_control or self._is_aborted(header)
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return (
+            header.is_transactional
+            and not header.is_control
+            and self.transactions.is_aborted(header.producer_id, header.base_offset)
         )
 
     def _batches(self, segment: Segment) -> Generator[tuple[BatchHeader, memoryview], None, None]:
