@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 from effects import uuid7
@@ -12,11 +14,15 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
-from semel.inbox import Outcome, RetentionTooShort, claim_many, once, reap, reaper
+from semel.database import engine_of
+from semel.inbox import Outcome, RetentionTooShort, claim_many, metadata, once, reap, reaper
 from semel.inbox.loop import Every
 from semel.inbox.reaper import DAY_MS
 from semel.inbox.tables import claims, quarantine
 from semel.testing.clock import Clock
+
+if TYPE_CHECKING:
+    from semel.testing.postgres import PostgresServer
 
 
 def claim(engine: Engine, message_id: str, clock: Clock, event_time_ms: int | None = None) -> Outcome:
@@ -46,6 +52,23 @@ def test_an_id_older_than_the_floor_is_never_new(engine: Engine, clock: Clock) -
         assert claim_many(connection, "billing", [known, unknown, "e-1"], clock=clock) == {"e-1"}
         assert claim_many(connection, "shipping", [unknown], clock=clock) == {unknown}
     assert count(engine, quarantine) == 2
+
+
+def test_a_machine_whose_clock_is_ahead_deletes_no_claim_of_today(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id that does not contain its time would be taken for new when the event is delivered again."""
+    engine = engine_of(postgres.new_database())
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", ["e-1"]) == {"e-1"}
+    ahead_ns = time.time_ns() + 40 * DAY_MS * 1_000_000
+    with monkeypatch.context() as machine:
+        machine.setattr(time, "time_ns", lambda: ahead_ns)
+        assert reap(engine, consumer="billing", retention_ms=30 * DAY_MS) == 0
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", ["e-1"]) == set()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("days_back", [2, 9, 20_000])
