@@ -246,6 +246,9 @@ async def _serve(
     if not starting.done():
         starting.cancel()
         await asyncio.wait((starting,))
+    if store is not None and (starting.cancelled() or starting.exception() is not None):
+        await store.close()
+    if starting.cancelled():
         return
     starting.result()
     garbage.look_from_time_to_time(loop)

@@ -5,11 +5,13 @@ failed request means, not the class of the exception: `obstore` raises the same 
 object exists, and for a 409, which only says that another client is writing it. This must never send a PUT twice.
 """
 
+import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from semel.store.contract import (
     Buffer,
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 # After this time a request is given up, and its outcome is unknown. 4 MiB over a slow line take a few seconds.
 REQUEST_SECONDS_MAX: Final = 20
 CONNECT_SECONDS_MAX: Final = 5
+# obstore is done with a cancelled call in milliseconds.
+_CLOSE_SECONDS_MAX: Final = 1.0
+_CLOSE_LOOK_SECONDS: Final = 0.002
 
 _STATUS: Final = re.compile(r"status code: (\d{3})(?:.*?<Code>(\w+)</Code>)?", re.DOTALL)
 # An address that exists only on machines of AWS. obstore asks it if no keys are configured.
@@ -55,6 +60,9 @@ _REMEDIES: Final = {
     "PermanentRedirect": "name the region of the bucket with AWS_REGION or ?region=",
     "AuthorizationHeaderMalformed": "name the region of the bucket with AWS_REGION or ?region=",
 }
+
+
+T = TypeVar("T")
 
 
 class _NoTag(Exception):
@@ -84,6 +92,7 @@ class BucketStore:
         except ImportError as error:
             raise StoreRefused(f"a store at s3:// needs obstore ({error}): pip install 'semel[store]'") from error
         self._obstore = obstore
+        self._cancelled: WeakSet[Awaitable[Any]] = WeakSet()
         self._address = f"s3://{bucket}/{prefix}".rstrip("/")
         self._store = self._opened(
             S3Store,
@@ -103,7 +112,7 @@ class BucketStore:
         check_key(key)
         check_body(body)
         try:
-            return _version(await self._obstore.put_async(self._store, key, body, mode="create"))
+            return _version(await self._answer(self._obstore.put_async(self._store, key, body, mode="create")))
         except Exception as error:
             if failure(error).status == 412:
                 raise Exists(f"{key} exists in {self._address}") from None
@@ -112,28 +121,30 @@ class BucketStore:
     async def replace(self, key: str, body: Buffer, version: str) -> str:
         check_key(key)
         check_body(body)
+        mode: Any = {"e_tag": version}
         try:
-            return _version(await self._obstore.put_async(self._store, key, body, mode={"e_tag": version}))
+            return _version(await self._answer(self._obstore.put_async(self._store, key, body, mode=mode)))
         except Exception as error:
             if failure(error).status != 412:
                 raise self._translated(key, error) from error
         # Some stores answer 412, and not 404, if there is no object.
         with self._errors(key):
-            await self._obstore.head_async(self._store, key)
+            await self._answer(self._obstore.head_async(self._store, key))
         raise Changed(f"{key} in {self._address} was replaced by somebody else")
 
     async def get(self, key: str) -> Found:
         check_key(key)
         with self._errors(key):
-            result = await self._obstore.get_async(self._store, key)
-            return Found(bytes(await result.bytes_async()), _version(result.meta))
+            result = await self._answer(self._obstore.get_async(self._store, key))
+            return Found(bytes(await self._answer(result.bytes_async())), _version(result.meta))
 
     async def get_range(self, key: str, start: int, size: int) -> bytes:
         check_key(key)
         check_range(start, size)
+        # S3 cannot read a range of no bytes.
+        length = max(size, 1)
         try:
-            # S3 cannot read a range of no bytes.
-            answer = await self._obstore.get_range_async(self._store, key, start=start, length=max(size, 1))
+            answer = await self._answer(self._obstore.get_range_async(self._store, key, start=start, length=length))
             return bytes(answer)[:size]
         except Exception as error:
             if failure(error).status == 416:
@@ -145,19 +156,26 @@ class BucketStore:
         pages = self._obstore.list(self._store, prefix=folder or None)
         while True:
             with self._errors(folder or "/"):
-                page = await anext(pages, None)
-            if page is None:
-                return
+                try:
+                    page = await self._answer(anext(pages))
+                except StopAsyncIteration:
+                    return
             for meta in page:
                 yield Listed(meta["path"], meta["size"])
 
     async def delete(self, key: str) -> None:
         check_key(key)
         with contextlib.suppress(Missing), self._errors(key):
-            await self._obstore.delete_async(self._store, key)
+            await self._answer(self._obstore.delete_async(self._store, key))
 
     async def close(self) -> None:
-        """Do nothing: the connections are closed with the object."""
+        """Wait until obstore is done with the calls that were cancelled. The connections are closed with the object."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                # Who was cancelled just now, notes his call in the next turn.
+                await asyncio.sleep(_CLOSE_LOOK_SECONDS)
+                while self._cancelled:  # noqa: ASYNC110 (only the references say so)
+                    await asyncio.sleep(_CLOSE_LOOK_SECONDS)
 
     def describe(self) -> str:
         return self._address
@@ -169,6 +187,18 @@ class BucketStore:
             # Only one of the two keys was given, or the endpoint is invalid: the first line of the error says which.
             reason = str(error).partition("\n")[0]
             raise StoreRefused(f"{self._address}: {reason}: correct the URL, or the AWS_* variables") from error
+
+    async def _answer(self, call: Awaitable[T]) -> T:
+        """The outcome of a call. If the call is cancelled, a thread of obstore holds its future for a moment, and calls
+        Python once more; a process that ends at that moment crashes.
+        """
+        try:
+            return await call
+        except asyncio.CancelledError:
+            self._cancelled.add(call)
+            raise
+        finally:
+            del call
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
