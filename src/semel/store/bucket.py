@@ -172,10 +172,12 @@ class BucketStore:
         """Wait until obstore is done with the calls that were cancelled. The connections are closed with the object."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
-                # Who was cancelled just now, notes his call in the next turn.
+                # A task that was cancelled just now notes its call in the next turn.
                 await asyncio.sleep(_CLOSE_LOOK_SECONDS)
-                while self._cancelled:  # noqa: ASYNC110 (only the references say so)
+                while self._cancelled:
                     await asyncio.sleep(_CLOSE_LOOK_SECONDS)
+                    # What its threads no longer need, obstore releases only when it is called.
+                    repr(self._store)
 
     def describe(self) -> str:
         return self._address
