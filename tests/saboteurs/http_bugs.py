@@ -300,7 +300,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "leases go by the clock of the application",
         "semel.http.idempotency:Idempotency.lease_times",
-        "database_now_ms(connection) if self.clock is now_ms else self.clock()",
+        "time_by(self.clock, connection)",
         "self.clock()",
         ("tests/http/test_http_steps.py::test_leases_go_by_the_clock_of_the_database",),
     ),

@@ -22,3 +22,8 @@ def database_now_ms(connection: Connection) -> int:
     if connection.dialect.name == "postgresql":
         return int(connection.scalar(_POSTGRESQL_NOW) or 0)
     return now_ms()
+
+
+def time_by(clock: Clock, connection: Connection) -> int:
+    """The time by this clock; in place of the machine's own, by the database's."""
+    return database_now_ms(connection) if clock is now_ms else clock()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection
 
-from semel.database.clock import Clock, database_now_ms, now_ms
+from semel.database.clock import Clock, now_ms, time_by
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
@@ -155,7 +155,7 @@ class Idempotency:
     def lease_times(self, connection: Connection) -> Times:
         """By the database's clock, because the clocks of two machines may differ by more than a lease, or than a key is
         kept: a machine whose clock is a day ahead would find every key expired, and execute requests again."""
-        at_ms = database_now_ms(connection) if self.clock is now_ms else self.clock()
+        at_ms = time_by(self.clock, connection)
         return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
 
     def fate(self, status: int, headers: Headers) -> Fate:

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database.clock import Clock, database_now_ms, now_ms
+from semel.database.clock import Clock, now_ms, time_by
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.inbox.counters import REAPED
 from semel.inbox.events import checked_consumer
@@ -56,7 +56,9 @@ def reap_procedure(engine: Engine | AsyncEngine, consumer: str, retention_ms: in
     name, kept_ms = checked_consumer(consumer), checked_retention(retention_ms)
 
     def raise_to_goal(connection: Connection) -> int:
-        return raise_floor(connection, name, _now_ms(connection, clock) - kept_ms)
+        # By the machine's clock or by the database's, whichever is behind: one that is ahead by the retention would
+        # delete the claim of an event that is delivered again.
+        return raise_floor(connection, name, min(clock(), time_by(clock, connection)) - kept_ms)
 
     floor_ms: int = yield transaction(engine, raise_to_goal)
     deleted = 0
@@ -75,12 +77,6 @@ def checked_retention(retention_ms: int) -> int:
             "day, because clocks differ and events are delivered again"
         )
     return retention_ms
-
-
-def _now_ms(connection: Connection, clock: Clock) -> int:
-    """By the machine's clock or by the database's, whichever is behind: one that is ahead by the retention would delete
-    the claim of an event that is delivered again."""
-    return min(clock(), database_now_ms(connection)) if clock is now_ms else clock()
 
 
 def raise_floor(connection: Connection, consumer: str, floor_ms: int) -> int:

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, func, inspect, select
 
-from semel.database.clock import Clock, database_now_ms, now_ms
+from semel.database.clock import Clock, now_ms, time_by
 from semel.database.engines import read_only
 from semel.http.tables import keys
 from semel.inbox.tables import quarantine as inbox_quarantine
@@ -46,7 +46,7 @@ def figures(engine: Engine, names: Collection[str], clock: Clock = now_ms) -> li
     """The gauges of these names; the others are not queried."""
     with read_only(engine).connect() as connection:
         tables = set(inspect(connection).get_table_names())
-        at_ms = database_now_ms(connection) if clock is now_ms else clock()
+        at_ms = time_by(clock, connection)
         return [gauge for gauge in _of(connection, tables, at_ms, names) if gauge.name in names]
 
 
