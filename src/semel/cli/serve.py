@@ -246,8 +246,6 @@ async def _serve(
     if not starting.done():
         starting.cancel()
         await asyncio.wait((starting,))
-    if store is not None and (starting.cancelled() or starting.exception() is not None):
-        await store.close()
     if starting.cancelled():
         return
     starting.result()
@@ -282,12 +280,18 @@ async def _serve(
 
 
 async def _start(broker: "Broker", store: "Store | None") -> None:
-    if store is not None:
-        from semel.store.probe import probe_at_start
+    """Probe the store, and start the broker. If that fails, or is cancelled, close the store."""
+    try:
+        if store is not None:
+            from semel.store.probe import probe_at_start
 
-        await probe_at_start(store)
-    with _listening():
-        await broker.start()
+            await probe_at_start(store)
+        with _listening():
+            await broker.start()
+    except BaseException:
+        if store is not None:
+            await store.close()
+        raise
 
 
 def _check_console(address: str, listeners: "list[Listener]", metrics: MetricsDoor | None) -> None:
