@@ -28,7 +28,7 @@ from semel.storage.files import Files, MemoryFiles
 from semel.storage.log import Log
 from semel.storage.log_settings import LogSettings
 from semel.storage.partition_log import PartitionLog
-from semel.testing.stores import CallName, FaultyStore
+from semel.testing.stores import CallName, FaultyStore, MemoryStore
 from semel.testing.virtual_loop import VirtualLoop
 from semel.wire.records import Record, encode_batch
 
@@ -263,7 +263,7 @@ async def prepared(store: WatchedStore) -> Life:
 class Gate:
     """Holds one call of a store until it is opened: the first on such a key, or one behind it."""
 
-    def __init__(self, store: WatchedStore, call: str, beginning: str, number: int = 1) -> None:
+    def __init__(self, store: MemoryStore, call: str, beginning: str, number: int = 1) -> None:
         self.reached = asyncio.Event()
         self.opened = asyncio.Event()
         send, left = store._send, number

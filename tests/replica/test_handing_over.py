@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
+from lives import Gate
 from test_standby_answers import metadata, retention
 
 from asking import Asker, at
@@ -340,30 +341,17 @@ def test_a_broker_stops_although_the_store_never_answers(monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
-class SlowCheckpoints(MemoryStore):
-    """Holds the first object of a checkpoint until it is opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked, self.opened = asyncio.Event(), asyncio.Event()
-
-    async def create(self, key: str, body: Buffer) -> str:
-        if key.startswith(CHECKPOINTS) and not self.asked.is_set():
-            self.asked.set()
-            await self.opened.wait()
-        return await super().create(key, body)
-
-
 def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() -> None:
     """It would find the floor of the next broker."""
 
     async def scenario() -> None:
-        store = SlowCheckpoints()
+        store = MemoryStore()
+        gate = Gate(store, "create", CHECKPOINTS)
         async with two_brokers(store) as (active, standby):
             asker = await elsewhere(lambda: Asker(active.bootstrap))
             assert await elsewhere(lambda: produce(asker, creates=True)) == 0
             active.pump.begin_checkpoint()
-            await store.asked.wait()
+            await gate.reached.wait()
             checkpoint = active.role._checkpoints._task
             stopping = asyncio.ensure_future(active.stop())
             await standby.activated
@@ -374,7 +362,7 @@ def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() ->
                 return decode_floor(store.objects.get(FLOOR_KEY).body).epoch == standby.role.epoch
 
             assert await elsewhere(lambda: eventually(is_raised))
-            store.opened.set()
+            gate.opened.set()
             await asyncio.wait([checkpoint])
             assert not active.failed.done()
             asker.close()
