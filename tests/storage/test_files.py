@@ -33,6 +33,20 @@ def test_a_missing_file_is_said_to_be_missing(files: Files) -> None:
     assert files.names("nowhere") == []
 
 
+def test_a_tree_stays_where_it_is_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    files = DiskFiles("./data")
+    monkeypatch.chdir(elsewhere)
+    files.open("a", create=True).close()
+    assert files.names("") == ["a"]
+    assert files.describe("a") == str(tmp_path / "data" / "a")
+    assert not list(elsewhere.iterdir())
+
+
 def test_space_is_allocated_and_cut_off(files: Files) -> None:
     file = files.open("a", create=True)
     file.write_at([b"12345"], 0)

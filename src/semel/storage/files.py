@@ -222,14 +222,15 @@ class DiskFiles:
     """A directory tree on the real disk."""
 
     def __init__(self, root: Path | str) -> None:
-        self._root = os.fspath(root)
+        # A program may change its working directory while its broker runs.
+        self._root = str(Path(root).absolute())
         self._lock_descriptor: int | None = None
         self._make_root()
 
     def _make_root(self) -> None:
         """Make the root and the missing directories above it, and sync their names against a power failure."""
         missing = []
-        path = os.path.abspath(self._root)
+        path = self._root
         while not os.path.exists(path):
             missing.append(path)
             path = os.path.dirname(path)
