@@ -366,13 +366,14 @@ def altered(
     result = dict(configs)
     names: set[str] = set()
     for alteration in alterations:
-        definition = _definition(alteration.name, definitions)
         if alteration.name in names:
-            raise InvalidConfig(f"{alteration.name} is changed twice in one request", INVALID_REQUEST)
+            raise InvalidConfig(f"{_shown(alteration.name)} is changed twice in one request", INVALID_REQUEST)
         names.add(alteration.name)
         if alteration.operation == "delete":
+            # As in Apache Kafka, this may name what is not set, or what does not even exist.
             result.pop(alteration.name, None)
             continue
+        definition = _definition(alteration.name, definitions)
         value = _with_value(alteration.name, alteration.value)
         if alteration.operation == "set":
             result[alteration.name] = value

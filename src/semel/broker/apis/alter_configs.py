@@ -20,6 +20,9 @@ from semel.wire.errors import ErrorCode
 
 RIGHTS: Final = (ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
 
+# The operation of IncrementalAlterConfigs that lets the default hold again.
+DELETE: Final = 1
+
 # Computes all configurations that a resource is to have, from its present ones, their definitions, and the request.
 Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
 
@@ -53,7 +56,10 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
     if item.resource_type == BROKER:
         broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
         check_broker(broker, item.resource_name)
-        raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
+        # None is set at run time, so none can be deleted: as in Apache Kafka, nothing happens.
+        if any(getattr(config, "config_operation", None) != DELETE for config in item.configs):
+            raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
+        return {}
     if item.resource_type == GROUP:
         broker.guard.check(exchange, ALTER_GROUP_CONFIGS, item.resource_name)
         groups, name = broker.consumer_groups, item.resource_name

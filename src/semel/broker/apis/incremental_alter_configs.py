@@ -6,8 +6,8 @@ A value is set, deleted (the default holds again), appended to a list, or subtra
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from semel.broker.apis.alter_configs import DELETE, alter
 from semel.broker.apis.alter_configs import RIGHTS as RIGHTS
-from semel.broker.apis.alter_configs import alter
 from semel.broker.apis.answers import Fields, answered_in_steps
 from semel.broker.exchange import Exchange
 from semel.broker.serving import Serving
@@ -18,7 +18,7 @@ from semel.wire.errors import ErrorCode
 
 _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]] = {
     0: "set",
-    1: "delete",
+    DELETE: "delete",
     2: "append",
     3: "subtract",
 }
