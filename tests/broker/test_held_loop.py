@@ -92,9 +92,10 @@ SAID: dict[str, Any] = {
     "max_wait": 0,
     "subscribed_topic_regex": None,
     "server_assignor": None,
-    "topic_partitions": None,
     "member_epoch": 0,
 }
+# The same for a field that is something else in another request.
+SAID_IN: dict[tuple[str, str], Any] = {("ConsumerGroupHeartbeatRequest", "topic_partitions"): None}
 
 
 class Counter:
@@ -114,7 +115,10 @@ class Counter:
 
 def filled(entity_type: Any, many_at: int, depth: int = 0, number: int = 0) -> dict[str, Any]:
     """A request of this type whose arrays are long at one depth, and else have one element."""
-    return {field.name: value_of(field, many_at, depth, number) for field in fields(entity_type)}
+    return {
+        field.name: SAID_IN.get((entity_type.__name__, field.name), value_of(field, many_at, depth, number))
+        for field in fields(entity_type)
+    }
 
 
 def value_of(field: Any, many_at: int, depth: int, number: int) -> Any:

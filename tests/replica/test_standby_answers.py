@@ -133,7 +133,7 @@ def test_a_client_that_goes_on_asking_a_standby_for_a_missing_topic_is_sent_away
 
 @pytest.mark.parametrize(
     ("api_key", "version", "what"),
-    [(55, 2, "API 55"), (10_000, 0, "API 10000"), (versions.PRODUCE, 99, "version 99 of API 0")],
+    [(57, 2, "API 57"), (10_000, 0, "API 10000"), (versions.PRODUCE, 99, "version 99 of API 0")],
 )
 def test_a_standby_says_in_its_log_which_request_nobody_serves(
     pair: BrokerPair, caplog: pytest.LogCaptureFixture, api_key: int, version: int, what: str

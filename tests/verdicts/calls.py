@@ -347,6 +347,45 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
         Call("DescribeClientQuotas", v.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False}),
         Call("AlterClientQuotas", v.ALTER_CLIENT_QUOTAS, 1, {"entries": quotas, "validate_only": True}),
         Call("DescribeLogDirs", v.DESCRIBE_LOG_DIRS, 4, {"topics": None}),
+        Call(
+            "AlterReplicaLogDirs",
+            v.ALTER_REPLICA_LOG_DIRS,
+            2,
+            {"dirs": [{"path": "/nowhere", "topics": [{"name": "missing", "partitions": [0]}]}]},
+        ),
+        Call(
+            "ElectLeaders",
+            v.ELECT_LEADERS,
+            2,
+            {
+                "election_type": 0,
+                "topic_partitions": [{"topic": name, "partitions": [0, 7]} for name in TOPICS],
+                "timeout": 9000,
+            },
+        ),
+        Call(
+            "ElectLeaders of every partition",
+            v.ELECT_LEADERS,
+            2,
+            {"election_type": 0, "topic_partitions": None, "timeout": 9000},
+        ),
+        Call(
+            "AlterPartitionReassignments",
+            v.ALTER_PARTITION_REASSIGNMENTS,
+            1,
+            {
+                "allow_replication_factor_change": True,
+                "topics": each({"partition_index": 0, "replicas": None}, *TOPICS),
+                "timeout": 9000,
+            },
+        ),
+        Call("ListPartitionReassignments", v.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout": 9000}),
+        Call(
+            "DescribeQuorum",
+            v.DESCRIBE_QUORUM,
+            2,
+            {"topics": each({"partition_index": 0}, "__cluster_metadata", key="topic_name")},
+        ),
         Call("CreatePartitions", v.CREATE_PARTITIONS, 3, {"topics": grown, "timeout": 9000, "validate_only": True}),
         Call("DeleteGroups", v.DELETE_GROUPS, 2, {"groups_names": ["nobodys", "readers-2"]}),
         Call(

@@ -33,7 +33,10 @@ EXPECTED: Final = {
 _NAMES: Final = ("name", "topic", "topic_name", "group_id", "transactional_id", "resource_name", "key", "groupid")
 _TOPIC_IDS: Final = ("topic_id",)
 # What differs between the two brokers for other reasons than rights.
-_LEFT_OUT: Final = ("api_keys", "supported_features", "finalized_features", "brokers", "configs", "active_producers")
+_LEFT_OUT: Final = (
+    *("api_keys", "supported_features", "finalized_features", "brokers", "listeners", "configs"),
+    "active_producers",
+)
 # What a cluster has of its own, and is no answer to this program.
 _INTERNAL: Final = "__"
 

@@ -24,7 +24,7 @@ Reach = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.Strea
 
 FORWARDED: Final = frozenset(
     (
-        *(versions.METADATA, versions.INIT_PRODUCER_ID, versions.DESCRIBE_TOPIC_PARTITIONS),
+        *(versions.METADATA, versions.INIT_PRODUCER_ID, versions.DESCRIBE_TOPIC_PARTITIONS, versions.DESCRIBE_QUORUM),
         *(versions.DESCRIBE_CONFIGS, versions.ALTER_CONFIGS, versions.INCREMENTAL_ALTER_CONFIGS),
         *(versions.DESCRIBE_ACLS, versions.CREATE_ACLS, versions.DELETE_ACLS),
         *(versions.DESCRIBE_CLIENT_QUOTAS, versions.ALTER_CLIENT_QUOTAS),

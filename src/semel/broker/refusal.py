@@ -4,20 +4,23 @@ It follows kio's schemas: each array of the answer mirrors the array of the requ
 must never say that anything was done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, get_args, get_origin
 
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH
 
-# The names of arrays and fields in answers whose requests have other names. A dot stands for the element itself.
+# The names of arrays and fields in answers whose requests have other names. An array may lie within the elements of
+# another one. A dot alone stands for the element itself.
 _ARRAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "responses": ("topics", "topic_data", "topic_names", "resources"),
     "partition_responses": ("partition_data",),
     "partitions": ("partitions", "partition_indexes"),
     "coordinators": ("coordinator_keys",),
-    "results": ("topics", "resources", "creations", "groups_names", "deletions", "upsertions"),
+    "results": ("topics", "resources", "creations", "groups_names", "deletions", "upsertions", "dirs.topics"),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",),
     "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "transaction_states": ("transactional_ids",),
@@ -28,9 +31,11 @@ _ARRAYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "partition_index": ("partition_index", "partition", "."),
+    "partition_id": (".",),
     "index": ("index",),
     "key": ("key", "."),
     "name": ("name", "."),
+    "topic_name": ("topic_name", "name"),
     "group_id": ("group_id", "."),
     "transactional_id": ("transactional_id", "."),
     "user": ("user", "name"),
@@ -71,10 +76,8 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
     is_array = any(get_origin(part) is tuple for part in parts)
     if kafka_type is None and is_array:
         [element_type] = {one for part in parts for one in (part, *get_args(part)) if is_dataclass(one)}
-        arrays = (getattr(request, name, None) for name in _ARRAYS.get(field.name, (field.name,)))
-        return [
-            _mirrored(element_type, element, error) for array in arrays if isinstance(array, tuple) for element in array
-        ]
+        names = _ARRAYS.get(field.name, (field.name,))
+        return [_mirrored(element_type, element, error) for name in names for element in _elements(request, name)]
     for name in _VALUES.get(field.name, (field.name,)):
         value: Any = request if name == "." and isinstance(request, int | str) else getattr(request, name, None)
         if value is not None:
@@ -94,3 +97,11 @@ def _value(field: Any, request: Any, error: ErrorCode) -> Any:
     if kafka_type in _NOTHING:
         return _NOTHING[kafka_type]
     return 0 if field.default is MISSING else field.default
+
+
+def _elements(request: Any, name: str) -> Sequence[Any]:
+    elements = [request]
+    for part in name.split("."):
+        arrays = [getattr(element, part, None) for element in elements]
+        elements = [element for array in arrays if isinstance(array, tuple) for element in array]
+    return elements

@@ -25,13 +25,13 @@ ANSWERED: Final = frozenset(
 READ_BY_A_STANDBY: Final = frozenset(
     (
         *(versions.DESCRIBE_CONFIGS, versions.DESCRIBE_ACLS, versions.DESCRIBE_TOPIC_PARTITIONS),
-        *(versions.DESCRIBE_CLIENT_QUOTAS, versions.DESCRIBE_USER_SCRAM_CREDENTIALS),
+        *(versions.DESCRIBE_CLIENT_QUOTAS, versions.DESCRIBE_USER_SCRAM_CREDENTIALS, versions.DESCRIBE_QUORUM),
     )
 )
 _LEADERS: Final = frozenset(
     (
         *(versions.PRODUCE, versions.FETCH, versions.LIST_OFFSETS, versions.OFFSET_FOR_LEADER_EPOCH),
-        *(versions.DELETE_RECORDS, versions.DESCRIBE_PRODUCERS),
+        *(versions.DELETE_RECORDS, versions.DESCRIBE_PRODUCERS, versions.ALTER_REPLICA_LOG_DIRS),
     )
 )
 _COORDINATORS: Final = frozenset(
@@ -44,7 +44,12 @@ _COORDINATORS: Final = frozenset(
         *(versions.DESCRIBE_TRANSACTIONS, versions.LIST_TRANSACTIONS),
     )
 )
-_CONTROLLERS: Final = frozenset((versions.CREATE_TOPICS, versions.DELETE_TOPICS, versions.CREATE_PARTITIONS))
+_CONTROLLERS: Final = frozenset(
+    (
+        *(versions.CREATE_TOPICS, versions.DELETE_TOPICS, versions.CREATE_PARTITIONS, versions.ELECT_LEADERS),
+        *(versions.ALTER_PARTITION_REASSIGNMENTS, versions.LIST_PARTITION_REASSIGNMENTS),
+    )
+)
 # A client asks every broker for its own part of these lists, and a standby has none.
 _LISTS: Final = frozenset((versions.LIST_GROUPS, versions.LIST_TRANSACTIONS, versions.DESCRIBE_LOG_DIRS))
 
