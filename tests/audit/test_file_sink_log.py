@@ -33,8 +33,8 @@ def names(directory: Path) -> list[str]:
 
 def test_a_compacted_file_stands_for_all_batches_before_it(tmp_path: Path) -> None:
     log(tmp_path, "0", "old")
-    log(tmp_path, "1.compact", "a", "b")
-    log(tmp_path, "2", "c")
+    log(tmp_path, "7.compact", "a", "b")
+    log(tmp_path, "8", "c")
     log(tmp_path, "10", "e")
     log(tmp_path, "9", "d")
     (tmp_path / METADATA / ".10.crc").write_bytes(b"no log at all")
@@ -55,10 +55,27 @@ def test_a_directory_that_was_moved_is_still_known(tmp_path: Path) -> None:
     assert check_readers(directory).is_clean
 
 
-@pytest.mark.parametrize("text", ["", "v2\n", "v1\nno JSON", 'v1\n{"size": 1}'])
-def test_a_log_that_cannot_be_read_says_so(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("batches", [("0", "2"), ("1",), ("1.compact", "3")])
+def test_a_log_without_one_of_its_batches_is_not_read(tmp_path: Path, batches: tuple[str, ...]) -> None:
+    """What that batch committed would count as never written, and twice what it stored twice as once."""
+    for batch in batches:
+        log(tmp_path, batch, batch)
+    with pytest.raises(AuditFailed, match="this batch is missing from the log"):
+        committed_files(tmp_path)
+
+
+def test_a_reader_sees_a_file_twice_that_a_link_leads_to(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", 1)
+    log(tmp_path, "0", "a.parquet")
+    (tmp_path / "b.parquet").symlink_to("a.parquet")
+    verdict = check_readers(tmp_path, "id")
+    assert (verdict.uncommitted, verdict.is_clean) == (("b.parquet",), False)
+
+
+@pytest.mark.parametrize("text", [b"", b"v2\n", b"v1\nno JSON", b'v1\n{"size": 1}', b"v1\n\xff"])
+def test_a_log_that_cannot_be_read_says_so(tmp_path: Path, text: bytes) -> None:
     (tmp_path / METADATA).mkdir()
-    (tmp_path / METADATA / "0").write_text(text)
+    (tmp_path / METADATA / "0").write_bytes(text)
     with pytest.raises(AuditFailed, match="this log"):
         committed_files(tmp_path)
 

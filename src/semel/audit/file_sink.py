@@ -24,7 +24,7 @@ def committed_files(directory: Path) -> list[Path]:
     log = directory / METADATA
     try:
         names = [path.name for path in log.iterdir() if not path.name.startswith(".")]
-        batches = _batches_to_read(names)
+        batches = _batches_to_read(log, names)
         entries = [entry for name in batches for entry in _entries(log / name)]
     except OSError as error:
         raise AuditFailed(f"{error.filename or log}: {error.strerror}") from None
@@ -33,11 +33,16 @@ def committed_files(directory: Path) -> list[Path]:
     return [_in_directory(directory, uri) for uri in added]
 
 
-def _batches_to_read(names: list[str]) -> list[str]:
-    """The last `.compact` file, which has the lines of all before it, and the files of the batches after it."""
+def _batches_to_read(log: Path, names: list[str]) -> list[str]:
+    """The last `.compact` file, which has the lines of all before it, and the files of the batches after it. If one of
+    these is missing, nobody knows what it named, and Spark does not read such a log either.
+    """
     compact = [int(name.removesuffix(_COMPACT)) for name in names if _is_compact(name)]
     last = max(compact, default=-1)
     following = sorted(int(name) for name in names if name.isdecimal() and int(name) > last)
+    for expected, batch in enumerate(following, start=last + 1):
+        if batch != expected:
+            raise AuditFailed(f"{log / str(expected)}: this batch is missing from the log, and later ones are there")
     return [*([f"{last}{_COMPACT}"] if compact else []), *(str(batch) for batch in following)]
 
 
@@ -46,7 +51,10 @@ def _is_compact(name: str) -> bool:
 
 
 def _entries(path: Path) -> list[dict[str, str]]:
-    version, _, rest = path.read_text().partition("\n")
+    try:
+        version, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    except UnicodeDecodeError:
+        raise AuditFailed(f"{path}: this log is not UTF-8") from None
     if version != _VERSION:
         raise AuditFailed(f"{path}: this log has the version {version[:20]!r}, and {_VERSION} is what can be read")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from semel.audit.errors import AuditFailed
 from semel.audit.file_sink import METADATA, committed_files
-from semel.audit.places.parquet import ParquetFiles, rows_in, visible_files
+from semel.audit.places.parquet import ParquetFiles, is_directory, rows_in, visible_files
 from semel.audit.rows import Selector, Wanted
 from semel.audit.run import Plan, run
 from semel.audit.verdict import LISTED_DEFAULT, Verdict
@@ -71,16 +71,16 @@ class ReaderVerdict:
 
 def check_readers(directory: Path, id: str | None = None, *, limit: int = LISTED_DEFAULT) -> ReaderVerdict:
     """Compare the committed files of a directory with all its files."""
-    if not directory.is_dir():
+    if not is_directory(directory):
         raise AuditFailed(f"{directory}: there is no such directory")
     visible = visible_files(directory)
-    has_log = (directory / METADATA).is_dir()
+    has_log = is_directory(directory / METADATA)
     committed = committed_files(directory) if has_log else visible
-    there = {path.resolve() for path in visible}
-    counted = {path.resolve() for path in committed}
-    uncommitted = [path for path in visible if path.resolve() not in counted]
-    missing = [path for path in committed if path.resolve() not in there]
-    present = [path for path in committed if path.resolve() in there]
+    # By their paths, and not by where links lead: a reader sees a file twice that a second path leads to.
+    there, counted = set(visible), set(committed)
+    uncommitted = [path for path in visible if path not in counted]
+    missing = [path for path in committed if path not in there]
+    present = [path for path in committed if path in there]
     return ReaderVerdict(
         directory=str(directory),
         has_log=has_log,

@@ -1,12 +1,17 @@
 """Parquet files as rows: those of a directory, or of a single file, on this machine.
 
 In a directory that a streaming query of Spark wrote, only the files that its log names are committed, and only these
-are read. In other directories every file is read, unless a part of its path is hidden by Spark's rule for names.
+are read. In other directories every file is read, unless a part of its path is hidden by Spark's rule for names. Links
+are followed, as Spark follows them. What cannot be listed ends the audit: it must never be left out, because other
+readers may see it.
 """
 
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +20,8 @@ from semel.audit.errors import AuditFailed
 from semel.audit.file_sink import METADATA, committed_files
 from semel.audit.places import BATCH_ROWS, PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
+
+_SUFFIXES: Final = (".parquet", ".parq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +74,59 @@ class ParquetFiles:
 
 def files_of(path: Path) -> list[Path]:
     """The files that a reader of Spark's log sees."""
-    if (path / METADATA).is_dir():
+    if is_directory(path / METADATA):
         return committed_files(path)
     return visible_files(path)
 
 
 def visible_files(path: Path) -> list[Path]:
     """The files that a reader without Spark's log sees."""
-    if path.is_file():
+    mode = _mode_of(path)
+    if stat.S_ISREG(mode):
         return [path]
-    if not path.is_dir():
+    if not stat.S_ISDIR(mode):
         raise AuditFailed(f"{path}: there is no such file or directory")
-    files = (file for file in path.rglob("*") if file.is_file())
-    return sorted(
-        file
-        for file in files
-        if file.suffix in (".parquet", ".parq") and not any(map(_is_hidden, file.relative_to(path).parts))
-    )
+    try:
+        return sorted(_files_below(path, ()))
+    except OSError as error:
+        raise _unusable(error.filename or path, error) from None
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a directory; AuditFailed if nobody may look."""
+    return stat.S_ISDIR(_mode_of(path))
+
+
+def _mode_of(path: Path) -> int:
+    """Which kind of thing it is, as the operating system says it; 0 if there is nothing."""
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except (OSError, ValueError) as error:
+        raise _unusable(path, error) from None
+
+
+def _files_below(directory: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """The Parquet files in the directory and in those below it. `above` are the real places of the directories above.
+
+    Neither `glob` nor `walk` would do: they leave out what they may not list, or what a link leads to.
+    """
+    real = directory.resolve()
+    if real in above:
+        raise AuditFailed(f"{directory}: this link leads to a directory that it is in itself")
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if _is_hidden(entry.name):
+                continue
+            if entry.is_dir():
+                yield from _files_below(directory / entry.name, (*above, real))
+            elif Path(entry.name).suffix in _SUFFIXES and stat.S_ISREG(os.stat(entry.path).st_mode):
+                yield directory / entry.name
+
+
+def _unusable(path: object, error: OSError | ValueError) -> AuditFailed:
+    return AuditFailed(f"{path}: {getattr(error, 'strerror', None) or error}")
 
 
 def _is_hidden(name: str) -> bool:

@@ -4,6 +4,7 @@ Every value comes as text, so that 17 is the same id whether it was stored as a 
 one column. A floating-point number comes as its shortest text. It is no id: its row counts as one without an id.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -35,7 +36,7 @@ class SQLiteTable:
         return 0
 
     def pieces(self) -> Sequence[Piece]:
-        if not self.path.is_file():
+        if not os.path.isfile(self.path):
             raise AuditFailed(f"{self.path}: there is no such file")
         return [self]
 
