@@ -1,6 +1,8 @@
 """Each kind of place, the real thing: an id is the same wherever it is, and what is missing or double is found."""
 
+import errno
 import json
+import os
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import psycopg
@@ -254,6 +257,41 @@ def test_of_a_directory_everything_counts_that_spark_would_read(tmp_path: Path) 
     assert listed(audit(Given([]), f"parquet:{tmp_path}?id=id")) == ["0", "1"]
 
 
+def test_a_directory_that_may_not_be_listed_ends_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out silently, it would hide what is stored twice: Spark, as another user, reads it."""
+    for directory in ("day=1", "day=2"):
+        (tmp_path / directory).mkdir()
+        pq.write_table(pa.table({"id": ["p-1"]}), tmp_path / directory / "part.parquet")
+    scandir = os.scandir
+
+    def closed(path: Any) -> Any:
+        if str(path).endswith("day=2"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(AuditFailed, match="day=2: Permission denied"):
+        audit(Given(["p-1"]), f"parquet:{tmp_path}?id=id")
+
+
+def test_of_a_directory_what_links_lead_to_counts(tmp_path: Path) -> None:
+    """As for Spark. A link that leads nowhere, or back, ends the audit."""
+    elsewhere = tmp_path / "elsewhere/part"
+    elsewhere.mkdir(parents=True)
+    pq.write_table(pa.table({"id": ["p-1"]}), elsewhere / "a.parquet")
+    directory = tmp_path / "out"
+    directory.mkdir()
+    pq.write_table(pa.table({"id": ["p-1"]}), directory / "b.parquet")
+    (directory / "day=1").symlink_to(elsewhere.parent)
+    [sink] = audit(Given(["p-1"]), f"parquet:{directory}?id=id").sinks
+    assert (sink.sink.rows, sink.doubled.rows) == (2, 1)
+    for link, target, reason in (("c.parquet", "nowhere", "No such file"), ("day=2", "../out", "that it is in itself")):
+        (directory / link).symlink_to(target)
+        with pytest.raises(AuditFailed, match=f"{link}: .*{reason}"):
+            audit(Given(["p-1"]), f"parquet:{directory}?id=id")
+        (directory / link).unlink()
+
+
 def test_a_delta_table_is_read_as_of_a_version(tmp_path: Path) -> None:
     for number in range(3):
         deltalake.write_deltalake(tmp_path, pa.table({"id": [number]}), mode="append")
@@ -345,6 +383,8 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart
         ("semel://h:9092/a?id=key&kafka.acks=1", "cannot be set"),
         ("semel://h:9092/a?id=event_id", "a record has no 'event_id'"),
         ("semel://h:port/a?id=key", "HOST:PORT"),
+        ("parquet:/data/run#3?id=id", "'parquet:/data/run#3' has a '#'"),
+        ("semel://h:9092/a?id=value.$.no#1", "write %23 instead"),
     ],
 )
 def test_an_address_that_cannot_be_is_refused_with_the_reason(address: str, reason: str) -> None:

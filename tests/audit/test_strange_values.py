@@ -96,6 +96,25 @@ def test_a_time_that_cannot_be_read_is_a_finding_whatever_span_is_audited(at: st
     assert (sink.lost.rows, sink.foreign.rows) == (0, 0)
 
 
+@pytest.mark.parametrize("id", ["key", "value.$.id"])
+@pytest.mark.parametrize("damaged", [b'{"id":"p-2","at":', b"", b"\xff"])
+def test_damaged_json_is_in_every_span_of_time(damaged: bytes, id: str) -> None:
+    """Nobody knows when its event was: an audit of one day must not call clean what may have been lost on that day."""
+    table = pa.table({"key": ["p-1", "p-2"], "value": [b'{"id":"p-1","at":1}', damaged]})
+    sent = Given(table, id=id, time="value.$.at")
+    stored = Given(pa.table({"id": ["p-1"], "at": [1]}), time="at")
+    verdict = audit(sent, stored, since_ms=0, before_ms=1_000)
+    assert not verdict.is_clean
+    assert verdict.source.without_id + verdict.source.unreadable.rows == 1
+
+
+def test_json_without_the_field_has_no_time_and_no_amount() -> None:
+    table = pa.table({"id": ["p-1", "p-2"], "value": ['{"at":1}', None]})
+    sent = Given(table, time="value.$.at", amount="value.$.amount")
+    stored = pa.table({"id": ["p-1", "p-2"], "at": [1, None], "amount": pa.nulls(2)})
+    assert audit(sent, Given(stored, time="at", amount="amount"), window_ms=1_000).is_clean
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "at", "x"]), inner, max_size=3),

@@ -41,6 +41,9 @@ class Address:
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         except ValueError as error:
             raise AuditFailed(f"{_shown(text)!r} is not an address: {error}") from None
+        if "#" in text:
+            # Everything after it would be left out without a word: a part of a path, a column or a password.
+            raise AuditFailed(f"{_shown(text)!r} has a '#', which ends an address: write %23 instead")
         options = dict(pairs)
         if len(options) < len(pairs):
             raise AuditFailed(f"{_shown(text)!r} gives an option twice")

@@ -220,6 +220,8 @@ def _is_bytes(kind: Any) -> bool:
 
 # Stands for a value that is neither a time nor an amount: neither can be read from it.
 _UNREADABLE: Final = "?"
+# Stands for a value in a text that is no JSON: nobody knows whether it would be there.
+_NO_JSON: Final = object()
 
 
 def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[object], str | None]) -> Any:
@@ -236,13 +238,16 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[obje
 
 
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
-    """The value at the path; None if there is no such value, or the text is no JSON."""
+    """The value at the path; None if there is no such value.
+
+    Damaged JSON may have held a time and an amount: as if it had none, a span of time would leave the row out silently.
+    """
     if value is None:
         return None
     try:
         inner = json.loads(value, parse_float=Decimal)
     except (ValueError, RecursionError, InvalidOperation):
-        return None
+        return _NO_JSON
     for name in path:
         if isinstance(inner, dict):
             inner = inner.get(name)
