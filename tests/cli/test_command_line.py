@@ -98,6 +98,32 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(tmp_path: Path) -> None
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+def test_a_disk_that_is_full_of_output_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([SEMEL, "settings", "at-least-once"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "semel: writing the output: No space left on device\n")
+
+
+def test_a_closed_stream_is_the_null_device(tmp_path: Path) -> None:
+    """Python has no object for it; and its number must not become that of a file of the broker's, into which any
+    library would print."""
+    program = """
+import os, sys
+from semel.cli import main
+for number in (0, 1, 2):
+    os.close(number)
+sys.stdin = sys.stdout = sys.stderr = None
+try:
+    main(["lab"])
+except SystemExit as ended:
+    places = {os.fstat(number).st_rdev for number in (0, 1, 2)}
+    open(sys.argv[1], "w").write(f"{ended} {places == {os.stat(os.devnull).st_rdev}}")
+"""
+    subprocess.run([sys.executable, "-c", program, tmp_path / "told"], timeout=SECONDS_MAX)
+    assert (tmp_path / "told").read_text() == "0 True"
+
+
 def test_what_a_terminal_cannot_show_does_not_stop_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     assert semel("lab", stdin="DÉJÀ\n").stdout.startswith("ERROR: unknown command '")

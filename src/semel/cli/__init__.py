@@ -7,6 +7,7 @@ one line on standard error.
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -59,12 +60,15 @@ GROUPS: Final = {
 }
 # The commands that can read flags from a file.
 CONFIGURED: Final = ("serve", "console")
+# A disk that is full or broken, which is no mistake of semel's.
+_DISK_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS: Final = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `semel` script; ends the process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot show is printed as its number, because no output may fail on a
@@ -79,6 +83,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         code = 128 + endings.struck[0]
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Put the null device in the place of each standard stream that is closed, as by `>&-`. Python has no object for
+    such a stream; and a file that is opened later would get its number, and with it what a library prints there.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            # This gets the lowest free number, which is the one that is closed.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _listed() -> str:
@@ -147,7 +164,19 @@ def _run(words: list[str]) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The program that read the output has ended, so no message can reach anybody.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        # Most often where the output goes.
+        print(f"semel: {error.filename or 'writing the output'}: {error.strerror}", file=sys.stderr)
+        _drop_output()
         return 1
     return code
+
+
+def _drop_output() -> None:
+    """Write the rest of the output to nowhere, or Python would report at its end that nobody takes it."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
