@@ -68,6 +68,13 @@ def test_a_store_on_which_no_broker_has_written_is_empty(url: str) -> None:
     ]
 
 
-def test_what_is_no_store_of_a_log_is_one_line(url: str) -> None:
-    assert semel_failure("dump", url).endswith("no broker was ever here")
+def test_what_is_no_store_of_a_log_is_one_line(url: str, tmp_path: Path) -> None:
+    assert semel_failure("dump", f"file://{tmp_path}").endswith("no broker was ever here")
     assert "ftp" in semel_failure("dump", "ftp://host/prefix")
+
+
+@pytest.mark.parametrize("command", ["dump", "status"])
+def test_a_command_that_only_looks_makes_no_store(url: str, tmp_path: Path, command: str) -> None:
+    """A URL with a typing error, or a disk that is not mounted, would look like a store that is empty from then on."""
+    assert semel_failure(command, url) == f"{url}: there is no such directory"
+    assert list(tmp_path.iterdir()) == []

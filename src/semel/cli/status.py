@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        store = open_store(options.store)
+        store = open_store(options.store, may_be_new=False)
         status = asyncio.run(_look(store))
     except (StoreError, BrokenHistory) as error:
         raise Failure(str(error)) from None

@@ -15,7 +15,7 @@ from semel.store import Store, StoreError, open_store
 def dump_store(options: argparse.Namespace) -> int:
     """Show what the options ask for; the exit code is 1 if something is damaged."""
     try:
-        return asyncio.run(_dump(open_store(options.data), options))
+        return asyncio.run(_dump(open_store(options.data, may_be_new=False), options))
     except (StoreError, BrokenHistory) as error:
         raise Failure(str(error)) from None
 

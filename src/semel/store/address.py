@@ -1,5 +1,6 @@
 """The address of a store: which engine a URL names. Only that engine is imported, since most brokers have no store."""
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -12,17 +13,18 @@ EXAMPLES: Final = "file:///srv/semel, s3://bucket/prefix or postgresql://user@ho
 BUCKET_OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key")
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, may_be_new: bool = True) -> Store:
     """The store at this URL: `file:///dir`; `s3://bucket/prefix`, with `?endpoint=http://host:port` where the store is
     not Amazon's; or `postgresql://user@host/database?prefix=name`, with `&allow_async=1` if commits need not wait for a
-    standby. Raises StoreRefused.
+    standby. Raises StoreRefused. A directory is created if it does not exist, unless the caller only reads: then it is
+    refused without `may_be_new`.
     """
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise StoreRefused(f"{_shown(url)} is not the URL of a store ({error}): write {EXAMPLES}") from None
     if parts.scheme == "file":
-        return _directory(url, parts)
+        return _directory(url, parts, may_be_new)
     if parts.scheme == "s3":
         return _bucket(parts)
     if parts.scheme in ("postgresql", "postgres"):
@@ -43,14 +45,17 @@ def _shown(url: str) -> str:
     return repr(url)
 
 
-def _directory(url: str, parts: SplitResult) -> Store:
+def _directory(url: str, parts: SplitResult, may_be_new: bool) -> Store:
     is_path = url.startswith("file:///") and parts.path != "/" and "\0" not in unquote(parts.path)
     if not is_path or parts.query or parts.fragment:
         raise StoreRefused(f"{url!r} names no directory: write file:///dir, with three slashes")
     from semel.store.directory import DirectoryStore
     from semel.store.threads import ThreadedStore
 
-    return ThreadedStore(DirectoryStore(Path(unquote(parts.path))))
+    root = Path(unquote(parts.path))
+    if not may_be_new and not os.path.isdir(root):
+        raise StoreRefused(f"{url}: there is no such directory")
+    return ThreadedStore(DirectoryStore(root))
 
 
 def _bucket(parts: SplitResult) -> Store:
