@@ -376,6 +376,7 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart
         ("parquet:/x?id=id&tiem=at", "was time meant"),
         ("parquet:/x?id=id.$.", "names neither a column nor a field"),
         ("delta:/x?id=id&version=new", "is no version"),
+        (f"delta:/x?id=id&version={1 << 64}", "is no version"),
         ("sqlite:x?id=id", "names no table"),
         ("postgresql://h/db?id=id", "names no table"),
         ("semel://h:9092?id=key", "names no topic"),

@@ -101,7 +101,9 @@ def test_a_plan_is_read_from_toml_and_from_json(tmp_path: Path) -> None:
         ("[[fault]]\nfault = 'cut'\nafter_seconds = nan", "'after_seconds' is a number of 0 or more, not nan"),
         ("[[fault]]\nfault = 'cut'\nat_request = 1\napi = 'prduce'", "'api' is a number of the protocol or one of"),
         ("[[fault]]\nfault = 'drop_ack'\nat_request = 1\napi = 'fetch'", "drop_ack strikes answers to produce"),
+        ("[[fault]]\nfault = ['cut']\nat_request = 1", "[[fault]] number 1 needs a 'fault', one of drop_ack,"),
         ("seed = ", "Invalid value"),
+        (f"seed = {'[' * 10_000}", "maximum recursion depth"),
     ],
 )
 def test_a_slip_of_the_pen_is_refused_with_the_file_and_the_reason(tmp_path: Path, text: str, refusal: str) -> None:

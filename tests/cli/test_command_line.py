@@ -76,6 +76,15 @@ def test_a_wrong_call_says_how_it_is_called_and_is_2(words: tuple[str, ...]) -> 
     assert done.stderr.startswith("usage: semel")
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e20", "-1", "soon"])
+@pytest.mark.parametrize("command", ["chaos", "demo", "outbox run --database sqlite:// --drain"])
+def test_a_time_that_nobody_can_wait_is_refused(command: str, seconds: str) -> None:
+    option = "--wait" if command.startswith("outbox") else "--seconds"
+    done = semel(*command.split(), f"{option}={seconds}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{seconds!r} is not a number of seconds from 0 to 1000000000" in done.stderr
+
+
 def test_ctrl_c_ends_a_command_without_a_word() -> None:
     lab = started("lab")
     assert lab.stdin is not None

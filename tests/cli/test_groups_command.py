@@ -90,10 +90,14 @@ def test_a_group_is_set_to_any_place_there_is(bootstrap: str) -> None:
     assert target("earliest") == [["places", "0", "-", "0"]]
     assert target("latest") == [["places", "0", "-", "5"]]
     assert target("99") == [["places", "0", "-", "5"]]
+    assert target("9" * 100) == [["places", "0", "-", "5"]]
     assert target("2000-01-01T00:00:00Z") == [["places", "0", "-", "0"]]
     assert target("2000-01-01") == [["places", "0", "-", "0"]]
     assert target("2100-01-01T00:00:00+02:00") == [["places", "0", "-", "5"]]
-    assert "neither earliest, latest" in semel_failure("groups", "reset", "going", *first, "--to", "soon", bootstrap)
+    for nowhere in ("soon", "9" * 5_000):
+        assert "neither earliest, latest" in semel_failure(
+            "groups", "reset", "going", *first, "--to", nowhere, bootstrap
+        )
     wrong = ("--topic", "places:x", "--to", "1")
     assert "names no partitions" in semel_failure("groups", "reset", "going", *wrong, bootstrap)
     missing = ("--topic", "places:7", "--to", "1")

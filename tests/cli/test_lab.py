@@ -99,7 +99,7 @@ def test_a_log_in_a_directory_is_there_the_next_time(tmp_path: Path) -> None:
 
 def test_what_is_no_command_gets_one_line_and_the_lab_goes_on() -> None:
     wrong = ["FOO", "PRODUCE", "PRODUCE q 0 a", "PRODUCE p x a", "PRODUCE p 0 a t:x", "INIT", "LOG_SIZE now"]
-    wrong += ["READ none", "READ t x"]
+    wrong += ["READ none", "READ t x", f"PRODUCE p {'9' * 5_000} a", f"PRODUCE p 0 a t:{'9' * 5_000}"]
     done = semel("lab", stdin="\n".join(["INIT p", *wrong, "", "# a comment", "LOG_SIZE"]))
     lines = done.stdout.splitlines()
     assert len(lines) == 2 + len(wrong)

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from semel.cli.display import time_shown
 from semel_command import semel, semel_failure, semel_lines
 
 
@@ -53,6 +54,17 @@ def test_a_number_of_partitions_that_is_none_makes_no_topic(bootstrap: str, coun
     assert done.returncode == 2
     assert f"{count!r} is not a whole number from 1 on" in done.stderr
     assert semel_failure("topics", "describe", "odd", bootstrap) == "there is no topic 'odd'"
+
+
+def test_a_number_that_the_protocol_cannot_hold_is_one_line(bootstrap: str) -> None:
+    told = semel_failure("topics", "create", "odd", f"--partitions={1 << 31}", bootstrap)
+    assert told.startswith("a request of API 19 has a value that the protocol cannot hold: ")
+
+
+@pytest.mark.parametrize("at_ms", [1 << 62, -(1 << 62)])
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(at_ms: int) -> None:
+    """On Apache Kafka `describe` shows when a producer was last heard by the times that it wrote itself."""
+    assert time_shown(at_ms) == f"{at_ms} ms"
 
 
 def test_a_command_that_is_called_wrongly_says_how_it_is_called(bootstrap: str) -> None:

@@ -11,6 +11,7 @@ name, so that a typing error never leads to another audit than the one that was 
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from semel.audit.rows import Selector, Wanted
 _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
 _TOPIC: Final = "semel"
+# Delta counts versions in 64 bits.
+_VERSION: Final = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def _delta(address: Address) -> Place:
 
     address.refuse_options_but("version")
     version = address.options.get("version")
-    if version is not None and not version.isdecimal():
+    if version is not None and _VERSION.fullmatch(version) is None:
         raise AuditFailed(f"{address.name}: {version!r} is no version")
     return DeltaPlace(address.name, Path(address.path), None if version is None else int(version), address.wanted())
 

@@ -85,7 +85,7 @@ def read_plan(path: Path) -> PlanSettings:
         plan = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise PlanRefused(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanRefused(f"{path}: {error}") from error
     try:
         return settings_of(plan)
@@ -113,7 +113,7 @@ def _planned(value: object, number: int) -> PlannedFault:
     where = f"[[fault]] number {number}"
     table = _table(value, where, {"fault", "times", "api", "at_request", "after_seconds"})
     name = table.get("fault")
-    if name not in set(Fault):
+    if name not in list(Fault):
         raise PlanRefused(f"{where} needs a 'fault', one of {', '.join(Fault)}, and has {name!r}")
     fault = Fault(str(name))
     if ("at_request" in table) == ("after_seconds" in table):

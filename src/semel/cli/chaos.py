@@ -11,7 +11,7 @@ from semel.chaos.copy import CopyPlan, copy
 from semel.chaos.run import run as run_on_a_lossy_network
 from semel.cli import chaos_proxy
 from semel.cli.errors import Failure
-from semel.cli.subcommands import add_subcommand, positive
+from semel.cli.subcommands import add_subcommand, count, positive, seconds
 from semel.testing.served import ServedBroker
 
 EXAMPLE: Final = (
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_seed(parser, default=None)
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=seconds,
         metavar="N",
         help="how long the proxy stands there (until Ctrl-C); without --upstream, how long to produce (60)",
     )
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--records", type=positive, default=100_000, metavar="N", help="how many to copy (100000)")
     own.add_argument("--workers", type=positive, default=2, metavar="N", help="processes that copy (2)")
     own.add_argument("--transaction", type=positive, default=500, metavar="N", help="records per transaction (500)")
-    own.add_argument("--kills", type=int, default=10, metavar="N", help="kills of each worker and of the broker (10)")
+    own.add_argument("--kills", type=count, default=10, metavar="N", help="kills of each worker and of the broker (10)")
     _add_seed(own, default=_SEED)
 
 

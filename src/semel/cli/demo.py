@@ -7,6 +7,7 @@ import importlib.util
 from typing import Any
 
 from semel.cli.errors import Failure
+from semel.cli.subcommands import seconds
 from semel.demo import DEFAULT_PER_SECOND, DEFAULT_REPORT, DEFAULT_SECONDS, DEFAULT_SECONDS_ALONE, DemoFailed
 
 EXAMPLE = "  semel demo\n  semel demo --seed 7 --report /tmp/report.html --no-spark"
@@ -18,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     option("--seed", "the seed of the payments and of the faults (1)", type=int, default=1, metavar="N")
     times = f"{DEFAULT_SECONDS:g}; {DEFAULT_SECONDS_ALONE:g} without Spark"
-    option("--seconds", f"for how many seconds payments are sent ({times})", type=float, metavar="N")
+    option("--seconds", f"for how many seconds payments are sent ({times})", type=seconds, metavar="N")
     per_second = DEFAULT_PER_SECOND
     option("--per-second", f"how many payments a second ({per_second})", type=int, default=per_second, metavar="N")
     page = f"{DEFAULT_REPORT}, in a temporary directory if this one is not writable"

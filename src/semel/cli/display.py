@@ -80,8 +80,13 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def time_shown(at_ms: int | None) -> str:
-    """A time to the second, in UTC."""
-    return NOTHING if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """A time to the second, in UTC. A number that no calendar has, as a producer may write one, stays a number."""
+    if at_ms is None:
+        return NOTHING
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
 
 
 def hexadecimal(content: bytes | None) -> str | None:

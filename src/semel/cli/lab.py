@@ -39,6 +39,8 @@ _TOPIC: Final = "lab"
 _TIMEOUT_MS: Final = 900_000
 _ISOLATIONS: Final = ("committed", "uncommitted")
 _WORD: Final = re.compile(r'"([^"]*)"(?!\S)|(\S+)')
+# As many digits as the largest sequence number has. Python refuses to read very many.
+_NUMBER: Final = re.compile(r"[0-9]{1,10}")
 
 COMMANDS: Final = """\
 INIT p                              give producer p a new producer id
@@ -225,7 +227,7 @@ class Lab:
 
     def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> Said:
         producer = self._named(name)
-        if not sequence.isascii() or not sequence.isdigit() or int(sequence) > SEQUENCE_MASK:
+        if _NUMBER.fullmatch(sequence) is None or int(sequence) > SEQUENCE_MASK:
             raise NotUnderstood(f"'{sequence}' is no sequence number: 0 to {SEQUENCE_MASK} are")
         owner = self._log.state.transactions.described(producer.transactional_id)
         if owner is not None and owner.owner.producer_epoch > producer.epoch:
@@ -325,7 +327,7 @@ class Lab:
     def _place(self, place: str) -> tuple[Topic, int]:
         """The topic and partition named by topic or topic:partition, created if they do not exist."""
         name, colon, number = place.partition(":")
-        if colon and not (number.isascii() and number.isdigit()):
+        if colon and _NUMBER.fullmatch(number) is None:
             raise NotUnderstood(f"'{place}' is no topic:partition")
         index = int(number or 0)
         catalog = self._log.state.catalog

@@ -18,7 +18,7 @@ from semel.cli.cluster import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
 from semel.cli.display import LINE_END, NOTHING, hexadecimal, print_table, printable, terminal_columns, time_shown
 from semel.cli.errors import Ended, Failure
-from semel.cli.subcommands import add_subcommand
+from semel.cli.subcommands import add_subcommand, seconds
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -94,7 +94,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     add("--drain", action="store_true", help="publish the messages that wait now, print their number, and end")
     add(
         "--wait",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="with --drain: how long to wait for a database or brokers that do not answer (60)",
     )

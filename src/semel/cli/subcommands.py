@@ -3,9 +3,12 @@ the first line of its help.
 """
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 from semel.cli.display import terminal_columns
+
+# More than anybody waits. Python's own waits end with an error from some hundred years on.
+SECONDS_MAX: Final = 1_000_000_000
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -30,6 +33,17 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time that a program can wait, as an option takes it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {SECONDS_MAX}")
+    return value
 
 
 def positive(text: str) -> int:

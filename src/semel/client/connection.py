@@ -8,6 +8,7 @@ must never send a request twice by itself.
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -221,9 +222,15 @@ class Connection:
         return self._receive(api_key, version, decoded)
 
     def _send_request(self, api_key: int, version: int, /, **values: object) -> None:
-        self._correlation_id += 1
         request = messages.build_request(api_key, version, **values)
-        self._send(messages.encode_request(api_key, version, self._correlation_id, self._client_id, request))
+        try:
+            frame = messages.encode_request(api_key, version, self._correlation_id + 1, self._client_id, request)
+        except UnicodeEncodeError:
+            raise
+        except (struct.error, ValueError, OverflowError) as error:
+            raise LogError(f"a request of API {api_key} has a value that the protocol cannot hold: {error}") from None
+        self._correlation_id += 1
+        self._send(frame)
 
     def _log_in(self, settings: ClientSettings) -> None:
         mechanism = settings.sasl_mechanism

@@ -4,6 +4,7 @@ Each function makes one attempt, over a `Cluster`, at the broker that coordinate
 group, and must never move a group that has members: the coordinator refuses that.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,8 @@ from semel.wire.errors import ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 
+# Any number that could be an offset, and none that would take long to read.
+_OFFSET: Final = re.compile(r"[0-9]{1,100}")
 # The kind of a group of the new protocol.
 _CONSUMER_PROTOCOL: Final = "consumer"
 # The metadata of each offset that a query of semel commits to show its progress; no reader starts there.
@@ -163,7 +166,7 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
     latest = _in_order(offsets_of(cluster, wanted, LATEST), wanted)
     if place == "latest":
         return latest
-    if place.isascii() and place.isdigit():
+    if _OFFSET.fullmatch(place):
         earliest = offsets_of(cluster, wanted, EARLIEST)
         return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
     # A partition without a record from that time on goes to its end.

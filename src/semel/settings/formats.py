@@ -32,7 +32,7 @@ def read(text: str, form: str) -> dict[Role | None, dict[str, object]]:
         return _by_role(settings)
     try:
         document = json.loads(text) if form == "json" else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotAConfiguration(f"this is no {form.upper()}: {error}") from error
     if not isinstance(document, dict):
         raise NotAConfiguration(f"this {form.upper()} holds no settings by name")
