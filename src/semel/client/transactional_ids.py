@@ -22,6 +22,8 @@ from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TR
 OPEN: Final = "Ongoing"
 # The state of a committed transaction while its markers are still being written to its partitions.
 _COMMITTING: Final = "PrepareCommit"
+# The states of a transaction that has begun and not ended.
+_UNDER_WAY: Final = (OPEN, _COMMITTING, "PrepareAbort")
 
 _NOBODY: Final = -1
 # The timeout with which an id is claimed; the next producer that claims it sets its own.
@@ -87,6 +89,16 @@ def is_committing(cluster: Cluster, name: str) -> bool:
         return any(one.state == _COMMITTING for one in described(cluster, coordinator, [name]))
     except NotSpoken:
         return False
+
+
+def under_way(cluster: Cluster) -> str | None:
+    """An id with a transaction that has begun and not ended, as far as this user may see it; None if there is none.
+    Apache Kafka before 3.0 cannot tell.
+    """
+    try:
+        return next((one.name for ids in listed(cluster, _UNDER_WAY).values() for one in ids), None)
+    except NotSpoken:
+        return None
 
 
 def _described(answer: Any) -> Described:

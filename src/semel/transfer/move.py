@@ -278,6 +278,10 @@ class Move:
             open_in = next((where for where in places if stable[where] < ends[where]), None)
             if open_in is not None:
                 return f"until the transaction that is open in {open_in} has ended"
+        # One that has only offsets of groups holds back no record.
+        name = self._source.patiently(lambda: transactional_ids.under_way(self._source.cluster))
+        if name is not None:
+            return f"until the transaction of {name!r} has ended"
         group = _with_members(self._source)
         return "" if group is None else f"until group {group!r} has no members"
 
