@@ -3,6 +3,7 @@
 import threading
 
 from clusters import client_of, committed_offsets, move, values_in
+
 from eventually import eventually
 from semel.client.groups import Committed
 from semel.client.places import TopicPartition

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Put the null device in the place of each standard stream that is closed, as by `>&-`. Python has no object for
+    """Open the null device as each standard stream that is closed, as by `>&-`. Python has no object for
     such a stream; and a file that is opened later would get its number, and with it what a library prints there.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
