@@ -28,6 +28,9 @@ from semel.wire.versions import LIST_TRANSACTIONS
 
 NOWHERE = "127.0.0.1:1"
 EVERYTHING = Query({})
+NONE = {"accepted": 0, "duplicate": 0, "gap": 0, "fenced": 0}
+# A number without end, as Python reads 1e999.
+ENDLESS = json.dumps({"decisions": [], "counts": {**NONE, "gap": 1e999}, "left_out": NONE}).encode()
 
 
 @asynccontextmanager
@@ -113,6 +116,8 @@ def test_a_duplicate_stays_in_sight_among_all_that_is_accepted() -> None:
         (b"HTTP/1.1 200 OK\r\n\r\ndata: [1]\n\n", "list indices"),
         (b"HTTP/1.1 200 OK\r\n\r\ndata: nonsense\n\n", "Expecting value"),
         (b'HTTP/1.1 200 OK\r\n\r\ndata: {"decisions": [{"outcome": "<script>"}]}\n\n', "script"),
+        (b'HTTP/1.1 200 OK\r\n\r\ndata: {"decisions": [{"outcome": "gap"}]}\n\n', "'number'"),
+        (b"HTTP/1.1 200 OK\r\n\r\ndata: " + ENDLESS + b"\n\n", "infinity"),
         (b"HTTP/1.1 200 OK\r\n\r\ndata: " + b"[" * 200_000 + b"\n\n", "decoding a JSON array"),
         (b"x" * 3_000_000, "does not tell its decisions"),
         (b"", "does not tell its decisions"),

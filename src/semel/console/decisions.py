@@ -141,7 +141,15 @@ class DecisionFeed:
             try:
                 await self._listen()
                 self._error = "The broker has ended its stream of decisions."
-            except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            except (
+                OSError,
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                ArithmeticError,
+                RecursionError,
+            ) as error:
                 self._error = f"{self._door.place} does not tell its decisions: {reason_of(error)}"
             self._note_change()
             await self._pause(AGAIN_SECONDS)
@@ -169,7 +177,8 @@ class DecisionFeed:
 
     def _take(self, event: dict[str, Any]) -> None:
         for decision in event["decisions"]:
-            self._newest[decision["outcome"]].append(decision)
+            # Pages are sorted by it, so a decision without a number would end every page.
+            self._newest[decision["outcome"]].append({**decision, "number": int(decision["number"])})
         self._counts, self._error = event["counts"], None
         # Accepted batches do not count as left out: like the broker, the page lists only the newest of them.
         self._left_out += sum(event["left_out"][outcome] for outcome in OUTCOMES if outcome != "accepted")
