@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -219,6 +220,19 @@ def test_a_publisher_that_was_closed_says_so(publishers: Publishers) -> None:
         publisher.publish(0)
     with pytest.raises(PublishRefused, match="was closed"):
         publisher.publish(1)
+
+
+def test_a_publisher_that_has_ended_keeps_nothing_of_the_calls_after_that(publishers: Publishers) -> None:
+    """A program may go on calling it for days, with megabytes each time."""
+    publisher = publishers()
+    publisher.close()
+    depths = set()
+    for number in range(5):
+        with pytest.raises(PublishRefused) as refused:
+            publisher.publish(number)
+        # This one's frame is in the traceback, too.
+        depths.add(len(list(traceback.walk_tb(refused.value.__traceback__))))
+    assert len(depths) == 1
 
 
 def test_no_broker_is_an_error_of_one_line_within_the_time(publishers: Publishers) -> None:

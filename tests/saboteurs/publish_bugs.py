@@ -95,6 +95,13 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/publish/test_cursor.py",),
     ),
     Bug(
+        "a publisher that has ended keeps every call that comes after that",
+        "semel.publish.publisher:Publisher._claimed",
+        "self._ended.with_traceback(None)",
+        "self._ended",
+        (_PUBLISHING, "-k", "ended_keeps"),
+    ),
+    Bug(
         "one number may be left out",
         "semel.publish.rules:decide",
         "number > cursor + 1",

@@ -208,7 +208,8 @@ class Publisher:
     def _claimed(self, deadline: Deadline) -> Producer:
         """The producer; the cursor was read after its fence."""
         if self._ended is not None:
-            raise self._ended
+            # Without the frames of the calls before, which would all stay in memory, and their records with them.
+            raise self._ended.with_traceback(None)
         if self._producer is not None:
             return self._producer
         # The clients are new, so a refused login of the former ones does not count for them.
