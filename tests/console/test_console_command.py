@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from forked import SECONDS_MAX
+from semel.cli import console as console_command
+from semel.cli import serve as serve_command
 from semel_command import semel_failure, started
 
 
@@ -90,3 +94,29 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         assert semel_failure("console", "--listen", taken).startswith(f"cannot listen on {taken}: ")
         console.send_signal(signal.SIGINT)
         assert console.wait(SECONDS_MAX) == 0
+
+
+def test_a_browser_is_let_in_although_nobody_reads_any_more_what_the_console_prints() -> None:
+    """As after `semel console | head -1`; it is the same where the output goes to a disk that is full by now."""
+    console = started("console", "--listen=127.0.0.1:0", "--bootstrap=127.0.0.1:1")
+    try:
+        assert console.stdout is not None
+        address = console.stdout.readline().rpartition(" ")[2].strip()
+        console.stdout.close()
+        with urllib.request.urlopen(address, timeout=SECONDS_MAX) as page:
+            assert (page.status, page.url) == (200, address.partition("enter")[0])
+    finally:
+        console.kill()
+        console.wait()
+
+
+@pytest.mark.parametrize("tell", [console_command._tell, serve_command._tell])
+def test_a_line_that_nobody_can_read_ends_nothing(tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker passes on what its console prints: if it stopped, the console would wait for it."""
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    tell("a browser was let in")

@@ -295,4 +295,6 @@ async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given
 
 
 def _tell(line: str) -> None:
-    print(printable(line), flush=True)
+    """Print a line. If nobody can read it, because a pipe is closed or a disk full, the pages go on all the same."""
+    with contextlib.suppress(OSError):
+        print(printable(line), flush=True)

@@ -307,7 +307,9 @@ def _check_console(address: str, listeners: "list[Listener]", metrics: MetricsDo
 
 
 def _tell(line: str) -> None:
-    print(line, flush=True)
+    """Print a line of the console. If nobody can read it, it is lost: the console must not wait for a reader."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
 
 
 def _store(options: argparse.Namespace) -> "Store | None":
