@@ -126,6 +126,12 @@ def test_clients_are_led_to_the_proxy_and_never_past_it(proxy: ChaosProxy) -> No
     assert [f"{broker.host}:{broker.port}" for broker in described.brokers.values()] == [proxy.bootstrap]
 
 
+def test_an_address_of_ipv6_is_printed_as_clients_take_it() -> None:
+    with ChaosProxy("[::1]:9092", advertise="::1") as proxy:
+        host, _, port = proxy.bootstrap.rpartition(":")
+    assert (host, port.isdecimal()) == ("[::1]", True)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 8, 9, 12, 13])
 def test_addresses_are_replaced_in_every_version_of_metadata(proxy: ChaosProxy, version: int) -> None:
     client = RawClient(proxy.bootstrap)

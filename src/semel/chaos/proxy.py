@@ -98,7 +98,9 @@ class ChaosProxy:
     @property
     def bootstrap(self) -> str:
         """The address for clients' `bootstrap.servers`."""
-        return f"{self._advertised}:{self._port}"
+        # An address of IPv6 is in brackets, or its last part would be taken for the port.
+        host = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
+        return f"{host}:{self._port}"
 
     @property
     def fired(self) -> Counter[Fault]:
