@@ -242,8 +242,10 @@ def test_an_address_that_is_refused_shows_no_password(address: str) -> None:
     assert "cret" not in str(failed.value)
 
 
-def test_a_column_of_sqlite_may_hold_ids_of_several_types(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le"])
+def test_a_column_of_sqlite_may_hold_ids_of_several_types(tmp_path: Path, encoding: str) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(f"PRAGMA encoding = '{encoding}'")
         connection.execute("CREATE TABLE rows (id)")
         connection.executemany("INSERT INTO rows VALUES (?)", [(1,), ("x",), (b"\xff",)])
     address = f"sqlite:{tmp_path}/x.db/rows?id=id"

@@ -66,9 +66,11 @@ class SQLiteTable:
 
 
 def _as_text(column: str) -> str:
-    """The column as text, but floating-point numbers as they are: SQLite's text of them is rounded to 15 digits."""
+    """The column as text, but floating-point numbers as they are: SQLite's text of them is rounded to 15 digits. Blobs
+    stay as they are, too: in a database in UTF-16, SQLite would take their bytes for that.
+    """
     name = _quoted(column)
-    return f"CASE typeof({name}) WHEN 'real' THEN {name} ELSE CAST({name} AS TEXT) END"
+    return f"CASE WHEN typeof({name}) IN ('real', 'blob') THEN {name} ELSE CAST({name} AS TEXT) END"
 
 
 def _id_of(value: bytes | float | None) -> bytes | None:
