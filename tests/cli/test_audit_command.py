@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semel_command import semel
+from forked import SECONDS_MAX
+from semel_command import semel, started
 
 # Where no broker is.
 NOBODY = "semel://127.0.0.1:1/payments?id=key&kafka.default.api.timeout.ms=100"
@@ -67,6 +68,24 @@ def test_what_cannot_be_read_is_named_and_the_end_is_1(source: str, tmp_path: Pa
     told = ran.stdout.replace(f"sqlite:{tmp_path}/app.db/payments: ", "")
     assert "2 rows whose time or amount cannot be read, so nothing can be said of it\n  p2\n  p3\n" in told
     assert ran.stdout.endswith("NOT CLEAN: 2 altered, 2 unreadable\n")
+
+
+@pytest.mark.parametrize(("ids", "code"), [(["p1", "p2", "p3"], 0), ([f"x{number}" for number in range(5_000)], 1)])
+def test_a_verdict_is_kept_and_is_the_exit_code_although_nobody_reads_it(
+    tmp_path: Path, ids: list[str], code: int
+) -> None:
+    for name, values in (("sent", ["p1", "p2", "p3"]), ("stored", ids)):
+        pq.write_table(pa.table({"id": values}), tmp_path / f"{name}.parquet")
+    sides = [
+        f"--{side}=parquet:{tmp_path}/{name}.parquet?id=id" for side, name in (("source", "sent"), ("sink", "stored"))
+    ]
+    audit = started("audit", *sides, "--limit=5000", f"--keep={tmp_path / 'kept'}")
+    assert audit.stdout is not None
+    audit.stdout.close()
+    assert audit.wait(SECONDS_MAX) == code
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert audit.stderr is not None
+    assert audit.stderr.read() == ""
 
 
 def test_an_id_that_fills_the_screen_is_cut_off(source: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What holds for every command: a help text with an example, one line for an error, and never a traceback."""
 
 import importlib
+import os
 import shutil
 import signal
 import subprocess
@@ -105,6 +106,16 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(tmp_path: Path) -> None
         ["bash", "-c", f"{SEMEL} lab {commands} | head -n 1"], capture_output=True, text=True, timeout=SECONDS_MAX
     )
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_check_keeps_its_exit_code_although_nobody_reads_its_answer(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("acks=all\nenable.idempotence=true\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([SEMEL, "settings", "check", "--client=java", "--role=producer", file], stdout=writer)
+    os.close(writer)
+    assert done.returncode == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")

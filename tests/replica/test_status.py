@@ -394,4 +394,5 @@ def test_the_command_ends_with_1_where_nobody_is_active(tmp_path: Path) -> None:
     assert (told.returncode, told.stderr) == (1, "")
     assert (status["active"], status["last_active"]["epoch"], status["standbys"]) == (None, 3, [])
     assert status["contents"]["format"]["objects"] == 1
+    (tmp_path / "another").mkdir()
     assert "no broker was ever here" in semel_failure("status", f"file://{tmp_path}/another")

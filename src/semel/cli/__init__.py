@@ -6,7 +6,6 @@ one line on standard error.
 """
 
 import argparse
-import contextlib
 import errno
 import importlib
 import io
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from semel import __version__
-from semel.cli.display import LINE_END, printable, terminal_columns
+from semel.cli.display import LINE_END, drop_output, printable, terminal_columns
 from semel.cli.endings import Endings
 from semel.cli.errors import Failure
 from semel.cli.subcommands import Help, add_subcommand
@@ -164,19 +163,13 @@ def _run(words: list[str]) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The program that read the output has ended, so no message can reach anybody.
-        _drop_output()
+        drop_output()
         return 1
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise
         # Most often where the output goes.
         print(f"semel: {error.filename or 'writing the output'}: {error.strerror}", file=sys.stderr)
-        _drop_output()
+        drop_output()
         return 1
     return code
-
-
-def _drop_output() -> None:
-    """Write the rest of the output to nowhere, or Python would report at its end that nobody takes it."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.databases import warn_of_password
-from semel.cli.display import print_table
+from semel.cli.display import print_table, while_somebody_reads
 from semel.cli.errors import Failure
 from semel.cli.progress import Progress
 from semel.cli.settings_file import read_client_settings
@@ -150,16 +150,25 @@ def _audit(options: argparse.Namespace) -> int:
     finally:
         shown.end()
     seconds = time.monotonic() - began
-    if options.json:
-        print(json.dumps(verdict.as_json(), indent=2))
-    else:
-        _show(verdict, seconds)
-    if options.keep is not None:
-        _keep(verdict, options, began_ms, seconds)
+    kept, trouble = None, None
+    try:
+        # Before it is shown, because whoever reads may go away.
+        kept = None if options.keep is None else _keep(verdict, options, began_ms, seconds)
+    except AuditFailed as failure:
+        trouble = failure
+    with while_somebody_reads():
+        if options.json:
+            print(json.dumps(verdict.as_json(), indent=2))
+        else:
+            _show(verdict, seconds)
+            if kept is not None:
+                print(f"kept as {kept}")
+    if trouble is not None:
+        raise trouble
     return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
 
 
-def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, seconds: float) -> None:
+def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, seconds: float) -> Path:
     from semel.audit.history import keep
 
     question = {
@@ -168,9 +177,7 @@ def _keep(verdict: "Verdict", options: argparse.Namespace, began_ms: int, second
         "before_ms": options.before,
         "once": options.once,
     }
-    path = keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, question=question)
-    if not options.json:
-        print(f"kept as {path}")
+    return keep(verdict, options.keep, began_ms=began_ms, seconds=seconds, question=question)
 
 
 class _Shown:
@@ -280,10 +287,11 @@ def _check_readers(options: argparse.Namespace) -> int:
 
     limit = LISTED_DEFAULT if options.limit is None else options.limit
     verdict = check_readers(options.directory, options.id, limit=limit)
-    if options.json:
-        print(json.dumps(verdict.as_json(), indent=2))
-    else:
-        _show_readers(verdict)
+    with while_somebody_reads():
+        if options.json:
+            print(json.dumps(verdict.as_json(), indent=2))
+        else:
+            _show_readers(verdict)
     return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
 
 

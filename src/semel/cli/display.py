@@ -3,9 +3,10 @@
 A text that a stranger has chosen, such as an id, must never break lines or send commands to a terminal.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -62,9 +63,28 @@ def print_table(rows: Sequence[Sequence[str]], *, right: bool = False) -> None:
 def print_findings(findings: Sequence[Finding]) -> int:
     """Print the findings; return the exit code: 1 if something is missing that the broker needs."""
     width = max(len(finding.what) for finding in findings)
-    for mark, what, state, remedy in findings:
-        print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
+    with while_somebody_reads():
+        for mark, what, state, remedy in findings:
+            print(f"{mark}  {what:{width}}  {state}" + (f": {remedy}" if remedy else ""))
     return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
+
+
+@contextlib.contextmanager
+def while_somebody_reads() -> Iterator[None]:
+    """A context for the output of a command whose exit code is its answer: it stays the same if the reader of the
+    output goes away, as `head` does.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Write the rest of the output to nowhere, or Python would report at its end that nobody takes it."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:

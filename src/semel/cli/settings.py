@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
+from semel.cli.display import while_somebody_reads
 from semel.cli.errors import Failure
 from semel.cli.settings_file import read_settings_file
 from semel.cli.subcommands import add_subcommand
@@ -78,10 +79,11 @@ def _check(options: argparse.Namespace) -> int:
     except UnknownSettings as error:
         option = f"--{error.argument} {'|'.join(error.choices)}"
         raise Failure(f"{options.file}: {error.problem}: say {option}") from error
-    for conflict in conflicts:
-        print(conflict)
-    if not conflicts:
-        print(f"no conflict with {options.semantics}")
+    with while_somebody_reads():
+        for conflict in conflicts:
+            print(conflict)
+        if not conflicts:
+            print(f"no conflict with {options.semantics}")
     return 1 if conflicts else 0
 
 

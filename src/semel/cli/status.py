@@ -10,7 +10,7 @@ import asyncio
 import json
 from typing import Final
 
-from semel.cli.display import counted, printable
+from semel.cli.display import counted, printable, while_somebody_reads
 from semel.cli.errors import Failure
 from semel.core.slots import BrokenHistory
 from semel.replica.lease import Addresses
@@ -36,11 +36,12 @@ def run(options: argparse.Namespace) -> int:
         status = asyncio.run(_look(store))
     except (StoreError, BrokenHistory) as error:
         raise Failure(str(error)) from None
-    if options.json:
-        print(json.dumps(as_json(store.describe(), status)))
-    else:
-        for what, state in as_lines(store.describe(), status):
-            print(f"{what:8}  {printable(state)}")
+    with while_somebody_reads():
+        if options.json:
+            print(json.dumps(as_json(store.describe(), status)))
+        else:
+            for what, state in as_lines(store.describe(), status):
+                print(f"{what:8}  {printable(state)}")
     return 0 if status.is_active else 1
 
 
