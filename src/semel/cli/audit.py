@@ -152,7 +152,7 @@ def _audit(options: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     kept, trouble = None, None
     try:
-        # Before it is shown, because whoever reads may go away.
+        # Before it is shown, because the reader of the output may go away.
         kept = None if options.keep is None else _keep(verdict, options, began_ms, seconds)
     except AuditFailed as failure:
         trouble = failure
