@@ -120,6 +120,36 @@ def test_files_are_kept_for_use_again_but_not_without_bound() -> None:
     assert len(names(files)) == SPARE_FILES_MAX + 1
 
 
+def test_files_that_somebody_removed_to_make_space_do_not_keep_the_journal_from_going_on(files: Files) -> None:
+    """Nothing is lost with a spare file, nor with one that is to become one."""
+    written = begun(files)
+    for _ in range(3):
+        append(written, *[b"e" * 900] * 4)
+        superfluous, *_ = names(files)
+        files.remove(f"journal/{superfluous}")
+        written.recycle(written.end)
+        for name in names(files):
+            if name.startswith("spare-"):
+                files.remove(f"journal/{name}")
+        assert len(names(files)) == 1, "the one that is written to"
+    bookmark = written.mark()
+    append(written, b"f" * 900)
+    assert payloads(files, bookmark) == [b"f" * 900]
+    written.close()
+
+
+def test_a_file_that_begins_where_an_earlier_one_began_does_not_count_as_two_spares() -> None:
+    """A loss of power took everything, and the same entries come again in the next life."""
+    files = MemoryFiles()
+    append(begun(files), *[b"lost" * 225] * 4)
+    written = Journal(files, 2, 0, FILE_BYTES)
+    append(written, *[b"once" * 225] * 3)
+    written.recycle(written.end)
+    bookmark = written.mark()
+    append(written, *[b"more" * 225] * 4)
+    assert payloads(files, bookmark) == [b"more" * 225] * 4
+
+
 def test_a_file_is_not_recycled_while_a_position_in_it_is_wanted() -> None:
     files = MemoryFiles()
     written = begun(files)

@@ -475,11 +475,15 @@ class MemoryFiles:
         pass
 
     def rename(self, source: str, target: str) -> None:
-        self._contents[target] = self._contents.pop(source)
+        self._contents[target] = self._taken_out(source)
 
     def remove(self, path: str) -> None:
-        if self._contents.pop(path, None) is None:
+        self._taken_out(path)
+
+    def _taken_out(self, path: str) -> bytearray:
+        if path not in self._contents:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(path))
+        return self._contents.pop(path)
 
     def remove_directory(self, path: str) -> None:
         self._directories.discard(path)

@@ -209,14 +209,18 @@ class Journal:
             del self._starts[0]
 
     def _discard(self, start: int) -> None:
-        """Keep the file that begins at `start` as a spare, or remove it if there are enough spares."""
+        """Keep the file that begins at `start` as a spare, or remove it if there are enough spares. If somebody else
+        has removed it, that is all right, too.
+        """
         name = _name(start)
-        if len(self._spares) < SPARE_FILES_MAX:
-            spare = f"{_SPARE}{name}"
-            self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
-            self._spares.append(spare)
-        else:
-            self._files.remove(f"{DIRECTORY}/{name}")
+        spare = f"{_SPARE}{name}"
+        with contextlib.suppress(FileNotFoundError):
+            # After a crash a file may begin where an earlier one began that is a spare now.
+            if len(self._spares) < SPARE_FILES_MAX and spare not in self._spares:
+                self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
+                self._spares.append(spare)
+            else:
+                self._files.remove(f"{DIRECTORY}/{name}")
 
     def close(self) -> None:
         for file in (*self._unsynced, self._file):
@@ -256,9 +260,8 @@ class Journal:
         path = f"{DIRECTORY}/{name}"
         # An earlier start that failed early may have left the file, and the checkpoint may name a position in it.
         is_new = name not in self._files.names(DIRECTORY)
-        if is_new and self._spares and capacity == self._file_bytes:
-            self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
-            self._spares.pop()
+        if is_new and capacity == self._file_bytes:
+            self._use_spare(path)
         file = self._files.open(path, create=True)
         try:
             file.allocate(capacity)
@@ -268,6 +271,17 @@ class Journal:
                 self._files.remove(path)
             raise
         return file
+
+    def _use_spare(self, path: str) -> None:
+        """Give a spare file this path, if there is one. Somebody who needs space may have removed spare files."""
+        while self._spares:
+            try:
+                self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
+            except FileNotFoundError:
+                self._spares.pop()
+            else:
+                self._spares.pop()
+                return
 
 
 def is_untouched(files: Files) -> bool:
