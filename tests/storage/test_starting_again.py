@@ -1,7 +1,15 @@
-"""A start that is cut off, by a loss of power or by a full disk, does not stand in the way of the next one."""
+"""A start that is cut off, by a loss of power or by a full disk, does not stand in the way of the next one; nor does
+what others put into the directory. And no start removes the only copy of a record.
+"""
+
+from pathlib import Path
 
 import pytest
 
+from ledger import Caller, Ledger, batch
+from semel.storage import checkpoint, journal
+from semel.storage.files import DiskFiles
+from semel.storage.journal import Damaged
 from semel.storage.log import Log
 from semel.storage.log_settings import LogSettings
 from semel.testing.faulty import Fault, FaultyFiles, keep_all
@@ -37,3 +45,46 @@ def test_a_start_on_a_full_disk_that_fails_leaves_a_log_that_starts_once_there_i
         start(files)
     assert files.fired["ENOSPC"] == 1
     start(files.after_kill())
+
+
+def log_with_a_record(root: Path) -> Ledger:
+    caller = Caller(DiskFiles(root), Ledger())
+    topic = caller.create("orders")
+    assert topic is not None
+    caller.append(caller.log.state.partitions.of(topic)[0], batch())
+    caller.close()
+    return caller.ledger
+
+
+@pytest.mark.parametrize("is_journal_left", [True, False])
+def test_records_whose_checkpoint_is_gone_are_not_removed(tmp_path: Path, is_journal_left: bool) -> None:
+    """Somebody has removed the checkpoint and the journal, or has brought back only a part of a backup."""
+    ledger = log_with_a_record(tmp_path / "log")
+    root = (tmp_path / "log").rename(tmp_path / "moved")
+    (root / checkpoint.NAME).rename(tmp_path / "checkpoint")
+    if not is_journal_left:
+        (root / journal.DIRECTORY).rename(tmp_path / "journal")
+    with pytest.raises(Damaged, match="without a checkpoint"):
+        Caller(DiskFiles(root), ledger)
+    (tmp_path / "checkpoint").rename(root / checkpoint.NAME)
+    if not is_journal_left:
+        (tmp_path / "journal").rename(root / journal.DIRECTORY)
+    again = Caller(DiskFiles(root), ledger)
+    ledger.settle_on(again.log)
+    again.close()
+
+
+@pytest.mark.parametrize("place", ["topics", "topics/0-orders", "topics/0-orders/0", "topics/1-gone/0", "journal", "."])
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_what_others_put_into_the_directory_stays_there_and_is_in_nobodys_way(
+    tmp_path: Path, place: str, is_directory: bool
+) -> None:
+    """The desktops of some machines leave a file wherever somebody has looked, and people leave copies."""
+    ledger = log_with_a_record(tmp_path)
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    left = tmp_path / place / ".DS_Store"
+    left.mkdir() if is_directory else left.touch()
+    again = Caller(DiskFiles(tmp_path), ledger)
+    ledger.settle_on(again.log)
+    again.close()
+    assert left.exists()

@@ -245,7 +245,7 @@ class DiskFiles:
     def names(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(self.describe(path)))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def make_directory(self, path: str) -> None:

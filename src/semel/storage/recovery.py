@@ -5,6 +5,7 @@ applies every entry, as it did in service. An entry that cannot be applied is `D
 recovery skips only the entries that a person has told it to skip (`Repair`), and nothing here may guess.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,9 @@ from semel.storage.producer_pages import ProducerPages
 from semel.storage.repair import Repair
 from semel.storage.segment import TOPICS, FilePart, SegmentFiles
 
+# The names of the directories of topics, and of the files in the directory of a partition.
+_OWN_TOPIC: Final = re.compile(r"[0-9]+-.+")
+_OWN_FILE: Final = re.compile(r"[0-9]{20}(-[0-9]+)?\.log|[0-9]{20}\.aborted")
 # The work of copying a partition's state, besides its `weight`.
 _SNAPSHOT_PIECES: Final = 5
 
@@ -56,6 +60,9 @@ def recover(
         state.cluster_id = new_cluster_id
         if not journal.is_untouched(files):
             raise Damaged(f"{files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
+        if any(_partition_directories(files, topic) for topic in _topic_directories(files)):
+            # An empty log would remove them.
+            raise Damaged(f"{files.describe(TOPICS)}: records without a checkpoint")
         return Recovered(0, 0, 0)
     snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
@@ -76,19 +83,28 @@ def recover(
 
 
 def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[PartitionLog]) -> None:
-    """Remove files that no partition has: a crash interrupted their creation or removal."""
+    """Remove files that no partition has: a crash interrupted their creation or removal. What semel does not write
+    there, such as the files in which a desktop notes how a directory is shown, is left alone.
+    """
     known_paths = {path for partition in state.partitions.all() for path in partition.paths}
-    for topic_name in files.names(TOPICS):
-        for partition_name in files.names(f"{TOPICS}/{topic_name}"):
-            directory = f"{TOPICS}/{topic_name}/{partition_name}"
+    for topic in _topic_directories(files):
+        for directory in _partition_directories(files, topic):
             for name in files.names(directory):
-                if f"{directory}/{name}" not in known_paths:
+                if f"{directory}/{name}" not in known_paths and _OWN_FILE.fullmatch(name):
                     files.remove(f"{directory}/{name}")
             segment_files.remove_empty(directory)
-        segment_files.remove_empty(f"{TOPICS}/{topic_name}")
+        segment_files.remove_empty(topic)
     pages = [page for partition in state.partitions.all() for page in partition.state.producers.pages]
     for path in ProducerPages(files).unneeded(pages):
         files.remove(path)
+
+
+def _topic_directories(files: Files) -> list[str]:
+    return [f"{TOPICS}/{name}" for name in files.names(TOPICS) if _OWN_TOPIC.fullmatch(name)]
+
+
+def _partition_directories(files: Files, topic: str) -> list[str]:
+    return [f"{topic}/{name}" for name in files.names(topic) if name.isdecimal()]
 
 
 def take_partitions(
