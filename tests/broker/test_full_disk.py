@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from collections.abc import Sequence
 
 import pytest
 
@@ -11,45 +10,14 @@ from asking import Asker
 from semel.broker.broker import Broker
 from semel.core.steps import finish
 from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
 from semel.storage.log_settings import LogSettings
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import PRODUCE
+from small_disk import SmallDisk
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-class SmallDisk(MemoryFiles):
-    """A disk that takes no more than `bytes_max` in all its files."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__()
-        self.bytes_max = bytes_max
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        return SmallDiskFile(super().open(path, create=create), self)
-
-    def take(self, more_bytes: int) -> None:
-        if more_bytes > 0 and sum(map(len, self._contents.values())) + more_bytes > self.bytes_max:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-class SmallDiskFile(MemoryFile):
-    __slots__ = ("_disk",)
-
-    def __init__(self, file: MemoryFile, disk: SmallDisk) -> None:
-        super().__init__(file.data)
-        self._disk = disk
-
-    def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
-        self._disk.take(position + sum(map(len, buffers)) - self.size())
-        return super().write_at(buffers, position)
-
-    def allocate(self, size: int) -> None:
-        self._disk.take(size - self.size())
-        super().allocate(size)
 
 
 def fill(asker: Asker, rounds: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from semel.storage import checkpoint
 from semel.storage.files import DiskFiles, File, Files, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.testing.faulty import Crashed, Fault, FaultyFiles, every_fault, lose_all
+from small_disk import SmallDisk
 
 OLD = {"state": "old"}
 NEW = {"state": "new"}
@@ -87,6 +88,47 @@ def test_on_a_full_disk_the_reserve_makes_room_for_one() -> None:
     files.disarm()
     checkpoint.write(files, OLD, [])
     assert "reserve" in files.names("")
+
+
+def test_on_a_full_disk_there_is_space_for_a_large_one() -> None:
+    disk = SmallDisk(100_000_000)
+    checkpoint.write(disk, OLD, [b"o" * 2_500_000])
+    disk.bytes_max = disk.bytes_taken
+    checkpoint.write(disk, NEW, [b"n" * 3_000_000])
+    assert found(disk) == ("new", b"n" * 3_000_000)
+
+
+class BusyDisk(SmallDisk):
+    """A full disk whose other files take all space as soon as there is some."""
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.bytes_max = self.bytes_taken
+
+
+def test_nobody_else_gets_the_space_that_is_kept_for_one() -> None:
+    """Clients try again and again to have records stored while the disk is full."""
+    disk = BusyDisk(100_000_000)
+    checkpoint.write(disk, OLD, [b"o" * 1000])
+    disk.bytes_max = disk.bytes_taken
+    checkpoint.write(disk, NEW, [b"n" * 1000])
+    assert found(disk) == ("new", b"n" * 1000)
+
+
+def test_space_is_kept_again_where_a_crash_left_nothing_but_its_name() -> None:
+    files = MemoryFiles()
+    files.open("reserve", create=True)
+    checkpoint.write(files, OLD, [])
+    assert files.open("reserve").size() > checkpoint.RESERVE_BYTES
+
+
+def test_the_space_that_is_kept_shrinks_with_them() -> None:
+    files = MemoryFiles()
+    checkpoint.write(files, OLD, [b"o" * 10_000_000])
+    checkpoint.write(files, NEW, [])
+    assert files.open("reserve").size() < 2 * checkpoint.RESERVE_BYTES
+    checkpoint.write(files, OLD, [b"o" * 100])
+    assert found(files) == ("old", b"o" * 100)
 
 
 def test_without_space_and_reserve_the_old_one_stays() -> None:

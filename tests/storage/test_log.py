@@ -412,7 +412,7 @@ def test_what_a_failed_checkpoint_was_to_sync_is_synced_by_the_next() -> None:
     caller.append(partition, batch())
     caller.append(partition, batch(mark=1))
     caller.sync()
-    files.arm(Fault("ENOSPC", call="create", path="checkpoint.new", lasting=True))
+    files.arm(Fault("ENOSPC", call="write", path="checkpoint.new", lasting=True))
     assert not caller.checkpoint()
     files.disarm()
     assert caller.log.checkpoint_due == (caller.log.end >= SETTINGS.checkpoint_bytes)
@@ -436,7 +436,7 @@ def test_files_that_a_failed_checkpoint_was_to_let_go_of_go_with_the_next() -> N
     caller.append(partition, batch())
     caller.checkpoint()
     caller.delete("orders")
-    files.arm(Fault("ENOSPC", call="create", path="checkpoint.new", lasting=True))
+    files.arm(Fault("ENOSPC", call="write", path="checkpoint.new", lasting=True))
     assert not caller.checkpoint()
     files.disarm()
     assert caller.log.checkpoint_due

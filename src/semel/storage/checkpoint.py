@@ -9,8 +9,9 @@ the directory is synced. So there is always one good checkpoint, either the old 
             offsets of open transactions, and the youngest aborted transactions; very many producers lie beside it, in
             `storage.producer_pages`
 
-A checkpoint must be possible on a full disk, because old files can be deleted only after a checkpoint. So a file of
-`RESERVE_BYTES` reserves space for it.
+A checkpoint must be possible on a full disk, because old files can be deleted only after a checkpoint. So another file
+reserves space for it: as much as the last checkpoint took, and `RESERVE_BYTES` more. On a full disk that file becomes
+the new checkpoint, so nobody else gets its space meanwhile.
 """
 
 import contextlib
@@ -95,7 +96,9 @@ class CheckpointJob:
         sync(self.files, sorted(self.dirty), [*sorted(self.grown), JOURNAL_DIRECTORY])
         pages = [page for parts in self.parts for page in parts.producers.pages]
         on_disk = self.pages
-        has_places = on_disk is not None and with_reserve(self.files, lambda: on_disk.put(pages))
+        has_places = on_disk is not None and with_reserve(
+            self.files, lambda: on_disk.put(pages), lambda: self.files.remove(_RESERVE)
+        )
         write(self.files, self.state, self.packed(has_places=has_places))
         if self.pages is not None:
             self.unnamed.extend(self.pages.unneeded(pages))
@@ -117,18 +120,18 @@ class CheckpointJob:
 def write(files: Files, state: dict[str, Any], packed: list[bytes]) -> None:
     """Replace the checkpoint. When this returns, the new one is durable; if it raises, the old one still is."""
     content = encode(state, packed)
-    with_reserve(files, lambda: _replace(files, content))
-    _keep_reserve(files)
+    with_reserve(files, lambda: _replace(files, content), lambda: files.rename(_RESERVE, _UNFINISHED))
+    _keep_reserve(files, sum(map(len, content)))
 
 
-def with_reserve(files: Files, write: Callable[[], A]) -> A:
+def with_reserve(files: Files, write: Callable[[], A], give_up_reserve: Callable[[], None]) -> A:
     """What `write` returns. If it finds no space, it is called once more, and has that of the reserve."""
     try:
         return write()
     except OSError as error:
         if error.errno not in OUT_OF_SPACE or _RESERVE not in files.names(""):
             raise
-        files.remove(_RESERVE)
+        give_up_reserve()
         return write()
 
 
@@ -201,12 +204,13 @@ def _text(value: Any) -> str:
 def _replace(files: Files, content: list[bytes]) -> None:
     file = files.open(_UNFINISHED, create=True)
     try:
-        file.truncate(0)
         position = 0
         with cut_on_error(file, 0):
             # The buffers are not joined, because no other thread could run while a hundred megabytes are copied.
             for first in range(0, len(content), _BUFFERS_AT_ONCE):
                 position += file.write_at(content[first : first + _BUFFERS_AT_ONCE], position)
+        # The file may have been the reserve, or left by a crash.
+        file.truncate(position)
         file.sync()
     finally:
         file.close()
@@ -214,16 +218,19 @@ def _replace(files: Files, content: list[bytes]) -> None:
     files.sync_directory("")
 
 
-def _keep_reserve(files: Files) -> None:
-    if _RESERVE in files.names(""):
-        return
+def _keep_reserve(files: Files, checkpoint_bytes: int) -> None:
+    """Reserve space for the next checkpoint. A crash may have left a reserve without space, and a copy of the directory
+    one with holes, so all of it is allocated each time, which costs nothing if it was before.
+    """
+    size = checkpoint_bytes + RESERVE_BYTES
     with contextlib.suppress(OSError):
         file = files.open(_RESERVE, create=True)
         try:
-            file.allocate(RESERVE_BYTES)
-        except OSError:
-            files.remove(_RESERVE)
-            raise
+            size_before = file.size()
+            if size_before > 2 * size:
+                file.truncate(size)
+            with cut_on_error(file, size_before):
+                file.allocate(size)
         finally:
             file.close()
 
