@@ -81,7 +81,7 @@ IMPURE_CALLS = {"input", "open", "print"}
 
 # All IO of the storage goes through its seam, or the faulty double of the seam would prove nothing.
 DISK = {"fcntl", "io", "mmap", "os", "pathlib", "shutil", "tempfile"}
-SEAM = PACKAGE / "storage/files.py"
+SEAM = {PACKAGE / "storage/files.py", PACKAGE / "storage/tree_lock.py"}
 
 
 def modules(room: str = "") -> list[Path]:
@@ -213,14 +213,14 @@ def test_the_storage_reaches_the_disk_through_its_seam_alone() -> None:
     around = [
         f"{path.relative_to(ROOT)} imports {name}"
         for path in modules("storage")
-        if path != SEAM
+        if path not in SEAM
         for name in imports(path)
         if name.split(".")[0] in DISK
     ]
     around += [
         f"{path.relative_to(ROOT)}:{line} calls open"
         for path in modules("storage")
-        if path != SEAM
+        if path not in SEAM
         for name, line in calls(ast.parse(path.read_text()))
         if name == "open"
     ]

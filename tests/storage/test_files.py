@@ -69,6 +69,18 @@ def test_one_process_has_the_tree_at_a_time(files: Files) -> None:
     other.close()
 
 
+def test_a_tree_stays_locked_when_somebody_removes_the_file_that_shows_it(tmp_path: Path) -> None:
+    """Two brokers that write to one journal lose what both have acknowledged."""
+    files, other = DiskFiles(tmp_path), DiskFiles(tmp_path)
+    files.lock()
+    (tmp_path / "lock").unlink()
+    with pytest.raises(BlockingIOError):
+        other.lock()
+    files.close()
+    other.lock()
+    other.close()
+
+
 def test_what_is_written_or_read_in_pieces_is_whole_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwritev, pwrite, pread = os.pwritev, os.pwrite, os.pread
 

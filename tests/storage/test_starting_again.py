@@ -88,3 +88,18 @@ def test_what_others_put_into_the_directory_stays_there_and_is_in_nobodys_way(
     ledger.settle_on(again.log)
     again.close()
     assert left.exists()
+
+
+@pytest.mark.parametrize("place", ["topics/0-orders", "topics/0-orders/0"])
+def test_a_topic_that_lies_on_another_disk_can_be_deleted(tmp_path: Path, place: str) -> None:
+    ledger = log_with_a_record(tmp_path / "log")
+    (tmp_path / "log" / place).rename(tmp_path / "another")
+    (tmp_path / "log" / place).symlink_to(tmp_path / "another")
+    again = Caller(DiskFiles(tmp_path / "log"), ledger)
+    ledger.settle_on(again.log)
+    again.delete("orders")
+    again.close()
+    assert list((tmp_path / "another").rglob("*.log")) == []
+    again = Caller(DiskFiles(tmp_path / "log"), ledger)
+    ledger.settle_on(again.log)
+    again.close()

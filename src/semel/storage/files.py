@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from semel.storage.tree_lock import TreeLock
+
 Buffer = bytes | bytearray | memoryview
 
 # The disk or this user's quota is full. Unlike other errors this one passes when space is made.
@@ -224,7 +226,7 @@ class DiskFiles:
     def __init__(self, root: Path | str) -> None:
         # A program may change its working directory while its broker runs.
         self._root = str(Path(root).absolute())
-        self._lock_descriptor: int | None = None
+        self._lock = TreeLock()
         self._make_root()
 
     def _make_root(self) -> None:
@@ -264,23 +266,13 @@ class DiskFiles:
         os.rmdir(self.describe(path))
 
     def lock(self) -> None:
-        descriptor = os.open(self.describe("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise
-        self._lock_descriptor = descriptor
+        self._lock.take(self._root)
 
     def describe(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
     def close(self) -> None:
-        if self._lock_descriptor is not None:
-            # Closing is not enough: a process that was forked meanwhile also has the descriptor.
-            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = None
+        self._lock.release()
 
 
 class ReadOnlyFiles(DiskFiles):
@@ -481,8 +473,7 @@ class MemoryFiles:
         self._taken_out(path)
 
     def _taken_out(self, path: str) -> bytearray:
-        if path not in self._contents:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(path))
+        self.open(path)
         return self._contents.pop(path)
 
     def remove_directory(self, path: str) -> None:

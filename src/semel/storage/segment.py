@@ -300,7 +300,8 @@ class SegmentFiles:
         """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
         while directory.count("/") >= 1 and not self.files.names(directory):
             self.grown.discard(directory)
-            with contextlib.suppress(FileNotFoundError):
+            # It stays if it is a link to a directory on another disk.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 self.files.remove_directory(directory)
             directory = directory.rpartition("/")[0]
 
