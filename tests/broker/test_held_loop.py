@@ -295,6 +295,13 @@ def test_quotas_of_very_many_entities_are_compared_in_many_turns() -> None:
     assert asyncio.run(most_calls(frame)) < CALLS_MAX
 
 
+def test_more_partitions_than_a_transaction_may_have_are_refused_in_many_turns() -> None:
+    topics = [{"name": "t0", "partitions": list(range(8 * MANY))}]
+    owner = {"v3_and_below_producer_id": 1, "v3_and_below_producer_epoch": 0}
+    frame = frame_of(ADD_PARTITIONS_TO_TXN, 3, v3_and_below_transactional_id="t", v3_and_below_topics=topics, **owner)
+    assert asyncio.run(most_calls(frame, frame)) < CALLS_MAX
+
+
 def test_what_a_broker_is_done_with_goes_without_the_collector_of_garbage() -> None:
     async def run() -> set[type]:
         async with Broker() as broker:

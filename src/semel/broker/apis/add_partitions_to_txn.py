@@ -19,7 +19,7 @@ from semel.broker.guard import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_
 from semel.broker.serving import Serving
 from semel.core.entries import PartitionName
 from semel.core.refusals import Refused
-from semel.core.steps import APPEND_PIECES, Steps, each
+from semel.core.steps import APPEND_PIECES, Steps
 from semel.wire.errors import ErrorCode
 
 RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION)
@@ -51,13 +51,12 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     if refusal:
         yield from answer_in_steps(exchange, {"error_code": refusal, "results_by_transaction": []})
         return
-    additions = (yield from each(request.transactions, _addition)) if several else [_only_addition(request)]
     results = []
-    for addition in additions:
+    for transaction in request.transactions if several else (request,):
+        addition = yield from (_addition if several else _only_addition)(transaction)
         outcome = yield from _outcome(broker, exchange, addition)
         yield APPEND_PIECES + len(addition.partitions)
-        results.append((addition.transactional_id, _results(outcome)))
-        yield len(addition.partitions)
+        results.append((addition.transactional_id, (yield from _results(outcome))))
     if several:
         fields: Fields = {
             "results_by_transaction": [
@@ -69,28 +68,34 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
 
 
-def _only_addition(request: Any) -> _Addition:
+def _only_addition(request: Any) -> Steps[_Addition]:
     return _Addition(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
         False,
-        _partitions(request.v3_and_below_topics),
+        (yield from _partitions(request.v3_and_below_topics)),
     )
 
 
-def _addition(transaction: Any) -> _Addition:
+def _addition(transaction: Any) -> Steps[_Addition]:
     return _Addition(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
         transaction.verify_only,
-        _partitions(transaction.topics),
+        (yield from _partitions(transaction.topics)),
     )
 
 
-def _partitions(topics: Iterable[Any]) -> dict[_Named, None]:
-    return {(topic.name, index): None for topic in topics for index in topic.partitions}
+def _partitions(topics: Iterable[Any]) -> Steps[dict[_Named, None]]:
+    partitions: dict[_Named, None] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            partitions[topic.name, index] = None
+            yield 1
+        yield 1
+    return partitions
 
 
 def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[Mapping[_Named, int]]:
@@ -152,10 +157,11 @@ def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionNa
     return PartitionName(topic.number, index)
 
 
-def _results(outcome: Mapping[_Named, int]) -> list[Fields]:
+def _results(outcome: Mapping[_Named, int]) -> Steps[list[Fields]]:
     """Error codes in the form of an answer: by topic, with the partitions in the order of the request."""
     by_topic: dict[str, list[Fields]] = {}
     for (topic_name, index), error in outcome.items():
         result = {"partition_index": index, "partition_error_code": error}
         by_topic.setdefault(topic_name, []).append(result)
+        yield 1
     return [{"name": topic_name, "results_by_partition": results} for topic_name, results in by_topic.items()]
