@@ -315,6 +315,31 @@ def test_whatever_comes_in_the_place_of_a_file_the_old_certificates_stay(
     assert certificates.context is not before[0]
 
 
+@pytest.mark.parametrize("kind", ["certificate", "key", "authority"])
+def test_a_file_that_goes_while_it_is_read_keeps_the_old_certificates(
+    kind: str, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever exchanges certificates may remove a file first. That is no error of the disk with the records."""
+    certificate, key = authority.issue("kept", "localhost")
+    paths = {"certificate": certificate, "key": str(key), "authority": str(tmp_path / "authority.pem")}
+    Path(paths["authority"]).write_text(Path(authority.file).read_text())
+    settings = TlsSettings(certificate, key, client_auth=ClientAuth.REQUIRED, client_authority=paths["authority"])
+    certificates = Certificates(settings)
+    before, read = certificates.context, Path.read_bytes
+
+    def read_and_remove(path: Path) -> bytes:
+        content = read(path)
+        if str(path) == paths[kind]:
+            path.unlink()
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_remove)
+    with pytest.raises(CertificatesRefused, match="No such file"):
+        certificates.read_again()
+    assert certificates.context is before
+    assert certificates.has_changed()
+
+
 def test_a_key_that_the_broker_comes_to_be_allowed_to_read_is_one_that_has_changed(authority: Authority) -> None:
     files = authority.issue("allowed", "localhost")
     certificates = Certificates(TlsSettings(*files))

@@ -1,5 +1,6 @@
 """A token lets in its user if everything about it is right, and nobody otherwise; its keys are kept, and fetched."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -21,6 +22,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from eventually import eventually
 from refusal import refused
+from semel.broker import token_keys
 from semel.broker.events import Events
 from semel.broker.token_keys import FETCH_EVERY_SECONDS, REFRESH_SECONDS, TokenKeys, fetch
 from semel.core.refusals import SASL_AUTHENTICATION_FAILED, Refused
@@ -323,6 +325,31 @@ def test_an_unknown_key_is_looked_for_once_a_minute_and_the_old_ones_stay() -> N
     remote.fetches[2](PROVIDER.key_set(other))
     assert remote.enters(other)
     assert remote.enters(PROVIDER)
+
+
+def test_a_fetch_that_ends_in_whatever_way_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that the provider has taken away would let somebody in for ever."""
+    asked = []
+
+    def fail(url: str) -> bytes:
+        asked.append(url)
+        raise LookupError("a fault of the library")
+
+    async def scenario() -> None:
+        told = asyncio.Event()
+        events = Events()
+        monkeypatch.setattr(events, "tell", lambda *_, **__: told.set())
+        minutes = iter(range(0, 1000, 100))
+        settings = TokenSettings("https://id.example.org/keys", ISSUER, AUDIENCE)
+        keys = TokenKeys(settings, events, steady=lambda: next(minutes))
+        for _ in range(2):
+            told.clear()
+            keys.refresh()
+            await asyncio.wait_for(told.wait(), 30)
+
+    monkeypatch.setattr(token_keys, "fetch", fail)
+    asyncio.run(scenario())
+    assert len(asked) == 2
 
 
 def test_keys_are_fetched_again_after_an_hour() -> None:

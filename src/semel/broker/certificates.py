@@ -100,23 +100,25 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    contents = {}
     for file in settings.files:
         try:
-            Path(file).read_bytes()
+            contents[file] = Path(file).read_bytes()
         except OSError as error:
             raise CertificatesRefused(f"{file}: {error.strerror}") from None
+    # From here on an OSError also says that a file has been removed since.
     try:
         # The password is empty and not None, because OpenSSL would otherwise ask for one at the terminal.
         context.load_cert_chain(settings.certificate, settings.key, settings.key_password or "")
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:
         files = " and ".join(dict.fromkeys((settings.certificate, settings.key or settings.certificate)))
-        is_locked = b"ENCRYPTED" in Path(settings.key or settings.certificate).read_bytes()
+        is_locked = b"ENCRYPTED" in contents[settings.key or settings.certificate]
         reason = "the key is encrypted, and the password is missing or wrong" if is_locked else _reason(error)
         raise CertificatesRefused(f"{files} cannot be used for TLS: {reason}") from None
     if settings.client_authority is not None:
         try:
             context.load_verify_locations(settings.client_authority)
-        except (ssl.SSLError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise CertificatesRefused(f"{settings.client_authority} holds no authority: {_reason(error)}") from None
     context.verify_mode = {
         ClientAuth.NONE: ssl.CERT_NONE,

@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException
 from typing import Any, Final
 
 from semel.broker.events import Events
@@ -171,7 +170,8 @@ def _in_a_thread(work: Callable[[], bytes], done: Callable[[KeysOrError], None])
         outcome: KeysOrError
         try:
             outcome = work()
-        except (OSError, HTTPException, ValueError) as error:
+        except Exception as error:
+            # Whatever it is: without an outcome the keys would never be fetched again.
             outcome = error
         if not loop.is_closed():
             loop.call_soon_threadsafe(done, outcome)
