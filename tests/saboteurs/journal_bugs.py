@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _CLEANING: Final = "tests/compaction/test_cleaning.py"
+_STARTING: Final = "tests/storage/test_starting_again.py"
 _TORN: Final = "tests/broker/test_torn_log.py"
 
 JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
@@ -202,5 +203,48 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "error.errno not in _NO_FULL_SYNC",
         "False",
         ("tests/storage/test_macos.py",),
+    ),
+    # -- what others do to the directory ----------------------------------------------------------------------------
+    Bug(
+        "a spare file that is not there keeps the journal from going on",
+        "semel.storage.journal:Journal._use_spare",
+        "FileNotFoundError",
+        "BlockingIOError",
+        ("tests/storage/test_journal.py", "-k", "two_spares_of_one or to_make_space"),
+    ),
+    Bug(
+        "an empty log removes the records whose checkpoint is gone",
+        "semel.storage.recovery:recover",
+        "any(_partition_directories(files, topic) for topic in _topic_directories(files))",
+        "False",
+        (_STARTING, "-k", "checkpoint_is_gone"),
+    ),
+    Bug(
+        "a start removes what others put into the directory",
+        "semel.storage.recovery:remove_strangers",
+        "_OWN_FILE.fullmatch(name)",
+        "True",
+        (_STARTING, "-k", "others_put"),
+    ),
+    Bug(
+        "whoever writes gets the space that is kept for a checkpoint",
+        "semel.storage.checkpoint:write",
+        "files.rename(_RESERVE, _UNFINISHED)",
+        "files.remove(_RESERVE)",
+        ("tests/storage/test_checkpoint.py", "-k", "nobody_else"),
+    ),
+    Bug(
+        "a large checkpoint has no more space kept for it than a small one",
+        "semel.storage.checkpoint:_keep_reserve",
+        "checkpoint_bytes + RESERVE_BYTES",
+        "RESERVE_BYTES",
+        ("tests/storage/test_checkpoint.py", "-k", "large_one"),
+    ),
+    Bug(
+        "a second broker writes where somebody removed the file of the lock",
+        "semel.storage.tree_lock:TreeLock.take",
+        "((f'{root}/lock', os.O_RDWR | os.O_CREAT), (root, os.O_RDONLY))",
+        "((f'{root}/lock', os.O_RDWR | os.O_CREAT),)",
+        ("tests/storage/test_files.py", "-k", "stays_locked"),
     ),
 )

@@ -138,7 +138,7 @@ def test_files_that_somebody_removed_to_make_space_do_not_keep_the_journal_from_
     written.close()
 
 
-def test_a_file_that_begins_where_an_earlier_one_began_does_not_count_as_two_spares() -> None:
+def test_a_file_that_begins_where_an_earlier_one_began_does_not_make_two_spares_of_one() -> None:
     """A loss of power took everything, and the same entries come again in the next life."""
     files = MemoryFiles()
     append(begun(files), *[b"lost" * 225] * 4)

@@ -213,10 +213,9 @@ class Journal:
         has removed it, that is all right, too.
         """
         name = _name(start)
-        spare = f"{_SPARE}{name}"
         with contextlib.suppress(FileNotFoundError):
-            # After a crash a file may begin where an earlier one began that is a spare now.
-            if len(self._spares) < SPARE_FILES_MAX and spare not in self._spares:
+            if len(self._spares) < SPARE_FILES_MAX:
+                spare = f"{_SPARE}{name}"
                 self._files.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{spare}")
                 self._spares.append(spare)
             else:
@@ -273,7 +272,9 @@ class Journal:
         return file
 
     def _use_spare(self, path: str) -> None:
-        """Give a spare file this path, if there is one. Somebody who needs space may have removed spare files."""
+        """Give a spare file this path, if there is one. Somebody who needs space may have removed spare files; and
+        after a crash a file may begin where one began that is a spare already, and take its name.
+        """
         while self._spares:
             try:
                 self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
