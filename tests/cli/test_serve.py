@@ -1,16 +1,21 @@
 """What `semel serve` promises: one line when it is ready, a clean stop, and one line for what keeps it from serving."""
 
 import contextlib
+import errno
+import io
 import os
 import re
 import signal
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from eventually import eventually
 from forked import SECONDS_MAX
+from semel.cli.display import tell
 from semel.storage import checkpoint
 from semel.storage.files import DiskFiles
 from semel.testing.ports import free_port
@@ -51,6 +56,30 @@ def test_it_says_one_line_when_it_is_ready_and_stops_without_a_word_and_cleanly(
     assert process.communicate(timeout=SECONDS_MAX) == ("", "")
     assert process.returncode == 0
     assert "clean stop" in semel_lines("dump", str(tmp_path))[0]
+
+
+def test_a_broker_serves_although_nobody_reads_that_it_is_ready(tmp_path: Path) -> None:
+    """A standby says so a second time when it takes over, which may be after weeks."""
+    address = f"127.0.0.1:{free_port()}"
+    process = started("serve", f"--listen={address}", f"--data={tmp_path}")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert eventually(lambda: semel("topics", "list", f"--bootstrap={address}").returncode == 0)
+    process.terminate()
+    assert process.communicate(timeout=SECONDS_MAX) == (None, "")
+    assert process.returncode == 0
+
+
+def test_a_line_that_nobody_can_read_ends_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be space again on the disk for the next one."""
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    tell("a browser was let in")
 
 
 def test_what_was_acknowledged_survives_kill_9(serve: Serve) -> None:

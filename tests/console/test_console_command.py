@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from forked import SECONDS_MAX
-from semel.cli import console as console_command
-from semel.cli import serve as serve_command
 from semel_command import semel_failure, started
 
 
@@ -108,15 +104,3 @@ def test_a_browser_is_let_in_although_nobody_reads_any_more_what_the_console_pri
     finally:
         console.kill()
         console.wait()
-
-
-@pytest.mark.parametrize("tell", [console_command._tell, serve_command._tell])
-def test_a_line_that_nobody_can_read_ends_nothing(tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker passes on what its console prints: if it stopped, the console would wait for it."""
-
-    class Gone(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    monkeypatch.setattr(sys, "stdout", Gone())
-    tell("a browser was let in")

@@ -31,6 +31,13 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_ANSWERS}::test_a_standby_is_named_while_it_runs_and_one_that_was_lost_is_not",),
     ),
     Bug(
+        "a standby ends at its takeover, because the disk is full of what it printed",
+        "semel.cli.display:tell",
+        "OSError",
+        "EOFError",
+        ("tests/cli/test_serve.py::test_a_line_that_nobody_can_read_ends_no_server",),
+    ),
+    Bug(
         "a standby that died is named to clients for ever",
         "semel.replica.note:NoteWatch.look",
         "now - changed <= SILENT_SECONDS",

@@ -15,6 +15,7 @@ from semel.chaos.plan import Fault
 from semel.chaos.plan_file import PlanRefused, PlanSettings, read_plan
 from semel.chaos.proxy import ChaosProxy
 from semel.cli.addresses import broker_address, listening_address
+from semel.cli.display import tell
 from semel.cli.errors import Ended, Failure
 
 EXAMPLE: Final = (
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         proxy.start()
         with contextlib.suppress(Ended):
-            print(f"semel chaos ready on {proxy.bootstrap}, before {options.upstream}", flush=True)
+            tell(f"semel chaos ready on {proxy.bootstrap}, before {options.upstream}")
             threading.Event().wait(options.seconds)
         proxy.stop()
     except OSError as error:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from semel.cli.addresses import broker_address, listening_address
 from semel.cli.cluster import add_bootstrap, client_settings
 from semel.cli.databases import warn_of_password
-from semel.cli.display import printable
+from semel.cli.display import printable, tell
 from semel.cli.errors import Failure
 from semel.cli.input_end import add_until_input_ends, when_input_ends
 from semel.cli.metrics import OVER_TLS, login_in
@@ -227,7 +227,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
         raise Failure(str(failed)) from None
     try:
         options.bootstrap = trial.bootstrap
-        print(f"clients connect to {trial.clients_bootstrap}, through the faulty network", flush=True)
+        tell(f"clients connect to {trial.clients_bootstrap}, through the faulty network")
         yield replace(given, trial=trial, decisions=BrokerDoor(*trial.metrics_address)), client_settings(options)
     finally:
         trial.stop()
@@ -282,7 +282,9 @@ async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given
         loop.add_signal_handler(number, stop.set)
     if options.until_input_ends:
         when_input_ends(loop, stop.set)
-    console = Console(host, port, settings, given, allow_changes=options.allow_changes, tell=_tell)
+    console = Console(
+        host, port, settings, given, allow_changes=options.allow_changes, tell=lambda line: tell(printable(line))
+    )
     try:
         await console.start()
     except OSError as error:
@@ -292,9 +294,3 @@ async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given
     finally:
         with contextlib.suppress(OSError):
             await console.stop()
-
-
-def _tell(line: str) -> None:
-    """Print a line. If nobody can read it, because a pipe is closed or a disk full, the pages go on all the same."""
-    with contextlib.suppress(OSError):
-        print(printable(line), flush=True)

@@ -69,6 +69,19 @@ def print_findings(findings: Sequence[Finding]) -> int:
     return 1 if any(finding.mark is Mark.BAD for finding in findings) else 0
 
 
+def tell(line: str) -> None:
+    """Print a line of a server, which goes on although nobody can read it, because a pipe is closed or a disk full:
+    otherwise a standby would end at its takeover, and a console would let nobody in.
+    """
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        drop_output()
+    except OSError:
+        # There may be space again for the next line.
+        pass
+
+
 @contextlib.contextmanager
 def while_somebody_reads() -> Iterator[None]:
     """A context for the output of a command whose exit code is its answer: it stays the same if the reader of the

@@ -16,6 +16,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.beside import Beside, plain_listener
+from semel.cli.display import tell
 from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
 from semel.cli.input_end import add_until_input_ends, when_input_ends
@@ -259,10 +260,10 @@ async def _serve(
             port = metrics_server.sockets[0].getsockname()[1]
             metrics_place = f", metrics on {metrics.shown(port)}"
             if options.console:
-                console = Beside(options.console, plain_listener(broker.listeners), (metrics.host, port), _tell)
+                console = Beside(options.console, plain_listener(broker.listeners), (metrics.host, port), tell)
         if not broker.role.is_active:
             where = _shown(broker.listeners)
-            print(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}", flush=True)
+            tell(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}")
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
         if broker.activated.done():
             _tell_ready(broker, metrics_place)
@@ -304,12 +305,6 @@ def _check_console(address: str, listeners: "list[Listener]", metrics: MetricsDo
     plain_listener(listeners)
     if metrics is not None and (metrics.over_tls or metrics.login is not None):
         raise Failure("--console asks for decisions without TLS and without a login: run semel console beside it")
-
-
-def _tell(line: str) -> None:
-    """Print a line of the console. If nobody can read it, it is lost: the console must not wait for a reader."""
-    with contextlib.suppress(OSError):
-        print(line, flush=True)
 
 
 def _store(options: argparse.Namespace) -> "Store | None":
@@ -384,7 +379,7 @@ def _listening(address: str = "") -> Iterator[None]:
 
 def _tell_ready(broker: "Broker", metrics_place: str) -> None:
     ready = f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s"
-    print(f"{ready}{_role(broker)}{metrics_place}", flush=True)
+    tell(f"{ready}{_role(broker)}{metrics_place}")
 
 
 def _role(broker: "Broker") -> str:
