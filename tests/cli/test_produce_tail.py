@@ -2,11 +2,13 @@
 
 import json
 import signal
+from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from forked import SECONDS_MAX
-from semel.cli.produce import partition_of
+from semel.cli.produce import BATCH_BYTES, partition_of
 from semel.testing.broker import FaultyBroker
 from semel_command import semel, semel_failure, semel_lines, started
 
@@ -125,6 +127,24 @@ def test_compressed_and_unprintable_records_are_shown_safely(semel_broker: Fault
     assert second.endswith("producer=none value=null")
     parsed = json.loads(semel_lines("tail", "odd", "-n", "1", "--format", "json", bootstrap)[0])
     assert parsed["key_base64"] == "/w=="
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "limit"), [("1", None, 1_048_588), ("x", "k" * 1_000, 1_048_588), ("y" * 100, None, 1_000)]
+)
+def test_lines_are_written_in_as_many_batches_as_the_topic_accepts(
+    semel_broker: FaultyBroker, bootstrap: str, tmp_path: Path, line: str, key: str | None, limit: int
+) -> None:
+    """Short lines are more bytes as records than in their file, and a key comes with each of them."""
+    semel_lines("topics", "create", "many", "--config", f"max.message.bytes={limit}", bootstrap)
+    file = tmp_path / "lines"
+    count = BATCH_BYTES // (len(line) + 1) // (1 if limit > 1_000 else 50)
+    file.write_text(f"{line}\n" * count)
+    keyed = [] if key is None else ["--key", key]
+    semel_lines("produce", "many", "--file", str(file), *keyed, bootstrap)
+    records = semel_broker.log("many")
+    assert [record.sequence for record in records] == list(range(count))
+    assert {record.value for record in records} == {line.encode()}
 
 
 def test_lines_that_cannot_be_written_are_one_line(bootstrap: str) -> None:

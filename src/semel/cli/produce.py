@@ -34,6 +34,10 @@ EXAMPLE: Final = """  seq 1000 | semel produce payments
 # All lines that are available, up to this size, become one batch: lines that a person types are sent one by one, and
 # many lines of a file together.
 BATCH_BYTES: Final = 256 * 1024
+# Each record also has the key, and about so many bytes of its own. With them, lines that were read together may be more
+# than a broker accepts in a batch.
+_RECORD_BYTES: Final = 20
+_SENT_BYTES_MAX: Final = 2 * BATCH_BYTES
 # No broker accepts records of this size, so the command does not look for the end of a longer line.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 # How long the command repeats a batch before it gives up.
@@ -142,6 +146,18 @@ class _Producer:
 
     def send(self, lines: list[bytes]) -> None:
         """Return when the broker has acknowledged these lines."""
+        own_bytes = _RECORD_BYTES + len(self._key or b"")
+        if len(lines) > 1 and sum(map(len, lines)) + own_bytes * len(lines) > _SENT_BYTES_MAX:
+            self._send_in_halves(lines)
+        else:
+            self._send_batch(lines)
+
+    def _send_in_halves(self, lines: list[bytes]) -> None:
+        middle = len(lines) // 2
+        self.send(lines[:middle])
+        self.send(lines[middle:])
+
+    def _send_batch(self, lines: list[bytes]) -> None:
         now_ms = time.time_ns() // 1_000_000
         where = self._partitions[self._batches % len(self._partitions)]
         first_sequence = self._next_sequences[where]
@@ -152,6 +168,10 @@ class _Producer:
             base_sequence=first_sequence,
         )
         answer, attempts = self._until_answered(lambda: self._ask(where, bytes(batch)))
+        if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE and len(lines) > 1 and attempts == 1:
+            # Nothing was stored, so the numbers are free for smaller batches.
+            self._send_in_halves(lines)
+            return
         if answer.error_code:
             message = getattr(answer, "error_message", None)
             right = f"Write on topic {self._topic!r}"
