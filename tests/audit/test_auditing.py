@@ -233,11 +233,22 @@ def test_too_many_windows_are_refused_before_they_take_the_memory() -> None:
         (Plan(key="17"), "hexadecimal digits"),
         (Plan(window_ms=10), "time=COLUMN"),
         (Plan(processes=0), "1 at least"),
+        (Plan(listed_max=-1), "0 at least"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_with_the_reason(plan: Plan, reason: str) -> None:
     with pytest.raises(AuditFailed, match=reason):
         audited(Given([1]), Given([1]), plan=plan)
+
+
+def test_any_number_of_ids_may_be_named() -> None:
+    [sink] = audited(Given(range(5)), Given([]), plan=Plan(listed_max=1 << 70)).sinks
+    assert (sink.lost.ids, len(sink.lost.listed)) == (5, 5)
+
+
+def test_a_column_that_a_table_in_memory_lacks_is_named() -> None:
+    with pytest.raises(AuditFailed, match="what was given has no column 'key': there are id"):
+        audited(Given(pa.table({"id": ["p-1"]}), id="key"), Given([]))
 
 
 def test_amounts_on_one_side_only_are_refused() -> None:

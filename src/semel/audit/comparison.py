@@ -198,7 +198,9 @@ def _findings(ids: Any, listed_max: int) -> dict[str, Findings]:
     findings = {}
     for kind in KINDS:
         wrong = ids.select(["id", kind]).filter(pc.greater(ids[kind], 0))
-        smallest = pc.select_k_unstable(wrong, listed_max, [("id", "ascending")]) if listed_max else []
+        # Arrow takes no number that is larger than 64 bits.
+        count = min(listed_max, wrong.num_rows)
+        smallest = pc.select_k_unstable(wrong, count, [("id", "ascending")]) if count else []
         first = wrong.take(smallest).to_pydict() if len(smallest) else {"id": [], kind: []}
         listed = [Finding(id, rows) for id, rows in zip(first["id"], first[kind], strict=True)]
         findings[kind] = Findings().plus(pc.sum(wrong[kind]).as_py() or 0, wrong.num_rows, listed, listed_max)

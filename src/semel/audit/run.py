@@ -58,6 +58,8 @@ class Plan:
             raise AuditFailed(f"{buckets} buckets: it has to be a power of two, {BUCKETS_MAX} at most")
         if self.window_ms is not None and self.window_ms < 1:
             raise AuditFailed(f"a window of {self.window_ms} ms: it has to be 1 ms at least")
+        if self.listed_max < 0:
+            raise AuditFailed(f"{self.listed_max} ids to name: it has to be 0 at least")
         return Grid(_key(self.key), buckets, self.window_ms)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semel.audit.errors import AuditFailed
 from semel.audit.places import BATCH_ROWS, PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Selector, Wanted
 
@@ -45,6 +46,11 @@ class Given:
         self._table = rows if isinstance(rows, pa.Table) else _of_ids(rows, self.wanted.id.column)
 
     def pieces(self) -> Sequence[Piece]:
+        names = self._table.column_names
+        for column in self.wanted.columns:
+            if names.count(column) != 1:
+                has = "two columns" if column in names else "no column"
+                raise AuditFailed(f"{self.name} has {has} {column!r}: there are {', '.join(names)}")
         return [
             _Part(self._table.slice(begin, PIECE_ROWS)) for begin in range(0, max(self._table.num_rows, 1), PIECE_ROWS)
         ]
