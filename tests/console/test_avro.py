@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.console.avro import VALUES_MAX, Names, NotAvro, decode, shown
+from semel.console.avro import SCALE_MAX, VALUES_MAX, Names, NotAvro, beginning, decode
 
 NESTED = {
     "type": "record",
@@ -102,7 +103,7 @@ SCHEMAS = st.recursive(
 @given(SCHEMAS, st.binary(max_size=60))
 def test_any_bytes_by_any_schema_are_a_value_or_no_avro(schema: Any, data: bytes) -> None:
     with contextlib.suppress(NotAvro):
-        shown(read(schema, data))
+        beginning(read(schema, data), 100)
 
 
 def test_a_few_bytes_that_claim_a_million_values_are_refused() -> None:
@@ -113,3 +114,30 @@ def test_a_few_bytes_that_claim_a_million_values_are_refused() -> None:
         count >>= 7
     with pytest.raises(NotAvro, match="too many"):
         read({"type": "array", "items": "null"}, out + bytes([count, 0]))
+
+
+@pytest.mark.parametrize("scale", [-1, SCALE_MAX + 1, 900_000])
+def test_a_byte_is_no_number_with_a_million_digits(scale: int) -> None:
+    """Anybody who may write a record may register such a schema. The bytes are shown as they are."""
+    assert read({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}, b"\x02\x01") == b"\x01"
+
+
+def test_a_long_text_of_a_schema_is_not_repeated_for_each_byte() -> None:
+    symbol = {"type": "enum", "name": "E", "symbols": ["x" * 100_000]}
+    field = {"type": "record", "name": "R", "fields": [{"name": "y" * 100_000, "type": "null"}]}
+    assert read({"type": "array", "items": symbol}, b"\x04\0\0\0") == ["x" * 100_000] * 2
+    for items, value in ((symbol, b"\0"), (field, b"")):
+        with pytest.raises(NotAvro, match="too long a text"):
+            read({"type": "array", "items": items}, b"\x28" + 20 * value + b"\0")
+
+
+def test_of_a_value_whose_text_is_large_only_the_beginning_is_made() -> None:
+    """Indentation makes a thousand bytes of two."""
+    value = json.loads("[" * 500 + ",".join(["0"] * 10_000) + "]" * 500)
+    tracemalloc.start()
+    text, left_out = beginning(value, 1_000)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    whole = json.dumps(value, indent=2)
+    assert (text, left_out) == (whole[:1_000], len(whole) - 1_000)
+    assert peak_bytes < len(whole) / 4

@@ -186,6 +186,20 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/console/test_avro.py", "-k", "claim_a_million"),
     ),
     Bug(
+        "a byte of a record becomes a million digits",
+        "semel.console.avro:_meant",
+        "0 <= scale <= SCALE_MAX and len(value) <= SCALE_MAX",
+        "len(value) <= SCALE_MAX",
+        ("tests/console/test_avro.py", "-k", "million_digits"),
+    ),
+    Bug(
+        "each byte of a record becomes a megabyte of its schema",
+        "semel.console.avro:_Reader._of_schema",
+        "self._left_text < 0",
+        "False",
+        ("tests/console/test_avro.py", "-k", "long_text_of_a_schema"),
+    ),
+    Bug(
         "the marker of another transaction stands beside an aborted record",
         "semel.console.records:_Markers.of",
         "offset > record.offset",

@@ -1,7 +1,8 @@
 """Decodes Avro's binary encoding with a schema into values for JSON, for records written with a schema registry.
 
-Pure. For any bytes the result is a value or `NotAvro`; the depth and the number of values are limited, because a few
-bytes can announce a million values.
+Pure. For any bytes the result is a value or `NotAvro`. The depth, the number of values and what a schema adds to them
+are limited, because a few bytes can announce a million values. Only the beginning of a value is made into text: with
+its indentation the whole text may be a thousand times as large as the record.
 """
 
 import json
@@ -14,6 +15,11 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 64
 VALUES_MAX: Final = 100_000
+# How much text a value may get from its schema, as names of fields and symbols: both may be long, and a byte in the
+# record is enough for each.
+SCHEMA_TEXT_MAX: Final = 1024 * 1024
+# More than any database has. A byte in the record becomes so many digits.
+SCALE_MAX: Final = 100
 # A long has at most ten bytes of seven bits.
 _LONG_BYTES_MAX: Final = 10
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,6 +95,7 @@ class _Reader:
         self._names = names
         self._data = data
         self._left = VALUES_MAX
+        self._left_text = SCHEMA_TEXT_MAX
         self.at = 0
 
     def value(self, schema: Schema, namespace: str, depth: int) -> Any:
@@ -110,6 +117,13 @@ class _Reader:
             return _COMPLEX[kind](self, schema, namespace, depth)
         found, full = self._names.find(str(kind), namespace)
         return self.value(found, full.rpartition(".")[0], depth + 1)
+
+    def _of_schema(self, text: str) -> str:
+        """A text of the schema, which becomes a part of the value."""
+        self._left_text -= len(text)
+        if self._left_text < 0:
+            raise NotAvro("its schema makes too long a text of it")
+        return text
 
     def _index(self, count: int) -> int:
         index = self.long()
@@ -144,11 +158,13 @@ class _Reader:
             raise NotAvro("a text is not UTF-8") from None
 
     def record(self, schema: Schema, namespace: str, depth: int) -> dict[str, Any]:
-        return {str(one["name"]): self.value(one["type"], namespace, depth + 1) for one in schema["fields"]}
+        return {
+            self._of_schema(str(one["name"])): self.value(one["type"], namespace, depth + 1) for one in schema["fields"]
+        }
 
     def enum(self, schema: Schema, namespace: str, depth: int) -> str:
         symbols = schema["symbols"]
-        return str(symbols[self._index(len(symbols))])
+        return self._of_schema(str(symbols[self._index(len(symbols))]))
 
     def fixed(self, schema: Schema, namespace: str, depth: int) -> Any:
         return _meant(self.take(int(schema["size"])), schema)
@@ -208,8 +224,9 @@ def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
     kind = schema.get("logicalType")
     try:
         if kind == "decimal" and isinstance(value, bytes):
-            unscaled = int.from_bytes(value, "big", signed=True)
-            return f"{Decimal(unscaled).scaleb(-int(schema.get('scale', 0)), _EXACT):f}"
+            scale = int(schema.get("scale", 0))
+            if 0 <= scale <= SCALE_MAX and len(value) <= SCALE_MAX:
+                return f"{Decimal(int.from_bytes(value, 'big', signed=True)).scaleb(-scale, _EXACT):f}"
         if kind == "date" and isinstance(value, int):
             return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
         if kind in _UNITS and isinstance(value, int):
@@ -221,6 +238,15 @@ def _meant(value: Any, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """A value as indented JSON. Bytes become hexadecimal digits."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=lambda one: f"0x{bytes(one).hex()}")
+def beginning(value: Any, characters_max: int) -> tuple[str, int]:
+    """The beginning of a value as indented JSON, and how many characters come after that. Bytes become hexadecimal
+    digits.
+    """
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, default=lambda one: f"0x{bytes(one).hex()}")
+    parts: list[str] = []
+    count = 0
+    for part in encoder.iterencode(value):
+        if count < characters_max:
+            parts.append(part[: characters_max - count])
+        count += len(part)
+    return "".join(parts), max(count - characters_max, 0)

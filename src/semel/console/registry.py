@@ -16,7 +16,7 @@ import urllib.request
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from semel.console.avro import Names, NotAvro, Schema, decode, shown
+from semel.console.avro import Names, NotAvro, Schema, beginning, decode
 from semel.security.basic import BasicLogin
 
 # How many schemas are remembered, which is more than a page shows.
@@ -84,9 +84,9 @@ class Registry:
         body = data[_HEAD.size :]
         try:
             if kind == "JSON":
-                return {**told, **_beginning(shown(json.loads(body)))}
+                return {**told, **_beginning(json.loads(body))}
             if kind == "AVRO":
-                return {**told, **_beginning(shown(decode(schema, names, body)))}
+                return {**told, **_beginning(decode(schema, names, body))}
             return {**told, "trouble": f"the console does not read {kind}"}
         except (NotAvro, ValueError, RecursionError) as error:
             return {**told, "trouble": f"it is not what its schema says: {error}"}
@@ -148,5 +148,6 @@ class Registry:
             del known[next(iter(known))]
 
 
-def _beginning(text: str) -> dict[str, Any]:
-    return {"text": text[:TEXT_MAX], "left_out": max(len(text) - TEXT_MAX, 0)}
+def _beginning(value: Any) -> dict[str, Any]:
+    text, left_out = beginning(value, TEXT_MAX)
+    return {"text": text, "left_out": left_out}
