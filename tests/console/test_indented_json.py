@@ -45,3 +45,10 @@ def test_numbers_keep_their_digits_and_keys_that_are_there_twice_stay() -> None:
 
 def test_what_is_no_object_and_no_array_stays_as_it_is() -> None:
     assert indented("", "1", '"{}"', "null", "{", "[1,]", "{} {}", "plain text") == [None] * 8
+
+
+def test_json_that_is_nested_deep_stays_as_it_is() -> None:
+    """A record of 64 KB would become gigabytes of spaces, in the browser of a person who only looks at a topic."""
+    lines, none = indented("[" * 64 + "]" * 64, "[" * 32_000 + "]" * 32_000)
+    assert lines is not None
+    assert none is None

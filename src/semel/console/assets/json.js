@@ -1,8 +1,10 @@
 // Indents JSON without reading its values: numbers keep their digits, and keys that are there twice stay.
 
 const OPENING = { "{": "}", "[": "]" };
+// Nobody reads what is nested deeper. The spaces in front of its lines would be a thousand times as much as the text.
+const DEPTH_MAX = 64;
 
-// The text in lines; null for text that is no object or array of JSON.
+// The text in lines; null for text that is no object or array of JSON, or is nested too deep.
 export function indented(text) {
   try {
     const value = JSON.parse(text);
@@ -14,10 +16,11 @@ export function indented(text) {
   let lines = "";
   let depth = 0;
   const line = () => `\n${"  ".repeat(depth)}`;
-  parts.forEach((part, place) => {
+  for (const [place, part] of parts.entries()) {
     const isEmpty = OPENING[parts[place - 1]] === part;
     if (part in OPENING) {
       depth += 1;
+      if (depth > DEPTH_MAX) return null;
       lines += part + (parts[place + 1] === OPENING[part] ? "" : line());
     } else if (part === "}" || part === "]") {
       depth -= 1;
@@ -27,6 +30,6 @@ export function indented(text) {
     } else {
       lines += part === ":" ? ": " : part;
     }
-  });
+  }
   return lines;
 }
