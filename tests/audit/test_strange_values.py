@@ -173,6 +173,25 @@ def test_the_table_that_an_address_options_lead_to_is_the_one_that_is_read(two_s
     assert verdict.is_clean, verdict
 
 
+def test_a_table_of_which_some_rows_are_hidden_gets_no_verdict(postgres: PostgresServer) -> None:
+    """A policy hides rows without a word. The second one of this payment would never be found."""
+    url = postgres.new_database()
+    role = f"auditor_{url.rpartition('/')[2]}"
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE rows (id text, shop text)")
+        connection.execute("INSERT INTO rows VALUES ('p-1', 'mine'), ('p-1', 'yours')")
+        connection.execute("CREATE POLICY mine ON rows USING (shop = 'mine')")
+        connection.execute(f"CREATE ROLE {role}")
+        connection.execute(f"GRANT SELECT ON rows TO {role}")
+    address = f"{url}/rows?id=id&options=-crole%3D{role}"
+    [sink] = audit(Given(["p-1"]), address).sinks
+    assert sink.doubled.rows == 1
+    with psycopg.connect(url) as connection:
+        connection.execute("ALTER TABLE rows ENABLE ROW LEVEL SECURITY")
+    with pytest.raises(AuditFailed, match="would be affected by row-level security policy"):
+        audit(Given(["p-1"]), address)
+
+
 def test_options_of_the_environment_count_too(two_schemas: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGOPTIONS", "-csearch_path=shop")
     assert audit(Given(["p-1"]), f"{two_schemas}/rows?id=id").is_clean
