@@ -72,7 +72,9 @@ def test_a_reader_sees_a_file_twice_that_a_link_leads_to(tmp_path: Path) -> None
     assert (verdict.uncommitted, verdict.is_clean) == (("b.parquet",), False)
 
 
-@pytest.mark.parametrize("text", [b"", b"v2\n", b"v1\nno JSON", b'v1\n{"size": 1}', b"v1\n\xff"])
+@pytest.mark.parametrize(
+    "text", [b"", b"v2\n", b"v1\nno JSON", b'v1\n{"size": 1}', b"v1\n" + b"[" * 100_000, b"v1\n\xff"]
+)
 def test_a_log_that_cannot_be_read_says_so(tmp_path: Path, text: bytes) -> None:
     (tmp_path / METADATA).mkdir()
     (tmp_path / METADATA / "0").write_bytes(text)

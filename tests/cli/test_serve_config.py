@@ -60,6 +60,7 @@ def test_a_flag_on_the_command_line_goes_before_the_file(tmp_path: Path) -> None
         ("lisen = []", "unknown key 'lisen'; there are data, listen, "),
         ("help = true", "unknown key 'help'"),
         ('config = "b.toml"', "unknown key 'config'"),
+        ("listen = " + "[" * 10_000, "maximum recursion depth"),
         ("[limit]\nconnections_max = 1", "limit: a list is wanted"),
         ("limit = [1]", "limit: a list of strings is wanted"),
         ("data = 1", "data: a string is wanted"),
@@ -69,6 +70,7 @@ def test_a_flag_on_the_command_line_goes_before_the_file(tmp_path: Path) -> None
         ("partitions = 0", "partitions: '0' is not a whole number from 1 on"),
         ('durability = "none"', "durability: one of fsync, os is wanted"),
         ("data = ", "Invalid value"),
+        (f"partitions = {'9' * 5_000}", "Exceeds the limit"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_that_names_it(tmp_path: Path, text: str, complaint: str) -> None:

@@ -31,6 +31,12 @@ def test_what_is_no_cursor_is_refused(value: bytes | None) -> None:
         decode(value)
 
 
+@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"format":1,"number":1e999,"instance":{}}'])
+def test_what_python_cannot_read_is_no_cursor_either(value: bytes) -> None:
+    with pytest.raises(NoCursor):
+        decode(value)
+
+
 def test_a_cursor_of_a_later_version_is_refused_by_its_format() -> None:
     with pytest.raises(NoCursor, match="format 2"):
         decode(encode(Cursor(7, this_instance(0), 0)).replace(b'"format":1', b'"format":2'))

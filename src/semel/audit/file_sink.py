@@ -60,7 +60,7 @@ def _entries(path: Path) -> list[dict[str, str]]:
     try:
         entries = [json.loads(line) for line in rest.splitlines()]
         return [{"path": str(entry["path"]), "action": str(entry["action"])} for entry in entries]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise AuditFailed(f"{path}: a line of this log is no entry of Spark's file sink") from None
 
 

@@ -59,7 +59,7 @@ def _read(file: str) -> Mapping[str, object]:
     try:
         with open(file, "rb") as opened:
             return tomllib.load(opened)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Failure(f"{file}: {getattr(error, 'strerror', None) or error}") from None
 
 

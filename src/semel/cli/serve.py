@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import resource
 import signal
 import socket
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 
+# A limit of more digits would be none, and Python refuses to read very many.
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _LOG: Final = logging.getLogger("semel")
 
 # glibc's numbers for the two settings of mallopt; other C libraries have no mallopt, or ignore it.
@@ -419,7 +422,7 @@ def _limits(assignments: list[str]) -> "Limits":
         name, _, value = assignment.partition("=")
         if name not in names:
             raise Failure(f"there is no limit {name!r}; there are {', '.join(names)}")
-        if not value.isascii() or not value.isdigit():
+        if _NUMBER.fullmatch(value) is None:
             raise Failure(f"limit {name} takes a whole number, not {value!r}")
         values[name] = int(value)
     return Limits(**values)

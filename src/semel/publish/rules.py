@@ -93,7 +93,7 @@ def decode(value: bytes | None) -> Cursor:
         )
     except NoCursor:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise NoCursor(f"a record is no cursor: {error!r}") from None
 
 

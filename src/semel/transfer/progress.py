@@ -129,7 +129,7 @@ def read_progress(client: LogClient, topic: Topic) -> Progress:
         key, value = key_and_value(body.content)
         try:
             _take_in(progress, json.loads(key or b""), json.loads(value or b""))
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
             raise MoveRefused(f"topic {topic.name!r} of the target is no record of a move: {error!r}") from None
     progress.known = end
     return progress
