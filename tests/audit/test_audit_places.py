@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Producer
 
 from semel.audit import AuditFailed, Given, Verdict, audit
+from semel.audit.addresses import place
 from semel.testing.broker import FaultyBroker
 from semel.testing.postgres import PostgresServer
 
@@ -274,6 +275,26 @@ def test_a_directory_that_may_not_be_listed_ends_the_audit(tmp_path: Path, monke
     monkeypatch.setattr(os, "scandir", closed)
     with pytest.raises(AuditFailed, match="day=2: Permission denied"):
         audit(Given(["p-1"]), f"parquet:{tmp_path}?id=id")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty thousand documents with the id somewhere in them would not fit into the memory."""
+    rows = [f'{{"id":{number},"text":"{os.urandom(2_000).hex()}"}}' for number in range(600)]
+    if kind == "parquet":
+        pq.write_table(pa.table({"body": rows}), tmp_path / "a.parquet", row_group_size=500)
+        address = f"parquet:{tmp_path}?id=body.$.id"
+    else:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+            connection.execute("CREATE TABLE rows (body)")
+            connection.executemany("INSERT INTO rows VALUES (?)", zip(rows, strict=True))
+        address = f"sqlite:{tmp_path}/x.db/rows?id=body.$.id"
+    monkeypatch.setattr(f"semel.audit.places.{kind}.BATCH_BYTES", 400_000)
+    read = place(address, {})
+    batches = [rows for piece in read.pieces() for rows in piece.read(read.wanted)]
+    assert sum(len(rows.ids) for rows in batches) == 600
+    assert max(len(rows.ids) for rows in batches) <= 256
+    assert audit(Given(range(600)), address).is_clean
 
 
 def test_of_a_directory_what_links_lead_to_counts(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Final, Protocol
 
 from semel.audit.rows import Rows, Wanted
 
-# How many rows are held, and hashed, at a time.
+# How many rows are held, and hashed, at a time; fewer if they have about so many bytes.
 BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 64 * 1024 * 1024
 # About the number of rows of a piece: a second or so of work, so that nobody waits long for the last piece.
 PIECE_ROWS: Final = 1_048_576
 

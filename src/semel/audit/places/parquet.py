@@ -11,14 +11,14 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semel.audit.errors import AuditFailed
 from semel.audit.file_sink import METADATA, committed_files
-from semel.audit.places import BATCH_ROWS, PIECE_ROWS, Piece
+from semel.audit.places import BATCH_BYTES, BATCH_ROWS, PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
 
 _SUFFIXES: Final = (".parquet", ".parq")
@@ -42,10 +42,23 @@ class RowGroups:
                         has = "has two columns" if column in names else "has no column"
                         raise AuditFailed(f"{self.path} {has} {column!r}: {_names(names)}")
                 groups = list(range(self.first, self.end))
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted.columns):
+                count = min(max(BATCH_BYTES // self._row_bytes(file.metadata, wanted), 1), BATCH_ROWS)
+                for batch in file.iter_batches(count, row_groups=groups, columns=wanted.columns):
                     yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
         except (OSError, pa.ArrowException) as error:
             raise AuditFailed(f"{self.path}: {' '.join(str(error).split())}") from None
+
+    def _row_bytes(self, metadata: Any, wanted: Wanted) -> int:
+        """About how many bytes a row has in the columns that are read, in the group with the longest ones."""
+        groups = [metadata.row_group(number) for number in range(self.first, self.end)]
+        read = [
+            number for number in range(metadata.num_columns) if metadata.schema.column(number).path in wanted.columns
+        ]
+        sizes = [
+            sum(int(group.column(number).total_uncompressed_size) for number in read) // max(int(group.num_rows), 1)
+            for group in groups
+        ]
+        return max(1, *sizes)
 
 
 @dataclass(frozen=True)
