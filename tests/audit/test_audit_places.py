@@ -7,6 +7,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -278,7 +279,7 @@ def test_a_directory_that_may_not_be_listed_ends_the_audit(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("kind", ["parquet", "sqlite"])
-def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str) -> None:
     """Sixty thousand documents with the id somewhere in them would not fit into the memory."""
     rows = [f'{{"id":{number},"text":"{os.urandom(2_000).hex()}"}}' for number in range(600)]
     if kind == "parquet":
@@ -289,9 +290,9 @@ def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str, monkey
             connection.execute("CREATE TABLE rows (body)")
             connection.executemany("INSERT INTO rows VALUES (?)", zip(rows, strict=True))
         address = f"sqlite:{tmp_path}/x.db/rows?id=body.$.id"
-    monkeypatch.setattr(f"semel.audit.places.{kind}.BATCH_BYTES", 400_000)
     read = place(address, {})
-    batches = [rows for piece in read.pieces() for rows in piece.read(read.wanted)]
+    pieces: list[Any] = [replace(piece, batch_bytes=400_000) for piece in read.pieces()]  # type: ignore[type-var]
+    batches = [rows for piece in pieces for rows in piece.read(read.wanted)]
     assert sum(len(rows.ids) for rows in batches) == 600
     assert max(len(rows.ids) for rows in batches) <= 256
     assert audit(Given(range(600)), address).is_clean

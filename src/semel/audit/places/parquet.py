@@ -32,6 +32,7 @@ class RowGroups:
     first: int
     end: int
     rows: int
+    batch_bytes: int = BATCH_BYTES
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         try:
@@ -42,7 +43,7 @@ class RowGroups:
                         has = "has two columns" if column in names else "has no column"
                         raise AuditFailed(f"{self.path} {has} {column!r}: {_names(names)}")
                 groups = list(range(self.first, self.end))
-                count = min(max(BATCH_BYTES // self._row_bytes(file.metadata, wanted), 1), BATCH_ROWS)
+                count = min(max(self.batch_bytes // self._row_bytes(file.metadata, wanted), 1), BATCH_ROWS)
                 for batch in file.iter_batches(count, row_groups=groups, columns=wanted.columns):
                     yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
         except (OSError, pa.ArrowException) as error:

@@ -32,6 +32,7 @@ class SQLiteTable:
     path: Path
     table: str
     wanted: Wanted
+    batch_bytes: int = BATCH_BYTES
 
     @property
     def rows(self) -> int:
@@ -47,7 +48,7 @@ class SQLiteTable:
         try:
             with closing(self._connection()) as connection:
                 cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
-                while fetched := _fetched(cursor):
+                while fetched := _fetched(cursor, self.batch_bytes):
                     columns = dict(zip(wanted.columns, zip(*fetched, strict=True), strict=True))
                     if not wanted.id.path:
                         columns[wanted.id.column] = tuple(map(_id_of, columns[wanted.id.column]))
@@ -67,11 +68,11 @@ class SQLiteTable:
         return ".".join(_quoted(part) for part in self.table.split("."))
 
 
-def _fetched(cursor: sqlite3.Cursor) -> list[tuple[bytes | float | None, ...]]:
+def _fetched(cursor: sqlite3.Cursor, bytes_max: int) -> list[tuple[bytes | float | None, ...]]:
     """The next rows, as many as are held at a time."""
     rows: list[tuple[bytes | float | None, ...]] = []
     size = 0
-    while len(rows) < BATCH_ROWS and size < BATCH_BYTES and (few := cursor.fetchmany(_FEW_ROWS)):
+    while len(rows) < BATCH_ROWS and size < bytes_max and (few := cursor.fetchmany(_FEW_ROWS)):
         rows += few
         size += sum(len(value) for row in few for value in row if isinstance(value, bytes))
     return rows
