@@ -130,7 +130,7 @@ def test_a_server_that_hangs_leaves_the_caller_unsure(bucket: Bucket) -> None:
     assert str(ended(store, "create", "a", b"x")) == "s3://bucket/prefix: a: no answer"
     assert isinstance(ended(store, "get", "a"), Unsure)
     # The server may see a request after its caller has given it up.
-    eventually(lambda: len(bucket.requests) >= 2)
+    assert eventually(lambda: len(bucket.requests) >= 2)
     assert sorted(bucket.requests) == ["GET", "PUT"]
 
 
