@@ -258,7 +258,10 @@ def test_of_a_directory_everything_counts_that_spark_would_read(tmp_path: Path) 
     for number, directory in enumerate(("_day=1", "day=2/_hour=3", "_temporary/0", "day=2/.hidden", ".day=4")):
         (tmp_path / directory).mkdir(parents=True)
         pq.write_table(pa.table({"id": [number]}), tmp_path / directory / "part.parquet")
-    assert listed(audit(Given([]), f"parquet:{tmp_path}?id=id")) == ["0", "1"]
+    # Hive names its files so.
+    pq.write_table(pa.table({"id": [5]}), tmp_path / "000000_0")
+    (tmp_path / "README").write_text("about these files")
+    assert listed(audit(Given([]), f"parquet:{tmp_path}?id=id")) == ["0", "1", "5"]
 
 
 def test_a_directory_that_may_not_be_listed_ends_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

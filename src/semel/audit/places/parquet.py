@@ -22,6 +22,7 @@ from semel.audit.places import BATCH_BYTES, BATCH_ROWS, PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
 
 _SUFFIXES: Final = (".parquet", ".parq")
+_MAGIC: Final = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,17 @@ def _files_below(directory: Path, above: tuple[Path, ...]) -> Iterator[Path]:
                 continue
             if entry.is_dir():
                 yield from _files_below(directory / entry.name, (*above, real))
-            elif Path(entry.name).suffix in _SUFFIXES and stat.S_ISREG(os.stat(entry.path).st_mode):
+            elif Path(entry.name).suffix in _SUFFIXES:
+                if stat.S_ISREG(os.stat(entry.path).st_mode):
+                    yield directory / entry.name
+            elif entry.is_file() and _begins_as_parquet(entry.path):
                 yield directory / entry.name
+
+
+def _begins_as_parquet(path: str) -> bool:
+    """Spark reads files whatever their names end with, and Hive gives them no suffix."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _unusable(path: object, error: OSError | ValueError) -> AuditFailed:
