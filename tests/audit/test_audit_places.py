@@ -22,6 +22,7 @@ from confluent_kafka import Producer
 
 from semel.audit import AuditFailed, Given, Verdict, audit
 from semel.audit.addresses import place
+from semel.audit.reader_check import check_readers
 from semel.testing.broker import FaultyBroker
 from semel.testing.postgres import PostgresServer
 
@@ -326,6 +327,16 @@ def test_a_delta_table_is_read_as_of_a_version(tmp_path: Path) -> None:
     assert audit(Given([0, 1, 2]), f"delta:{tmp_path}?id=id").is_clean
     deltalake.DeltaTable(tmp_path).delete("id = 1")
     assert audit(Given([0, 2]), f"delta:{tmp_path}?id=id").is_clean
+
+
+def test_the_files_of_a_delta_table_are_not_its_rows(tmp_path: Path) -> None:
+    """A row that was deleted stays in a file: as Parquet the table would look clean."""
+    deltalake.write_deltalake(tmp_path, pa.table({"id": [1, 2]}))
+    deltalake.DeltaTable(tmp_path).delete("id = 1")
+    with pytest.raises(AuditFailed, match=f"is a Delta table: write delta:{tmp_path}"):
+        audit(Given([1, 2]), f"parquet:{tmp_path}?id=id")
+    with pytest.raises(AuditFailed, match="is a Delta table"):
+        check_readers(tmp_path)
 
 
 @pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])

@@ -23,6 +23,7 @@ from semel.audit.rows import Rows, Wanted
 
 _SUFFIXES: Final = (".parquet", ".parq")
 _MAGIC: Final = b"PAR1"
+_DELTA_LOG: Final = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,9 @@ def visible_files(path: Path) -> list[Path]:
         return [path]
     if not stat.S_ISDIR(mode):
         raise AuditFailed(f"{path}: there is no such file or directory")
+    if is_directory(path / _DELTA_LOG):
+        # It keeps files whose rows are no longer in the table. Spark refuses this, too.
+        raise AuditFailed(f"{path} is a Delta table: write delta:{path}")
     try:
         return sorted(_files_below(path, ()))
     except OSError as error:
