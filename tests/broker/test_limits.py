@@ -214,8 +214,31 @@ def test_large_requests_share_the_memory_for_them_and_all_are_served() -> None:
         assert broker.look(lambda b: b.metrics.accepted_batches) == 6
 
 
+def test_large_requests_that_never_end_keep_nobody_at_another_address_waiting() -> None:
+    with serving(receive_bytes_max=4 * MEGABYTE) as broker:
+        honest = broker.connect()
+        honest.create("large", max_message_bytes=str(2 * MEGABYTE))
+        frame = produce_frame("large", 1_500_000)
+        greedy = [broker.connect(source="127.0.0.2") for _ in range(8)]
+        for one in greedy:
+            one._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MEGABYTE)
+            one.post(frame[:-1])
+        broker.wait(lambda b: any(connection._buffer.is_too_small for connection in b.connections))
+        for _ in range(3):
+            honest.send(produce_frame("large", 900_000))
+        assert broker.look(lambda b: b.metrics.accepted_batches) == 3
+        # Those that wait are served all the same, one after the other.
+        for one in greedy:
+            one.post(frame[-1:])
+        for one in greedy:
+            one.read()
+        for one in (honest, *greedy):
+            one.close()
+        broker.wait(lambda b: not b.connections and not b.receive_memory._of_address)
+
+
 def test_a_client_that_sent_something_large_long_ago_keeps_no_memory_that_others_need() -> None:
-    with serving(receive_bytes_max=MEGABYTE) as broker:
+    with serving(receive_bytes_max=1_300_000) as broker:
         idle, busy = broker.connect(), broker.connect()
         idle.create("large", max_message_bytes=str(2 * MEGABYTE))
         frame = produce_frame("large", 600_000)

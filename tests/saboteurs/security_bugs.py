@@ -10,6 +10,7 @@ _TLS: Final = "tests/security/test_tls.py"
 _NAMES: Final = "tests/security/test_names.py"
 _USERS: Final = "tests/core/test_users.py"
 _HOSTS: Final = "tests/security/test_hosts.py"
+_LIMITS: Final = "tests/broker/test_limits.py"
 _CLIENT: Final = "tests/client/test_logins.py"
 _METRICS: Final = "tests/broker/test_metrics_login.py"
 _LOG: Final = "tests/broker/test_security_log.py"
@@ -192,6 +193,20 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "of_address < self._limits.unknown_connections_per_address_max",
         "True",
         (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
+    ),
+    Bug(
+        "an address that ends none of its large requests gets all the memory for them",
+        "semel.broker.receive_buffer:ReceiveMemory._has_space",
+        "self._of_address[buffer.address] + more_bytes <= free",
+        "True",
+        (f"{_LIMITS}::test_large_requests_that_never_end_keep_nobody_at_another_address_waiting",),
+    ),
+    Bug(
+        "a large request that never ends takes the space of the others",
+        "semel.broker.receive_buffer:ReceiveMemory._has_space",
+        "self.beyond.large_bytes",
+        "0",
+        (f"{_LIMITS}::test_large_requests_that_never_end_keep_nobody_at_another_address_waiting",),
     ),
     Bug(
         "strangers of all addresses together are not limited",

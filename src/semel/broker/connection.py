@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = address_of(self.client_host)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         if self.host.connections.enter(self):
-            self.host.receive_memory.join(self._buffer)
+            self.host.receive_memory.join(self._buffer, self.address)
         else:
             self._transport.abort()
             self._transport = None

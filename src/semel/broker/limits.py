@@ -40,6 +40,7 @@ class Limits:
     # The largest request without records: ten thousand partitions in one take about half a megabyte.
     small_request_bytes_max: int = 4 * 1024 * 1024
     # The receive buffers of all connections together. Beyond this limit the broker reads large requests one at a time.
+    # When half of the limit is taken, an address gets more only while it has taken less than is still free.
     receive_bytes_max: int = 256 * 1024 * 1024
     # With `--store`: bytes that were appended and that the store has not acknowledged yet. Beyond this limit producers
     # get a retriable error. Twelve producers that send as fast as they can have this much under way.

@@ -2,10 +2,13 @@
 
 Before a buffer grows for a large request, it asks whether there is memory. If there is not, its connection stops
 reading until others have released some. But one connection at a time may exceed the limit, so that they never wait for
-each other for ever. This file must never know what a request says.
+each other for ever. When half of the memory is taken, an address gets more only while it has taken less than is still
+free: so a client that begins large requests and does not end them keeps no other address waiting. This file must never
+know what a request says.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +30,7 @@ class ReceiveMemory:
 
     def __init__(self, bytes_max: int) -> None:
         self.taken_bytes = 0
+        self._of_address: Counter[str] = Counter()
         # The one buffer that may exceed the limit.
         self.beyond: ReceiveBuffer | None = None
         self._bytes_max = bytes_max
@@ -34,8 +38,9 @@ class ReceiveMemory:
         self._buffers: dict[ReceiveBuffer, None] = {}
         self._waiting: dict[ReceiveBuffer, None] = {}
 
-    def join(self, buffer: "ReceiveBuffer") -> None:
-        """Add the buffer of a new connection."""
+    def join(self, buffer: "ReceiveBuffer", address: str) -> None:
+        """Add the buffer of a new connection, whose client has this address."""
+        buffer.address = address
         self._buffers[buffer] = None
 
     def leave(self, buffer: "ReceiveBuffer") -> None:
@@ -48,10 +53,10 @@ class ReceiveMemory:
 
     def may_take(self, buffer: "ReceiveBuffer", more_bytes: int) -> bool:
         """Whether a buffer may grow; if not, its connection is called later to try again."""
-        if self.taken_bytes + more_bytes > self._bytes_max:
+        if not self._has_space(buffer, more_bytes):
             for other in self._buffers:
                 other.shrink_if_unused()
-        if self.taken_bytes + more_bytes <= self._bytes_max:
+        if self._has_space(buffer, more_bytes):
             return True
         if self.beyond is None:
             self.beyond = buffer
@@ -60,9 +65,20 @@ class ReceiveMemory:
         self._waiting[buffer] = None
         return False
 
-    def note_change(self, more_bytes: int) -> None:
+    def _has_space(self, buffer: "ReceiveBuffer", more_bytes: int) -> bool:
+        """Whether there is space for these bytes, and the address may have them. The buffer that may exceed the limit
+        takes no space from the others: its request may never end.
+        """
+        taken_bytes = self.taken_bytes - (0 if self.beyond is None else self.beyond.large_bytes)
+        free = self._bytes_max - taken_bytes - more_bytes
+        return free >= 0 and (2 * free >= self._bytes_max or self._of_address[buffer.address] + more_bytes <= free)
+
+    def note_change(self, buffer: "ReceiveBuffer", more_bytes: int) -> None:
         """A buffer has grown by `more_bytes`, or shrunk if that is negative."""
         self.taken_bytes += more_bytes
+        self._of_address[buffer.address] += more_bytes
+        if not self._of_address[buffer.address]:
+            del self._of_address[buffer.address]
         if more_bytes < 0 and self._waiting:
             asyncio.get_running_loop().call_soon(self.offer)
 
@@ -76,13 +92,15 @@ class ReceiveMemory:
 class ReceiveBuffer:
     """The bytes that a connection has received and not served yet, from `begin` to `end`."""
 
-    __slots__ = ("_is_in_use", "_memory", "_view", "begin", "bytes", "end", "is_too_small", "try_again")
+    __slots__ = ("_is_in_use", "_memory", "_view", "address", "begin", "bytes", "end", "is_too_small", "try_again")
 
     def __init__(self, memory: ReceiveMemory, is_in_use: Callable[[], bool], try_again: Callable[[], None]) -> None:
         """`is_in_use` says whether a handler uses views of the bytes; `try_again` makes the connection go on."""
         self._memory = memory
         self._is_in_use = is_in_use
         self.try_again = try_again
+        # Set when the client has connected.
+        self.address = ""
         self.bytes = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self.bytes)
         self.begin = 0
@@ -92,6 +110,11 @@ class ReceiveBuffer:
 
     def __len__(self) -> int:
         return self.end - self.begin
+
+    @property
+    def large_bytes(self) -> int:
+        """The bytes that count towards the limit on all buffers."""
+        return max(len(self.bytes) - RECEIVE_BYTES, 0)
 
     def free(self) -> memoryview:
         """The free part of the buffer, for receiving."""
@@ -134,17 +157,17 @@ class ReceiveBuffer:
 
     def release(self) -> None:
         """Release the memory: the connection was lost, and no handler uses the bytes."""
-        size = len(self.bytes)
+        large_bytes = self.large_bytes
         self.bytes = bytearray()
         self._view = memoryview(self.bytes)
-        self._memory.note_change(-max(size - RECEIVE_BYTES, 0))
+        self._memory.note_change(self, -large_bytes)
         # The callbacks refer to the connection, and it to this buffer: the cycle would keep both alive.
         self._is_in_use, self.try_again = _never, _nothing
 
     def _replace(self, size: int) -> None:
-        old, unread_size = self.bytes, len(self)
+        before, unread_size = self.large_bytes, len(self)
         self.bytes = bytearray(size)
         self.bytes[:unread_size] = self._view[self.begin : self.end]
         self._view = memoryview(self.bytes)
         self.begin, self.end = 0, unread_size
-        self._memory.note_change(max(size - RECEIVE_BYTES, 0) - max(len(old) - RECEIVE_BYTES, 0))
+        self._memory.note_change(self, self.large_bytes - before)
