@@ -172,6 +172,16 @@ def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_rest(copy: Path) -> 
     assert done.stdout.count(" bytes, producer 1000/0 ") == 14
 
 
+@pytest.mark.parametrize("lost", ["checkpoint", "checkpoint and journal"])
+def test_a_log_whose_checkpoint_is_gone_is_not_taken_for_one_that_never_began(copy: Path, lost: str) -> None:
+    (copy / "checkpoint").unlink()
+    if "journal" in lost:
+        shutil.rmtree(copy / "journal")
+    done = semel("dump", str(copy))
+    assert done.returncode == 1
+    assert "without a checkpoint" in done.stdout
+
+
 def test_damage_in_a_segment_is_named_and_what_lies_behind_it_is_shown(copy: Path) -> None:
     (segment,) = (copy / "topics").rglob("*.log")
     change(segment, flip(1000))

@@ -214,7 +214,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an empty log removes the records whose checkpoint is gone",
-        "semel.storage.recovery:recover",
+        "semel.storage.recovery:refuse_lost_checkpoint",
         "any(_partition_directories(files, topic) for topic in _topic_directories(files))",
         "False",
         (_STARTING, "-k", "checkpoint_is_gone"),

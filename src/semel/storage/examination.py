@@ -23,6 +23,7 @@ from semel.storage.aborted_blocks import BLOCK_LAYOUT, AbortedBlocks, BlockLayou
 from semel.storage.encoding import decode, name_of
 from semel.storage.files import File, Files
 from semel.storage.journal import Bookmark, Damaged, Misfit
+from semel.storage.recovery import refuse_lost_checkpoint
 from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
 
 # A running broker may recycle a file that is being read. Then reading begins again, with a newer checkpoint.
@@ -126,6 +127,7 @@ def _examine_once(files: Files, layout: BlockLayout) -> Examined:
     try:
         last = checkpoint.read(files)
         if last is None:
+            refuse_lost_checkpoint(files)
             examination.stopped = (
                 f"{files.describe(checkpoint.NAME)}: missing; the first start of the broker was interrupted"
             )

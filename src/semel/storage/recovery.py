@@ -58,11 +58,7 @@ def recover(
     last = checkpoint.read(files)
     if last is None:
         state.cluster_id = new_cluster_id
-        if not journal.is_untouched(files):
-            raise Damaged(f"{files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
-        if any(_partition_directories(files, topic) for topic in _topic_directories(files)):
-            # An empty log would remove them.
-            raise Damaged(f"{files.describe(TOPICS)}: records without a checkpoint")
+        refuse_lost_checkpoint(files)
         return Recovered(0, 0, 0)
     snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
@@ -80,6 +76,14 @@ def recover(
         state.transactions.doubt()
     _check_strays(files, state, repair)
     return Recovered(bookmark.life, position, position - bookmark.position)
+
+
+def refuse_lost_checkpoint(files: Files) -> None:
+    """`Damaged` if a directory without a checkpoint holds a log all the same: an empty log would remove the records."""
+    if not journal.is_untouched(files):
+        raise Damaged(f"{files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
+    if any(_partition_directories(files, topic) for topic in _topic_directories(files)):
+        raise Damaged(f"{files.describe(TOPICS)}: records without a checkpoint")
 
 
 def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[PartitionLog]) -> None:
