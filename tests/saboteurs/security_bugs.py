@@ -195,6 +195,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
     ),
     Bug(
+        "a certificate's CN passes for its OU",
+        "semel.security.names:_escaped",
+        """r'([,=+<>#;"\\\\])'""",
+        """r'([,+<>;"\\\\])'""",
+        (f"{_NAMES}::test_a_part_of_a_certificates_name_does_not_pass_for_another_one",),
+    ),
+    Bug(
         "an address that ends none of its large requests gets all the memory for them",
         "semel.broker.receive_buffer:ReceiveMemory._has_space",
         "self._of_address[buffer.address] + more_bytes <= free",

@@ -70,9 +70,34 @@ def test_a_subject_is_written_as_java_writes_it(tmp_path: Path) -> None:
             (NameOID.EMAIL_ADDRESS, "a@b"),
             (NameOID.COMMON_NAME, " \N{SNOWMAN}# "),
         )
-        == 'CN=\\ \N{SNOWMAN}#\\ ,1.2.840.113549.1.9.1=#1603614062,UID=u1,O=Smith\\, \\"Sons\\" & \\<Co\\>,'
+        == 'CN=\\ \N{SNOWMAN}\\#\\ ,1.2.840.113549.1.9.1=#1603614062,UID=u1,O=Smith\\, \\"Sons\\" & \\<Co\\>,'
         "DC=example,C=DE"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a=b", r"a\=b"),
+        ("#1", r"\#1"),
+        ("team #1", r"team \#1"),
+        ("  two  ", r"\ \ two\ \ "),
+        ("   ", r"\ \ \ "),
+        ("back\\ ", r"back\\\ "),
+        ("a\0b", r"a\00b"),
+        ("\rline\r", "\\\rline\\\r"),
+        ("in ner", "in ner"),
+    ],
+)
+def test_what_java_escapes_is_escaped(value: str, shown: str, tmp_path: Path) -> None:
+    """As `AVA.toRFC2253String` does."""
+    assert subject(tmp_path, (NameOID.COMMON_NAME, value)) == f"CN={shown}"
+
+
+def test_a_part_of_a_certificates_name_does_not_pass_for_another_one(tmp_path: Path) -> None:
+    """Who may choose a CN cannot choose an OU by that."""
+    name_of = rules_of("RULE:^.*OU=([A-Za-z]+).*$/$1/, DEFAULT")
+    assert name_of(subject(tmp_path, (NameOID.COMMON_NAME, "x,OU=Admins"))) == r"CN=x\,OU\=Admins"
 
 
 @given(st.binary(max_size=300))

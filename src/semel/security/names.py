@@ -155,9 +155,11 @@ def _object_id(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    text = re.sub(r'([,+"\\<>;])', r"\\\1", text)
-    if text[:1] in ("#", " "):
-        text = f"\\{text}"
-    if text.endswith(" ") and not text.endswith("\\ "):
-        text = f"{text[:-1]}\\ "
-    return text
+    """A value as Java's X500Principal writes it. It escapes more than RFC 2253 asks for: an equals sign, too, so that a
+    rule for `OU=Admins` does not match a certificate whose CN has these characters.
+    """
+    text = re.sub(r'([,=+<>#;"\\])', r"\\\1", text).replace("\0", "\\00")
+    inner = text.strip(" \r")
+    lead = text[: len(text) - len(text.lstrip(" \r"))]
+    trail = text[len(lead) + len(inner) :]
+    return "".join(f"\\{space}" for space in lead) + inner + "".join(f"\\{space}" for space in trail)
