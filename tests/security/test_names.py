@@ -29,9 +29,16 @@ KAFKA = [
     (r"RULE:^CN=([^,ADEFLTU,]+)(,.*$|$)/$1/", {"CN=user,OU=x": "user"}),
     (r"RULE:^CN=(\w+)$/\$1-$1-$2/", {"CN=a": "$1-a-$2"}),
 ]
+# What Java's `replaceAll` makes of a pattern that also matches less than the whole subject, and of `$12`.
+JAVA = [
+    ("RULE:CN=(.*?)(,OU=.*?)?/$1/", {"CN=a,OU=b": "a,OU=b"}),
+    ("RULE:(.*)/$1-x/", {"CN=a": "CN=a-x-x"}),
+    ("RULE:^(.*)$/$1-x/", {"CN=a": "CN=a-x"}),
+    (r"RULE:CN=(\w+)/$12$21/", {"CN=a": "a2$21"}),
+]
 
 
-@pytest.mark.parametrize(("rules", "names"), KAFKA)
+@pytest.mark.parametrize(("rules", "names"), KAFKA + JAVA)
 def test_rules_make_the_names_of_kafka(rules: str, names: dict[str, str]) -> None:
     name_of = rules_of(rules)
     assert {subject: name_of(subject) for subject in names} == names

@@ -78,21 +78,28 @@ def _rule(pattern: str, name: str, case: str) -> Callable[[str], str | None]:
         raise RulesRefused(f"{pattern!r} is no regular expression: {error}") from None
 
     def apply(subject: str) -> str | None:
-        match = compiled.fullmatch(subject)
-        if match is None:
+        if compiled.fullmatch(subject) is None:
             return None
-        made = _REFERENCE.sub(lambda one: _referred(one, match), name)
+        # As Kafka does: the rule has to match the whole subject, and then replaces what a search for it finds.
+        made = compiled.sub(lambda match: _REFERENCE.sub(lambda one: _referred(one, match), name), subject)
         return made.lower() if case == "L" else made.upper() if case == "U" else made
 
     return apply
 
 
 def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
-    """The text for `$1`; a number without a group in the pattern stays as it is."""
+    """The text for `$1`. Of more digits, as many count as make the number of a group in the pattern; a number without a
+    group stays as it is.
+    """
     if reference[1] is not None:
         return str(reference[1])
-    number = int(reference[2])
-    return (match[number] or "") if number <= match.re.groups else str(reference[0])
+    digits, group_count = str(reference[2]), match.re.groups
+    number = digits
+    while len(number) > 1 and int(number) > group_count:
+        number = number[:-1]
+    if int(number) > group_count:
+        return str(reference[0])
+    return (match[int(number)] or "") + digits[len(number) :]
 
 
 # -- the subject of a certificate -----------------------------------------------------------------------------------
