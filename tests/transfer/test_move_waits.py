@@ -1,14 +1,17 @@
-"""What a move waits for before it compares both sides: nobody may change anything in the source any more."""
+"""What a move waits for before it compares both sides, and what it says if somebody deletes a topic meanwhile."""
 
 import threading
 
+import pytest
 from clusters import client_of, committed_offsets, move, values_in
 
 from eventually import eventually
+from semel.client import LogError, admin
 from semel.client.groups import Committed
 from semel.client.places import TopicPartition
 from semel.client.transaction import Transaction
 from semel.testing.broker import FaultyBroker
+from semel.transfer.move import Move
 
 
 def test_a_transaction_with_nothing_but_offsets_is_waited_for(source: FaultyBroker, target: str, topic: str) -> None:
@@ -28,3 +31,18 @@ def test_a_transaction_with_nothing_but_offsets_is_waited_for(source: FaultyBrok
         moving.join()
     assert values_in(target, topic) == ["a", "b"]
     assert committed_offsets(target, topic)[where] == (1, "")
+
+
+def test_a_topic_that_is_deleted_in_the_target_during_the_audit_is_one_line(
+    source: FaultyBroker, target: str, topic: str
+) -> None:
+    source.create_topic(topic)
+    source.seed(topic, "a")
+    with client_of(source.bootstrap) as old, client_of(target) as new, client_of(target) as somebody:
+
+        def say(line: str) -> None:
+            if line.startswith("comparing both sides"):
+                admin.delete_topic(somebody.cluster, topic)
+
+        with pytest.raises(LogError, match=f"topic '{topic}' was deleted in the target while it was moved"):
+            Move(old, new, say, lambda _: None, quiet_seconds=0).run()

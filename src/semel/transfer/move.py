@@ -302,7 +302,9 @@ class Move:
                 wanted.setdefault(where, set()).add(one.offset)
         records, places = 0, {}
         for name, original in self._originals.items():
-            theirs = self._target.topics([name])[name]
+            theirs = self._target.topics([name]).get(name)
+            if theirs is None:
+                raise topics.deleted(name, progress)
             for where in partitions_of(original.topic):
                 count, place_of = self._compare(progress, original, theirs, where, wanted.get(where, set()))
                 records += count

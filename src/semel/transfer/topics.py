@@ -99,7 +99,7 @@ def prepare(target: LogClient, sources: Mapping[str, Original], progress: Progre
         count = original.topic.partitions
         if name not in there:
             if name in known:
-                raise MoveRefused(f"topic {name!r} was deleted in the target while it was moved: {_anew(progress)}")
+                raise deleted(name, progress)
             configs = {config: value for config, value in original.configs.items() if config in known_to_target}
             _make(target, name, count, configs)
             there[name] = _await(target, name, count)
@@ -139,8 +139,10 @@ def _known_to(target: LogClient, progress: Progress) -> set[str]:
     return {one.name for one in _configs_of(target, progress.topic.name)}
 
 
-def _anew(progress: Progress) -> str:
-    return f"delete what was moved of it and topic {progress.topic.name!r} there, and start again"
+def deleted(name: str, progress: Progress) -> MoveRefused:
+    """A topic is gone from the target."""
+    anew = f"delete what was moved of it and topic {progress.topic.name!r} there, and start again"
+    return MoveRefused(f"topic {name!r} was deleted in the target while it was moved: {anew}")
 
 
 def _check_empty(target: LogClient, topic: Topic) -> None:
