@@ -81,6 +81,14 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     assert "/nowhere: No such file" in semel_failure("topics", "list", "--command-config=/nowhere")
 
 
+def test_a_file_with_the_settings_of_a_producer_and_a_consumer_is_refused(tmp_path: Path) -> None:
+    """As `semel settings` prints it."""
+    file = tmp_path / "client.json"
+    file.write_text("\n".join(semel_lines("settings", "exactly-once", "--client=confluent", "--format=json")))
+    told = semel_failure("topics", "list", f"--command-config={file}")
+    assert told.startswith(f"{file}: its settings are for a producer and consumer; a command takes those")
+
+
 def test_the_password_of_a_key_comes_from_a_file_or_from_the_environment(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("broker", "localhost", key_password=SECRET)

@@ -19,6 +19,9 @@ def read_client_settings(file: str) -> dict[str, object]:
     """The settings of one client. A file with no known ending is read as properties, as Kafka's tools do."""
     form = Path(file).suffix.removeprefix(".")
     by_role = _read(file, form if form in READ_FORMATS else "properties")
+    if None not in by_role:
+        roles = " and ".join(role.value for role in by_role if role is not None)
+        raise Failure(f"{file}: its settings are for a {roles}; a command takes those of its connection and its login")
     return dict(by_role[None])
 
 
