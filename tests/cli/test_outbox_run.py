@@ -11,7 +11,7 @@ from forked import SECONDS_MAX
 from semel import schema
 from semel.database import engine_of
 from semel.testing.broker import FaultyBroker
-from semel_command import started
+from semel_command import semel_failure, started
 
 
 @contextlib.contextmanager
@@ -35,3 +35,13 @@ def test_a_relay_says_when_it_publishes_and_who_took_over_from_it(semel_broker: 
     assert first.returncode == 1
     assert said.startswith("semel: shard 0 of the outbox was taken over by another relay (process ")
     assert said.count("\n") == 1
+
+
+def test_settings_for_a_consumer_only_are_no_settings_of_a_relay(tmp_path: Path) -> None:
+    """The address counts for the consumer as well. Without it the messages would go to another cluster."""
+    url = f"sqlite:///{tmp_path}/app.db"
+    schema.make(engine_of(url), "outbox")
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=log.example.org:9092\nconsumer.group.id=billing\n")
+    told = semel_failure("outbox", "run", "--drain", "--wait=0", "--database", url, "--config", str(file))
+    assert told == f"{file}: its settings are for a consumer only, and a relay is a producer"

@@ -153,7 +153,11 @@ def _settings(file: str | None) -> dict[str, Any]:
     if file is None:
         return {}
     by_role = read_settings_file(file).by_role
-    return dict(by_role.get(Role.PRODUCER, by_role.get(None, {})))
+    settings = by_role.get(Role.PRODUCER, by_role.get(None))
+    if settings is None:
+        # Its address and its login are those of a consumer, too: the relay would go to another cluster without them.
+        raise Failure(f"{file}: its settings are for a consumer only, and a relay is a producer")
+    return dict(settings)
 
 
 @contextlib.contextmanager
