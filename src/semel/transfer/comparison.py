@@ -12,6 +12,8 @@ from semel.transfer.pieces import Piece
 from semel.wire.record_bodies import RecordBody, key_and_value
 
 _DIGEST_BYTES: Final = 16
+# The digests of so many different records take some 200 MB on each side.
+RECORDS_COUNTED_MAX: Final = 1_000_000
 
 
 class Compared(NamedTuple):
@@ -46,8 +48,9 @@ def compare(
     left, right = _Log(iter(source)), _Log(iter(target))
     places = _Places(wanted)
     records = 0
-    # Keys of records that only the target has; a later record must supersede each of them.
-    superseded: dict[bytes | None, RecordBody] = {}
+    # The keys of records that only the target has, and their offsets; None for a tombstone. A later record must
+    # supersede each of them.
+    superseded: dict[bytes | None, int | None] = {}
     while True:
         if may_begin_later and not records:
             # The target's records before the first one that is on both sides need no successor.
@@ -65,7 +68,7 @@ def compare(
         one, other = left.record(), right.record()
         if one is None and other is None:
             break
-        key = None if other is None or not may_lack else key_and_value(other.content)[0]
+        key, value = (None, None) if other is None or not may_lack else key_and_value(other.content)
         if one is not None and other is not None and one[1:] == other[1:]:
             superseded.pop(key, None)
             records += 1
@@ -73,13 +76,13 @@ def compare(
             left.take()
             right.take()
         elif other is not None and key is not None:
-            superseded[key] = other
+            superseded[key] = None if value is None else other.offset
             right.take()
         else:
             return Compared(records, places.targets, (one.offset if one else -1, other.offset if other else -1))
     # Compaction removes a tombstone without a successor.
-    kept = [body for body in superseded.values() if key_and_value(body.content)[1] is not None]
-    return Compared(records, places.targets, (-1, kept[0].offset) if kept else None)
+    kept = [offset for offset in superseded.values() if offset is not None]
+    return Compared(records, places.targets, (-1, kept[0]) if kept else None)
 
 
 def count_records(log: Iterable[Piece]) -> int:
@@ -97,20 +100,30 @@ def behind(log: Iterable[Piece], records: int) -> Iterator[Piece]:
             records = 0
 
 
-def count_differences(source: Iterable[Piece], target: Iterable[Piece]) -> Count:
-    """Count the differences between two logs, by digests of their records."""
-    ours, theirs = _digests(source), _digests(target)
+def count_differences(
+    source: Iterable[Piece], target: Iterable[Piece], records_max: int = RECORDS_COUNTED_MAX
+) -> Count | None:
+    """Count the differences between two logs, by digests of their records; None if one has too many of them to hold all
+    digests in memory.
+    """
+    ours, theirs = _digests(source, records_max), _digests(target, records_max)
+    if ours is None or theirs is None:
+        return None
     more = theirs - ours
     doubled = sum(count for digest, count in more.items() if digest in ours)
     return Count((ours - theirs).total(), doubled, more.total() - doubled)
 
 
-def _digests(log: Iterable[Piece]) -> Counter[bytes]:
-    return Counter(
-        blake2b(b"%d " % body.timestamp_ms + body.content, digest_size=_DIGEST_BYTES).digest()
-        for piece in log
-        for body in piece.bodies()
-    )
+def _digests(log: Iterable[Piece], records_max: int) -> Counter[bytes] | None:
+    digests: Counter[bytes] = Counter()
+    for piece in log:
+        digests.update(
+            blake2b(b"%d " % body.timestamp_ms + body.content, digest_size=_DIGEST_BYTES).digest()
+            for body in piece.bodies()
+        )
+        if len(digests) > records_max:
+            return None
+    return digests
 
 
 def _are_same(one: Piece, other: Piece) -> bool:

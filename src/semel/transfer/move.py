@@ -355,9 +355,14 @@ class Move:
         if compared.difference is not None:
             count = count_differences(source(), target())
             at, there = ("the end" if offset < 0 else f"offset {offset}" for offset in compared.difference)
+            how = (
+                "too many records to count what is wrong"
+                if count is None
+                else f"{count.lost} records lost, {count.doubled} doubled, {count.foreign} foreign"
+            )
             raise MoveRefused(
-                f"partition {where} is not the same on both sides: {count.lost} records lost, {count.doubled} doubled, "
-                f"{count.foreign} foreign; they differ first at {at} of the source and {there} of the target. Delete "
+                f"partition {where} is not the same on both sides: {how}; "
+                f"they differ first at {at} of the source and {there} of the target. Delete "
                 f"the topic, and {progress.topic.name!r}, in the target, and start again"
             )
         # The next record to be written follows the last one.
