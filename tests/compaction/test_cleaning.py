@@ -382,6 +382,38 @@ def test_a_batch_with_no_last_record_of_a_key_goes_without_being_opened(monkeypa
     assert [record.value for record in history.records()] == [b"5", b"5"]
 
 
+def test_a_segment_of_which_nothing_is_left_is_read_once() -> None:
+    """On a store it may have to be fetched for that."""
+    history = History()
+    for number in range(4):
+        history.append([Record(key=b"a", value=b"%d" % number), Record(key=b"b", value=b"%d" % number)])
+        history.roll()
+    sizes = [segment.size for segment in history.sealed]
+    done = history.begin()
+    done.survey()
+    (group,) = done.groups()
+    assert done.to_read(group) == history.sealed[-1:]
+    done.rewrite(group)
+    assert (done.tally.read_bytes, done.tally.removed_records) == (sum(sizes) + sizes[-1], 6)
+
+
+@pytest.mark.parametrize("kept", ["a batch that cannot be opened", "a transaction's marker"])
+def test_a_segment_is_read_again_if_it_may_have_more_than_superseded_records(kept: str) -> None:
+    history = History()
+    history.append([Record(key=b"a", value=b"1")])
+    if kept == "a transaction's marker":
+        history.append([Record(key=b"a", value=b"2")], producer_id=7)
+        history.end(7, True)
+    else:
+        history.append([Record(key=b"b", value=b"2" * 2000)], "gzip")
+    history.roll()
+    history.append([Record(key=b"a", value=b"3"), Record(key=b"b", value=b"3")])
+    history.roll()
+    done = history.clean(opened_bytes_max=1000)
+    assert len(history.records()) == 3
+    assert done.tally.removed_records == (2 if kept == "a transaction's marker" else 1)
+
+
 def test_in_several_rounds_a_small_table_comes_to_the_same_as_a_large_one() -> None:
     def made() -> History:
         history = History()

@@ -120,6 +120,13 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         (_CLEANING,),
     ),
     Bug(
+        "a segment goes without a look though a batch in it was not noted",
+        "semel.compaction.passes:Pass.survey",
+        "noted_bytes == segment.size > 0",
+        "noted_bytes > 0",
+        (_CLEANING,),
+    ),
+    Bug(
         "a mark of deletion goes whose key was not noted",
         "semel.compaction.rewrite:_surviving",
         "last_offset == base_offset + offset_delta",

@@ -150,7 +150,7 @@ class Compactor:
         def rewrite() -> None:
             self._rewritten = self._pass.rewrite(group)
 
-        self._run(rewrite, group, self._swap)
+        self._run(rewrite, self._pass.to_read(group), self._swap)
 
     def _swap(self) -> None:
         segment, self._rewritten = self._rewritten, None

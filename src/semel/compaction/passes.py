@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.compaction.keys import LastOffsets, digest
+from semel.compaction.keys import PLAIN_KEY_BYTES_MAX, LastOffsets, digest
 from semel.compaction.output import SegmentOutput
 from semel.compaction.records import records_in
 from semel.compaction.rewrite import (
@@ -93,6 +93,8 @@ class Pass:
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
+    # By base offset, the segments of which every batch was noted, and is of no transaction: how many records they have.
+    noted: dict[int, int] = field(default_factory=dict)
     # The first batch that stayed unopened. A later tombstone may delete one of its records, so none may be removed.
     unopened_from: int = _NOWHERE
     # From this offset on, the table had no space for tombstones that an earlier pass left.
@@ -137,6 +139,7 @@ class Pass:
         for segment in self.segments:
             if segment.next_offset <= self.cleaned_until:
                 continue
+            noted_bytes = noted_records = 0
             with closing(self._batches(segment)) as batches:
                 for header, batch in batches:
                     if header.next_offset <= self.cleaned_until or self._supersedes_nothing(header):
@@ -151,6 +154,12 @@ class Pass:
                         self._note_keys(header, batch)
                     except ProtocolError:
                         self._leave_out(header)
+                        continue
+                    if not header.is_transactional:
+                        noted_bytes += header.batch_bytes
+                        noted_records += header.record_count
+            if noted_bytes == segment.size > 0:
+                self.noted[segment.base_offset] = noted_records
 
     def _leave_out(self, header: BatchHeader) -> None:
         self.tally.unopened_batches += 1
@@ -184,7 +193,7 @@ class Pass:
         records = opened(batch, header.attributes, self.rules.opened_bytes_max)
         for _, _, offset_delta, key, has_value in records_in(records, header):
             if key is not None and not (only_marks and has_value):
-                offsets[digest(key)] = base_offset + offset_delta
+                offsets[key if len(key) <= PLAIN_KEY_BYTES_MAX else digest(key)] = base_offset + offset_delta
 
     def groups(self) -> list[list[Segment]]:
         """The segments to rewrite, grouped: as many together as certainly fit into one segment, so that there are not
@@ -201,6 +210,16 @@ class Pass:
             groups[-1].append(segment)
             bytes_left -= segment.size
         return groups
+
+    def to_read(self, group: list[Segment]) -> list[Segment]:
+        """The segments that `rewrite` reads of these."""
+        return [segment for segment in group if not self._is_superseded(segment)]
+
+    def _is_superseded(self, segment: Segment) -> bool:
+        """Whether certainly no record of a segment remains."""
+        return segment.base_offset in self.noted and self.last_offsets.has_none_of(
+            segment.base_offset, segment.next_offset
+        )
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
         """Write the remaining records of these segments. The caller has to rewrite the `groups` in their order."""
@@ -224,6 +243,9 @@ class Pass:
         """Write the remaining records of a segment. If `is_begun` is false, nothing is written before the first
         difference. Returns whether the output is begun afterwards.
         """
+        if self._is_superseded(segment):
+            self.tally.removed_records += self.noted[segment.base_offset]
+            return True
         passed_bytes = 0
         with closing(self._batches(segment)) as batches:
             for header, batch in batches:
@@ -275,6 +297,9 @@ class Pass:
         if self._is_aborted(header):
             # Even a damaged one: the log will soon forget that its transaction was aborted.
             return None
+        if not header.is_control and self.last_offsets.has_none_of(header.base_offset, header.next_offset):
+            # It was intact when its keys were noted.
+            return None
         if not _is_intact(header, batch):
             # A rewritten batch would have a right checksum, and nobody would ever notice the damage.
             return self._unopened(header, batch)
@@ -288,8 +313,6 @@ class Pass:
             return None if is_late and header.base_offset != rules.last_offset else batch
         if header.base_offset >= self.until:
             return batch
-        if self.last_offsets.has_none_of(header.base_offset, header.next_offset):
-            return None
         offsets, marks_may_go = self.last_offsets.offsets, self.unopened_from == _NOWHERE
         if header.record_count <= self.last_offsets.keys_max:
             with suppress(ProtocolError):

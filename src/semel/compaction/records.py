@@ -9,7 +9,7 @@ here decides which records stay.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from semel.core.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Buffer
 from semel.core.refusals import INVALID_RECORD, Refused
@@ -30,8 +30,11 @@ SMALL_AT_ONCE: Final = 64
 # How many records without a key an answer names: nobody needs more to see the mistake.
 KEYLESS_NAMED_MAX: Final = 1_000
 
+# Decompressed records, and the keys in them.
+Bytes = TypeVar("Bytes", bytes, memoryview)
+
 # Where a record begins and ends among all, its offset minus the batch's, its key, and whether it has a value.
-FoundRecord = tuple[int, int, int, bytes | memoryview | None, bool]
+FoundRecord = tuple[int, int, int, Bytes | None, bool]
 
 
 class KeylessRecords(Refused):
@@ -44,7 +47,7 @@ class KeylessRecords(Refused):
         self.places = places
 
 
-def records_in(records: bytes | memoryview, header: BatchHeader) -> Iterator[FoundRecord]:
+def records_in(records: Bytes, header: BatchHeader) -> Iterator[FoundRecord[Bytes]]:
     """All records of the batch with this header, from its decompressed bytes."""
     at = 0
     size = len(records)
@@ -155,7 +158,7 @@ class KeyChecks:
 
 def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[None]:
     places: list[int] = []
-    for place, record in enumerate(records_in(records, header)):
+    for place, record in enumerate(records_in(memoryview(records), header)):
         if record[3] is None:
             places.append(place)
             if len(places) == KEYLESS_NAMED_MAX:

@@ -12,7 +12,7 @@ from it.
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from semel.compaction.keys import digest
+from semel.compaction.keys import PLAIN_KEY_BYTES_MAX, digest
 from semel.compaction.records import records_in, timestamp_delta
 from semel.core.batch import (
     APPEND_TIME_BIT,
@@ -109,7 +109,7 @@ def _surviving(
     for begin, end, offset_delta, key, has_value in records_in(records, header):
         if key is None:
             continue
-        last_offset = last_offset_of(digest(key), -1)
+        last_offset = last_offset_of(key if len(key) <= PLAIN_KEY_BYTES_MAX else digest(key), -1)
         if last_offset > base_offset + offset_delta:
             continue
         if not has_value:
