@@ -96,6 +96,8 @@ class MadeUp:
         bits = int(re.sub(r"\D", "", kafka_type))
         high = 1 << (bits - 1)
         number = chance.choice((-high, -1, 0, 1, high - 1, chance.randrange(-high, high)))
+        if kafka_type.startswith("uint"):
+            return number + high
         if not kafka_type.startswith("timedelta"):
             return number
         # kio writes durations of more than 292,000 years, and cannot read them.
