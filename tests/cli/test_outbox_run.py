@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from forked import SECONDS_MAX
 from semel import schema
 from semel.database import engine_of
@@ -45,3 +47,11 @@ def test_settings_for_a_consumer_only_are_no_settings_of_a_relay(tmp_path: Path)
     file.write_text("bootstrap.servers=log.example.org:9092\nconsumer.group.id=billing\n")
     told = semel_failure("outbox", "run", "--drain", "--wait=0", "--database", url, "--config", str(file))
     assert told == f"{file}: its settings are for a consumer only, and a relay is a producer"
+
+
+@pytest.mark.parametrize("number", ["1", str(1 << 70)])
+def test_a_number_that_is_not_in_the_quarantine_is_one_line(tmp_path: Path, number: str) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    schema.make(engine_of(url), "outbox")
+    told = semel_failure("outbox", "quarantine", "retry", number, "--database", url)
+    assert told == f"there is no {number} in the quarantine"

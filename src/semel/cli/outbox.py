@@ -260,7 +260,11 @@ def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
             return 0
         if bool(options.numbers) == options.all:
             raise Failure("name the messages by their numbers, or pass --all")
-        numbers = [message.number for message in messages] if options.all else list(dict.fromkeys(options.numbers))
+        known = [message.number for message in messages]
+        numbers = known if options.all else list(dict.fromkeys(options.numbers))
+        # Here, because a database takes no number of more than 64 bits.
+        for number in set(numbers).difference(known):
+            raise Failure(f"there is no {number} in the quarantine")
         change = quarantine.retry if options.action == "retry" else quarantine.drop
         change(connection, numbers)
     print(f"{len(numbers)} {'wait to be tried again' if options.action == 'retry' else 'dropped'}")
