@@ -106,6 +106,12 @@ def test_no_file_outside_the_directory_is_ever_read(tmp_path: Path) -> None:
             Audits(inside).one(Query({"audit": name}))
 
 
+def test_a_directory_that_cannot_be_listed_is_no_empty_history(tmp_path: Path) -> None:
+    (tmp_path / "audits").write_text("a file")
+    with pytest.raises(PageRefused, match="audits: Not a directory"):
+        Audits(tmp_path / "audits").every(Query({}))
+
+
 def test_only_the_newest_are_shown(tmp_path: Path) -> None:
     for number in range(AUDITS_MAX + 5):
         kept(tmp_path, number, number)

@@ -6,6 +6,7 @@ size of the files that are read are limited.
 
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,11 +62,14 @@ class Audits:
 
     def _newest(self) -> list[Path]:
         try:
-            names = sorted(path.name for path in self._directory.glob("*.json"))
+            # `glob` would find nothing in a directory that it may not list.
+            names = sorted(name for name in os.listdir(self._directory) if name.endswith(".json"))
+        except FileNotFoundError:
+            raise PageRefused(
+                502, f"{self._directory}: there is no such directory; `semel audit --keep` makes it"
+            ) from None
         except OSError as error:
             raise PageRefused(502, f"{self._directory}: {error.strerror or error}") from None
-        if not names and not self._directory.is_dir():
-            raise PageRefused(502, f"{self._directory}: there is no such directory; `semel audit --keep` makes it")
         return [self._directory / name for name in reversed(names[-AUDITS_MAX:])]
 
     def _one(self, path: Path) -> Answer:
