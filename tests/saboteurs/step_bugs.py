@@ -6,6 +6,13 @@ from saboteurs.planting import Bug
 
 STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
+        "very many large files are removed in one turn",
+        "semel.storage.segment:SegmentFiles.remove",
+        "yield pieces",
+        "yield APPEND_PIECES",
+        ("tests/storage/test_segment.py", "-k", "turn_to_itself"),
+    ),
+    Bug(
         "a checkpoint that is taken bit by bit has what came meanwhile",
         "semel.storage.partition_log:PartitionLog._before_change",
         "self.keeper(self)",

@@ -6,6 +6,7 @@ import pytest
 
 from ledger import batch
 from semel.core.batch import place, read_header
+from semel.core.steps import APPEND_PIECES, Pace
 from semel.storage.files import DiskFiles, Files, MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.segment import INDEX_INTERVAL_BYTES, Index, Segment, SegmentFiles, scan_index
@@ -104,3 +105,19 @@ def test_only_so_many_files_are_open_and_all_can_be_read(files: Files) -> None:
     segment_files.forget(segments[0].path)
     assert segments[0].path not in segment_files.dirty
     segment_files.close()
+
+
+def test_a_large_file_has_a_turn_to_itself_when_it_is_removed(tmp_path: Path) -> None:
+    """The event loop waits while the kernel drops what it has cached of the file."""
+    files = DiskFiles(tmp_path)
+    segment_files = SegmentFiles(files)
+    sizes = {"small": 1_000, "large": 256 * 1024 * 1024}
+    for name, size in sizes.items():
+        file = files.open(name, create=True)
+        file.truncate(size)
+        file.close()
+    small, large, gone, *_ = segment_files.remove(["small", "large", "gone"])
+    assert small == gone == APPEND_PIECES
+    assert isinstance(large, int)
+    assert large > Pace().pieces_per_turn
+    assert files.names("") == []
