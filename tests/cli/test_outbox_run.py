@@ -49,6 +49,14 @@ def test_settings_for_a_consumer_only_are_no_settings_of_a_relay(tmp_path: Path)
     assert told == f"{file}: its settings are for a consumer only, and a relay is a producer"
 
 
+@pytest.mark.parametrize("rows", [0, 1 << 70])
+def test_a_batch_of_a_size_that_cannot_be_is_one_line(tmp_path: Path, rows: int) -> None:
+    url = f"sqlite:///{tmp_path}/app.db"
+    schema.make(engine_of(url), "outbox")
+    told = semel_failure("outbox", "run", "--drain", f"--batch={rows}", "--database", url)
+    assert told == f"batches of {rows} messages cannot be: they have 1 to 1000000"
+
+
 @pytest.mark.parametrize("number", ["1", str(1 << 70)])
 def test_a_number_that_is_not_in_the_quarantine_is_one_line(tmp_path: Path, number: str) -> None:
     url = f"sqlite:///{tmp_path}/app.db"

@@ -33,6 +33,8 @@ from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 # times as many rows made a lagging relay 1.3 times as fast. But a transaction has to stay short, because readers wait
 # for its end.
 BATCH_ROWS: Final = 2000
+# No transaction of a log should be larger, and a database takes no number of more than 64 bits.
+BATCH_ROWS_MAX: Final = 1_000_000
 # The most bytes that a batch holds in memory, unless one message is larger.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # How long a call to the brokers may take before the relay says that it waits.
@@ -98,8 +100,8 @@ class Relay:
             raise RelayRefused(f"a relay needs a SQLAlchemy Engine (not an asynchronous one), and got {engine!r}")
         if shards is not None and not 1 <= shards <= SHARDS_MAX:
             raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
-        if batch_rows < 1:
-            raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 at least")
+        if not 1 <= batch_rows <= BATCH_ROWS_MAX:
+            raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
         self._engine = _read_committed(engine)
         client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka)
         self._bootstrap = str(client.pop(_BOOTSTRAP, ""))
