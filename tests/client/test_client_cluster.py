@@ -1,12 +1,25 @@
 """What a cluster is asked, how often, and whom: a change never twice, a question of whoever answers it."""
 
+from collections.abc import Iterable, Iterator
+
 import pytest
 
 from asking import Asker
 from relayed_cluster import RelayedCluster
-from semel.client import AuthenticationFailed, ClientSettings, RefusedByBroker, TopicPartition, UnknownTopic, admin
+from semel.client import (
+    AuthenticationFailed,
+    ClientSettings,
+    Isolation,
+    LogError,
+    RefusedByBroker,
+    TopicPartition,
+    UnknownTopic,
+    admin,
+    groups,
+)
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
+from semel.client.places import Position
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, METADATA
@@ -40,6 +53,24 @@ def test_a_question_goes_on_to_the_next_broker_where_one_gives_no_answer(broker:
     with RelayedCluster(broker.bootstrap, brokers=2) as relayed, cluster_at(*relayed.ports) as cluster:
         relayed.answers_to_lose.update([METADATA])
         assert cluster.topics(["payments"]).keys() == {"payments"}
+
+
+class WithoutOffsets(Cluster):
+    """Asks a broker that knows of no offset in any partition."""
+
+    def offsets(
+        self, partitions: Iterable[TopicPartition], at: Position, isolation: Isolation
+    ) -> Iterator[tuple[TopicPartition, int | None]]:
+        return ((where, None) for where in partitions)
+
+
+@pytest.mark.parametrize("place", ["earliest", "latest", "7"])
+def test_a_broker_that_knows_no_offset_is_one_line(place: str) -> None:
+    with (
+        WithoutOffsets(ClientSettings((("127.0.0.1", 1),))) as cluster,
+        pytest.raises(LogError, match="does not say where payments-0 begins and ends"),
+    ):
+        groups.target(cluster, [TopicPartition("payments", 0)], place)
 
 
 def test_a_topic_is_made_grown_described_and_deleted(broker: FaultyBroker, ask: Asker) -> None:

@@ -167,7 +167,7 @@ def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -
     if place == "latest":
         return latest
     if _OFFSET.fullmatch(place):
-        earliest = offsets_of(cluster, wanted, EARLIEST)
+        earliest = _in_order(offsets_of(cluster, wanted, EARLIEST), wanted)
         return {where: min(max(int(place), earliest[where]), end) for where, end in latest.items()}
     # A partition without a record from that time on goes to its end.
     return latest | offsets_of(cluster, wanted, _parse_time(place))
@@ -189,6 +189,9 @@ def held_back(
 
 
 def _in_order(offsets: dict[TopicPartition, int], partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    missing = next((where for where in partitions if where not in offsets), None)
+    if missing is not None:
+        raise LogError(f"the broker does not say where {missing} begins and ends")
     return {where: offsets[where] for where in partitions}
 
 
