@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -81,6 +82,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """An application may have its whole process log more, as one of Litestar does. Later tests would be shown what the
+    brokers of others do meanwhile.
+    """
+    logging.root.setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")
