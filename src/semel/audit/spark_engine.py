@@ -100,21 +100,28 @@ def on_spark(
 
 @dataclass(frozen=True, slots=True)
 class _Hashing:
-    """Keyed hashes: each begins with a part of the key."""
+    """Keyed hashes."""
 
     key: bytes
     buckets: int
 
-    def hash(self, number: int, *columns: str) -> "Column":
+    def row(self, half: int) -> "Column":
+        """A half of the hash of an id and its amount. Anybody can make two ids of 16 bytes that have the same xxhash64
+        whatever is hashed before them, so it gets a keyed digest, which nobody can foresee.
+        """
         from pyspark.sql import functions as f
 
-        salts = [f.lit(int.from_bytes(self.key[at : at + 8], "little", signed=True)) for at in (0, 8)]
-        return f.xxhash64(f.lit(number), *salts[:: 1 if number % 2 else -1], *columns)
+        amount = f.coalesce(f.col("amount").cast("string"), f.lit("")).cast("binary")
+        id_bytes = f.coalesce(f.col("id"), f.lit(bytearray()))
+        # The text of an amount has no colon, so no other row has the same bytes.
+        digest = f.sha2(f.concat(f.lit(bytearray(self.key)), amount, f.lit(bytearray(b":")), id_bytes), 256)
+        return f.xxhash64(f.lit(half), digest)
 
     def bucket(self) -> "Column":
         from pyspark.sql import functions as f
 
-        of_id = f.pmod(self.hash(0, "id"), f.lit(self.buckets)).cast("int")
+        salts = [f.lit(int.from_bytes(self.key[at : at + 8], "little", signed=True)) for at in (0, 8)]
+        of_id = f.pmod(f.xxhash64(*salts, "id"), f.lit(self.buckets)).cast("int")
         return f.when(f.col("id").isNull(), _NO_BUCKET).otherwise(of_id)
 
 
@@ -154,7 +161,7 @@ def _rows(
     return (
         picked.select(columns)
         .withColumn("bucket", hashing.bucket())
-        .withColumns({f"hash{half}": hashing.hash(half, "id", "amount").cast(_SUMMED_TYPE) for half in (1, 2)})
+        .withColumns({f"hash{half}": hashing.row(half).cast(_SUMMED_TYPE) for half in (1, 2)})
     )
 
 
