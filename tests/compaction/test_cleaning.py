@@ -397,6 +397,19 @@ def test_a_segment_of_which_nothing_is_left_is_read_once() -> None:
     assert (done.tally.read_bytes, done.tally.removed_records) == (sum(sizes) + sizes[-1], 6)
 
 
+def test_which_segments_are_read_again_is_known_without_the_table_of_keys() -> None:
+    """The event loop asks, and the first question to the table sorts it."""
+    history = History()
+    for value in (b"1", b"2"):
+        history.append([Record(key=b"a", value=value)])
+        history.roll()
+    done = history.begin()
+    done.survey()
+    (group,) = done.groups()
+    del done.last_offsets
+    assert done.to_read(group) == history.sealed[-1:]
+
+
 @pytest.mark.parametrize("kept", ["a batch that cannot be opened", "a transaction's marker"])
 def test_a_segment_is_read_again_if_it_may_have_more_than_superseded_records(kept: str) -> None:
     history = History()

@@ -14,7 +14,7 @@ COMPACTION_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "compaction drops what an earlier pass has cleaned, because no key of it is in the table",
-        "semel.compaction.passes:Pass.survey",
+        "semel.compaction.passes:Pass._survey_keys",
         "last_offsets.noted_from = self.cleaned_until",
         "None",
         ("tests/compaction/test_cleaning.py",),
@@ -28,7 +28,7 @@ COMPACTION_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an aborted record supersedes a committed one",
-        "semel.compaction.passes:Pass.survey",
+        "semel.compaction.passes:Pass._survey_keys",
         "self._supersedes_nothing(header)",
         "header.is_control",
         ("tests/compaction/test_cleaning.py",),

@@ -121,7 +121,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a segment goes without a look though a batch in it was not noted",
-        "semel.compaction.passes:Pass.survey",
+        "semel.compaction.passes:Pass._survey_keys",
         "noted_bytes == segment.size > 0",
         "noted_bytes > 0",
         (_CLEANING,),

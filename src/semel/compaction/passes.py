@@ -93,8 +93,8 @@ class Pass:
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
-    # By base offset, the segments of which every batch was noted, and is of no transaction: how many records they have.
-    noted: dict[int, int] = field(default_factory=dict)
+    # By base offset, the segments of which certainly no record remains: how many records they have.
+    superseded: dict[int, int] = field(default_factory=dict)
     # The first batch that stayed unopened. A later tombstone may delete one of its records, so none may be removed.
     unopened_from: int = _NOWHERE
     # From this offset on, the table had no space for tombstones that an earlier pass left.
@@ -134,6 +134,19 @@ class Pass:
         """
         self._survey_marks()
         self.transactions = TransactionsPassed(self.aborted)
+        noted = self._survey_keys()
+        # Here and not later, because the first question sorts the table, and `to_read` is called on the event loop.
+        self.superseded = {
+            segment.base_offset: records
+            for segment, records in noted
+            if self.last_offsets.has_none_of(segment.base_offset, segment.next_offset)
+        }
+
+    def _survey_keys(self) -> list[tuple[Segment, int]]:
+        """Note the new records. Returns the segments of which every batch was noted, and is of no transaction, with the
+        number of their records.
+        """
+        noted: list[tuple[Segment, int]] = []
         last_offsets = self.last_offsets
         last_offsets.noted_from = self.cleaned_until
         for segment in self.segments:
@@ -149,7 +162,7 @@ class Pass:
                         continue
                     if not last_offsets.has_space(header.record_count):
                         last_offsets.until = header.base_offset
-                        return
+                        return noted
                     try:
                         self._note_keys(header, batch)
                     except ProtocolError:
@@ -159,7 +172,8 @@ class Pass:
                         noted_bytes += header.batch_bytes
                         noted_records += header.record_count
             if noted_bytes == segment.size > 0:
-                self.noted[segment.base_offset] = noted_records
+                noted.append((segment, noted_records))
+        return noted
 
     def _leave_out(self, header: BatchHeader) -> None:
         self.tally.unopened_batches += 1
@@ -213,13 +227,7 @@ class Pass:
 
     def to_read(self, group: list[Segment]) -> list[Segment]:
         """The segments that `rewrite` reads of these."""
-        return [segment for segment in group if not self._is_superseded(segment)]
-
-    def _is_superseded(self, segment: Segment) -> bool:
-        """Whether certainly no record of a segment remains."""
-        return segment.base_offset in self.noted and self.last_offsets.has_none_of(
-            segment.base_offset, segment.next_offset
-        )
+        return [segment for segment in group if segment.base_offset not in self.superseded]
 
     def rewrite(self, group: list[Segment]) -> Rewritten:
         """Write the remaining records of these segments. The caller has to rewrite the `groups` in their order."""
@@ -243,8 +251,8 @@ class Pass:
         """Write the remaining records of a segment. If `is_begun` is false, nothing is written before the first
         difference. Returns whether the output is begun afterwards.
         """
-        if self._is_superseded(segment):
-            self.tally.removed_records += self.noted[segment.base_offset]
+        if segment.base_offset in self.superseded:
+            self.tally.removed_records += self.superseded[segment.base_offset]
             return True
         passed_bytes = 0
         with closing(self._batches(segment)) as batches:
