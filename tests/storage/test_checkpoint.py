@@ -90,12 +90,15 @@ def test_on_a_full_disk_the_reserve_makes_room_for_one() -> None:
     assert "reserve" in files.names("")
 
 
-def test_on_a_full_disk_there_is_space_for_a_large_one() -> None:
-    disk = SmallDisk(100_000_000)
-    checkpoint.write(disk, OLD, [b"o" * 2_500_000])
+def check_that_a_full_disk_has_space(disk: SmallDisk, old_bytes: int, new_bytes: int) -> None:
+    checkpoint.write(disk, OLD, [b"o" * old_bytes])
     disk.bytes_max = disk.bytes_taken
-    checkpoint.write(disk, NEW, [b"n" * 3_000_000])
-    assert found(disk) == ("new", b"n" * 3_000_000)
+    checkpoint.write(disk, NEW, [b"n" * new_bytes])
+    assert found(disk) == ("new", b"n" * new_bytes)
+
+
+def test_on_a_full_disk_there_is_space_for_a_large_one() -> None:
+    check_that_a_full_disk_has_space(SmallDisk(100_000_000), 2_500_000, 3_000_000)
 
 
 class BusyDisk(SmallDisk):
@@ -108,11 +111,7 @@ class BusyDisk(SmallDisk):
 
 def test_nobody_else_gets_the_space_that_is_kept_for_one() -> None:
     """Clients try again and again to have records stored while the disk is full."""
-    disk = BusyDisk(100_000_000)
-    checkpoint.write(disk, OLD, [b"o" * 1000])
-    disk.bytes_max = disk.bytes_taken
-    checkpoint.write(disk, NEW, [b"n" * 1000])
-    assert found(disk) == ("new", b"n" * 1000)
+    check_that_a_full_disk_has_space(BusyDisk(100_000_000), 1000, 1000)
 
 
 def test_space_is_kept_again_where_a_crash_left_nothing_but_its_name() -> None:

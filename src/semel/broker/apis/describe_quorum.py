@@ -2,7 +2,6 @@
 its journal; the standbys observe it. Offsets in that log are places in the journal.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps
@@ -51,17 +50,13 @@ def _quorum(broker: Serving) -> Fields:
         "leader_epoch": broker.log.state.partitions.leader_epoch,
         "high_watermark": broker.log.end,
         "current_voters": [_replica(broker.role.node_id, broker.log.end, now_ms)],
-        "observers": _observers(broker.role.standby_ids),
+        "observers": [_replica(node_id, _UNKNOWN, _UNKNOWN) for node_id in broker.role.standby_ids],
     }
 
 
 def _nothing(error: ErrorCode) -> dict[str, object]:
     empty: dict[str, object] = {"leader_id": 0, "leader_epoch": 0, "high_watermark": 0}
     return {"error_code": error, **empty, "current_voters": [], "observers": []}
-
-
-def _observers(node_ids: Sequence[int]) -> list[Fields]:
-    return [_replica(node_id, _UNKNOWN, _UNKNOWN) for node_id in node_ids]
 
 
 def _replica(node_id: int, end: int, seen_ms: int) -> Fields:

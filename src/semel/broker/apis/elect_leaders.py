@@ -26,12 +26,12 @@ _UNCLEAN: Final = 1
 @answered_in_steps
 def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     refusal = attempted(_check, broker, exchange, getattr(request, "election_type", _PREFERRED))
-    results = []
-    asked: Iterable[tuple[str, Iterable[int]]]
+    asked: Iterable[tuple[str, Iterable[int]]] = []
     if request.topic_partitions is not None:
         asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    else:
-        asked = [(topic.name, ()) for topic in broker.log.state.catalog] if not refusal else []
+    elif not refusal:
+        asked = [(topic.name, ()) for topic in broker.log.state.catalog]
+    results = []
     for name, indexes in asked:
         partitions = []
         for index in indexes:
