@@ -1,6 +1,7 @@
 """Records that have left the memory reach their consumer, and nobody else waits for the disk on their account."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,49 @@ def test_records_that_left_the_memory_are_fetched_all_the_same(tmp_path: Path, c
         consumer.close()
     assert consumed == values
     assert cold, "no read was cold, so nothing was tested"
+
+
+def test_the_way_to_records_in_an_old_segment_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of the segment, and the batches between its entry and the offset that a consumer begins at: with them,
+    too, a consumer that comes back after a day held all others up.
+    """
+    with FaultyBroker(tmp_path) as broker:
+        asker = Asker(broker.bootstrap)
+        asker.create("events", **{"segment.bytes": "1048576"})
+        for _ in range(120):
+            asker.produce("events", [Record(bytes(20_000))])
+        asker.close()
+    brought: set[tuple[str, int]] = set()
+    waited: list[tuple[str, int, int]] = []
+    read_at = DiskFile.read_at
+
+    def places(file: DiskFile, size: int, position: int) -> tuple[str, range]:
+        size = min(size, file.size() - position)
+        return os.readlink(f"/proc/self/fd/{file._descriptor}"), range(position, position + size)
+
+    def is_cached(file: DiskFile, size: int, position: int) -> bool:
+        path, bytes_ = places(file, size, position)
+        return all((path, place) in brought for place in (bytes_[0], bytes_[-1]))
+
+    def read(file: DiskFile, size: int, position: int) -> bytes:
+        path, bytes_ = places(file, size, position)
+        if threading.current_thread().name != "semel-broker":
+            brought.update((path, place) for place in bytes_)
+        elif path.endswith(".log") and not all((path, place) in brought for place in bytes_):
+            waited.append((path, size, position))
+        return read_at(file, size, position)
+
+    with FaultyBroker(tmp_path) as broker:
+        monkeypatch.setattr(DiskFile, "is_cached", is_cached)
+        monkeypatch.setattr(DiskFile, "read_at", read)
+        asker = Asker(broker.bootstrap)
+        assert asker.fetch("events", 5, bytes_max=100_000, wait_ms=10_000).records
+        assert asker.fetch("events", 70, wait_ms=10_000).records
+        asker.close()
+    assert brought, "no read was cold, so nothing was tested"
+    assert not waited
 
 
 def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

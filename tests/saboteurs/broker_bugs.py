@@ -183,7 +183,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     # -- reading ----------------------------------------------------------------------------------------------------
     Bug(
         "a fetch from the middle of a batch loses the batch",
-        "semel.storage.partition_log:PartitionLog._place_of",
+        "semel.storage.segment:place_after",
         "header.next_offset > offset",
         "header.base_offset >= offset",
         ("tests/storage/test_partition_log.py",),

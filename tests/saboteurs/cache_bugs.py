@@ -1,4 +1,4 @@
-"""The planted bugs of the disk as a cache of a store: what is there is what was written, and what goes comes again."""
+"""The planted bugs of reads: nobody waits for the disk; and as a cache of a store, what goes comes again."""
 
 from typing import Final
 
@@ -99,5 +99,19 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         "self._checkpoints.make_room()",
         "None",
         (f"{_COLD}::test_a_write_that_finds_no_space_takes_some_of_the_cache",),
+    ),
+    Bug(
+        "the index of an old segment is read from the disk on the event loop",
+        "semel.storage.segment:SegmentFiles.cold_index",
+        "segment.index is not None or segment.path in self._indexes",
+        "True",
+        ("tests/broker/test_cold_reads.py",),
+    ),
+    Bug(
+        "the batches before the offset that a consumer begins at are read from the disk on the event loop",
+        "semel.storage.partition_log:PartitionLog.cold_stretch",
+        "segment is not None and self._known_place_of(segment, offset) is None",
+        "False",
+        ("tests/broker/test_cold_reads.py",),
     ),
 )

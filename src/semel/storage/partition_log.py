@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from semel.core.batch import (
     HEADER_BYTES,
-    LENGTH,
     LENGTH_PREFIX_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -26,11 +25,21 @@ from semel.core.partition import Partition
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.storage.checkpoint import PartitionParts, restore_state
 from semel.storage.journal import Damaged
-from semel.storage.segment import FilePart, Index, Mark, Segment, SegmentFiles, Stretch, headers
+from semel.storage.segment import (
+    SCAN_BYTES,
+    FilePart,
+    Index,
+    Mark,
+    Segment,
+    SegmentFiles,
+    Stretch,
+    latest_ms_of,
+    place_after,
+    whole_batches,
+)
 
 # For this many offsets at which the next fetch will probably begin, a partition remembers their places.
 _REMEMBERED_PLACES_MAX: Final = 16
-_SCAN_BYTES: Final = 64 * 1024
 # The end of an empty partition. Twenty thousand partitions may be made at once, so they share it.
 _NOTHING: Final = Mark(0, 0, 0)
 
@@ -244,7 +253,7 @@ class PartitionLog:
             data = self._bytes_of(segment, position, indexed_position - position)
             return self._result(segment, position, data, indexed_offset)
         data = memoryview(self._bytes_of(segment, position, size))
-        whole_bytes, next_offset = self._whole_batches(segment, position, data)
+        whole_bytes, next_offset = whole_batches(segment, position, data)
         if whole_bytes:
             return self._result(segment, position, data[:whole_bytes], next_offset)
         if not whole_first_batch:
@@ -254,8 +263,21 @@ class PartitionLog:
             raise Damaged(f"{segment.path}: no batch at offset {position}")
         return self._result(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
 
+    def cold_index(self, offset: int, bytes_max: int) -> Stretch | None:
+        """The index that `read` would get from the disk to find the batches from `offset` on; None if it is cached."""
+        segment = self._segment_at(offset)
+        if segment is None or (offset <= segment.base_offset and bytes_max >= segment.size):
+            return None
+        return self._segment_files.cold_index(segment)
+
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """The part of a file that `read`, with these arguments, would get from the disk; None if it is cached."""
+        segment = self._segment_at(offset)
+        if segment is not None and self._known_place_of(segment, offset) is None:
+            position = self._segment_files.index_of(segment).before_offset(offset)
+            left = segment.size - position
+            if not self._segment_files.file_of(segment).is_cached(min(SCAN_BYTES, left), position):
+                return Stretch(segment.path, position, min(SCAN_BYTES + bytes_max, left))
         segment, position, end = self._locate(offset, until)
         if segment is None or bytes_max <= 0:
             return None
@@ -266,14 +288,14 @@ class PartitionLog:
 
     def batches(self, offset: int, until: Mark) -> Iterator[tuple[BatchHeader, bytes | memoryview]]:
         """The batches from the one with `offset` on, each with its header."""
-        data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
+        data, offset = self.read(offset, SCAN_BYTES, until, whole_first_batch=True)
         while data:
             at = 0
             while at < len(data):
                 header = read_header(data, at)
                 yield header, data[at : at + header.batch_bytes]
                 at += header.batch_bytes
-            data, offset = self.read(offset, _SCAN_BYTES, until, whole_first_batch=True)
+            data, offset = self.read(offset, SCAN_BYTES, until, whole_first_batch=True)
 
     def batch_since(self, timestamp_ms: int, offset: int, until: Mark) -> tuple[BatchHeader, bytes | memoryview] | None:
         """The first readable batch that ends after `offset` and has a record of `timestamp_ms` or later."""
@@ -321,7 +343,7 @@ class PartitionLog:
         start = self.state.log_start
         excess = self.size - retention_bytes if retention_bytes >= 0 else 0
         for segment, following in zip_longest(self._segments, self._segments[1:]):
-            too_old = retention_ms >= 0 and _latest_ms(segment, following, now_ms) < now_ms - retention_ms
+            too_old = retention_ms >= 0 and latest_ms_of(segment, following, now_ms) < now_ms - retention_ms
             too_much = excess >= segment.size and segment is not self._segments[-1]
             if not segment.size or segment.next_offset > self.readable.offset or not (too_old or too_much):
                 break
@@ -432,24 +454,24 @@ class PartitionLog:
             slot += 1
         return None, 0, 0
 
-    def _place_of(self, segment: Segment, offset: int) -> int:
-        """Where in the segment the batch with `offset` begins."""
+    def _segment_at(self, offset: int) -> Segment | None:
+        """The segment that has this offset; None for an empty partition."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)] if self._segments else None
+
+    def _known_place_of(self, segment: Segment, offset: int) -> int | None:
+        """Where in the segment the batch with `offset` begins, if that is known without reading."""
         place = self._places.get(offset)
         if place is not None and place[0] == segment.base_offset:
             return place[1]
-        if offset <= segment.base_offset:
-            return 0
+        return 0 if offset <= segment.base_offset else None
+
+    def _place_of(self, segment: Segment, offset: int) -> int:
+        """Where in the segment the batch with `offset` begins."""
+        position = self._known_place_of(segment, offset)
+        if position is not None:
+            return position
         position = self._segment_files.index_of(segment).before_offset(offset)
-        file = self._segment_files.file_of(segment)
-        while position < segment.size:
-            chunk = file.read_at(min(_SCAN_BYTES, segment.size - position), position)
-            end = 0
-            for at, header in headers(chunk, segment, position):
-                if header.next_offset > offset:
-                    return position + at
-                end = at + header.batch_bytes
-            position += end
-        return segment.size
+        return place_after(self._segment_files.file_of(segment), segment, position, offset)
 
     def _bytes_of(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
         """`size` bytes of a segment; `Damaged` if the file is too short."""
@@ -457,21 +479,6 @@ class PartitionLog:
         if len(data) < size:
             raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
         return data
-
-    def _whole_batches(self, segment: Segment, position: int, data: bytes | memoryview) -> tuple[int, int]:
-        """How many of these bytes, read at `position`, are whole batches, and the offset after the last of them."""
-        at = 0
-        next_offset = -1
-        size = len(data)
-        while at + HEADER_BYTES <= size:
-            length = LENGTH.unpack_from(data, at)[0] + LENGTH_PREFIX_BYTES
-            if length < HEADER_BYTES:
-                raise Damaged(f"{segment.path}: no batch at offset {position + at}")
-            if at + length > size:
-                break
-            next_offset = read_header(data, at).next_offset
-            at += length
-        return at, next_offset
 
     def _result(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int
@@ -482,13 +489,6 @@ class PartitionLog:
             del places[next(iter(places))]
         places[offset] = (segment.base_offset, position + len(data))
         return data, offset
-
-
-def _latest_ms(segment: Segment, following: Segment | None, now_ms: int) -> int:
-    """The time of the latest record in a segment. Records without timestamps were appended before `following` began."""
-    if segment.max_timestamp >= 0:
-        return segment.max_timestamp
-    return now_ms if following is None else following.begun_at_ms
 
 
 class Watcher:

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from semel.core.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.core.batch import HEADER_BYTES, LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from semel.core.checksum import crc32c
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
@@ -28,7 +28,9 @@ TOPICS: Final = "topics"
 INDEX_INTERVAL_BYTES: Final = 64 * 1024
 # The open files of segments, and the indexes of sealed segments in memory, at any time.
 OPEN_SEGMENTS_MAX: Final = 256
-_SCAN_BYTES: Final = 1024 * 1024
+# To find a batch between two entries of an index, this much is read at a time.
+SCAN_BYTES: Final = INDEX_INTERVAL_BYTES
+_REBUILT_BYTES: Final = 1024 * 1024
 # The kernel takes 14 ms to remove a file of 256 MiB that is in the page cache, so such a file gets a turn to itself.
 _BYTES_REMOVED_PER_PIECE: Final = 512 * 1024
 
@@ -171,6 +173,13 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
 
+def latest_ms_of(segment: Segment, following: Segment | None, now_ms: int) -> int:
+    """The time of the latest record in a segment. Records without timestamps were appended before `following` began."""
+    if segment.max_timestamp >= 0:
+        return segment.max_timestamp
+    return now_ms if following is None else following.begun_at_ms
+
+
 def directory_of(topic: Topic) -> str:
     """The directory of a topic. Each partition has a directory in it, whose name is the partition's index."""
     # The name is for people only. The longest names are cut, because a file name has 255 bytes at most.
@@ -272,6 +281,14 @@ class SegmentFiles:
                 self._indexes.popitem(last=False)
         return index
 
+    def cold_index(self, segment: Segment) -> Stretch | None:
+        """Where the index of the segment lies, if `index_of` would get it from the disk; None if it is cached."""
+        if segment.index is not None or segment.path in self._indexes:
+            return None
+        file = self.file_of(segment)
+        size = file.size() - segment.size
+        return None if size <= 0 or file.is_cached(size, segment.size) else Stretch(segment.path, segment.size, size)
+
     def seal(self, segment: Segment) -> None:
         """Seal the segment: write its index after the last batch."""
         if segment.index is None:
@@ -342,7 +359,7 @@ def scan_index(file: File, segment: Segment) -> Index:
     index = Index()
     position = 0
     while position < segment.size:
-        chunk = file.read_at(min(_SCAN_BYTES, segment.size - position), position)
+        chunk = file.read_at(min(_REBUILT_BYTES, segment.size - position), position)
         end = 0
         for at, header in headers(chunk, segment, position):
             index.note(header.base_offset, position + at, header.max_timestamp)
@@ -362,6 +379,35 @@ def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[in
         at += header.batch_bytes
     if at == 0:
         raise Damaged(f"{segment.path}: ends at offset {position + len(chunk)}, in the middle of a batch")
+
+
+def place_after(file: File, segment: Segment, position: int, offset: int) -> int:
+    """Where the batch with `offset` begins, which is not before `position`; the end of the segment if it has none."""
+    while position < segment.size:
+        chunk = file.read_at(min(SCAN_BYTES, segment.size - position), position)
+        end = 0
+        for at, header in headers(chunk, segment, position):
+            if header.next_offset > offset:
+                return position + at
+            end = at + header.batch_bytes
+        position += end
+    return segment.size
+
+
+def whole_batches(segment: Segment, position: int, data: Buffer) -> tuple[int, int]:
+    """How many of these bytes, read at `position`, are whole batches, and the offset after the last of them."""
+    at = 0
+    next_offset = -1
+    size = len(data)
+    while at + HEADER_BYTES <= size:
+        length = LENGTH.unpack_from(data, at)[0] + LENGTH_PREFIX_BYTES
+        if length < HEADER_BYTES:
+            raise Damaged(f"{segment.path}: no batch at offset {position + at}")
+        if at + length > size:
+            break
+        next_offset = read_header(data, at).next_offset
+        at += length
+    return at, next_offset
 
 
 def warm(files: Files, stretches: list[Stretch]) -> None:

@@ -12,6 +12,7 @@ among them: the client itself leaves out their records.
 
 import asyncio
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final
 
 from semel.broker.exchange import Exchange
@@ -50,6 +51,14 @@ _ABSENT_MAX = 4
 _DISK_WAIT_MS = 1_000
 
 
+class _Patience(IntEnum):
+    """What a fetch may read from the disk while all others wait; the rest has to be brought into memory before."""
+
+    NOTHING = 0
+    INDEXES = 1
+    ALL = 2
+
+
 class _Harvest:
     """The records that the partitions of a request have at one moment. Its bytes count as unsent while it exists,
     because many fetches may collect records at the same time.
@@ -57,17 +66,18 @@ class _Harvest:
 
     __slots__ = (
         *("_broker", "absent", "answers", "bytes", "cold", "cold_bytes"),
-        *("failures", "has_error", "patient", "watched"),
+        *("cold_index", "failures", "has_error", "patience", "watched"),
     )
 
-    def __init__(self, broker: Serving, *, patient: bool, failures: Failures = NO_FAILURES) -> None:
+    def __init__(self, broker: Serving, patience: _Patience, failures: Failures = NO_FAILURES) -> None:
         self._broker = broker
-        # Whether records may be read from the disk.
-        self.patient = patient
+        self.patience = patience
         # By the path of a file: why records in it cannot come from the store.
         self.failures = failures
         self.cold: list[Stretch] = []
         self.cold_bytes = 0
+        # Whether an index is among the cold parts: where the records lie is not known before it is read.
+        self.cold_index = False
         # How many parts of files must come from the store.
         self.absent = 0
         self.answers: list[tuple[Interest, FetchPartitionAnswer]] = []
@@ -81,6 +91,18 @@ class _Harvest:
 
     def __exit__(self, *broke_off: object) -> None:
         self._broker.unsent_bytes -= self.bytes
+
+    def note_cold(self, stretch: Stretch) -> None:
+        """These records are only on the disk."""
+        self.cold.append(stretch)
+        self.cold_bytes += stretch.size
+
+    @property
+    def next_patience(self) -> _Patience:
+        """The patience when the cold parts have been brought. It grows each time, so that a machine with too little
+        memory does not bring them again and again.
+        """
+        return _Patience.INDEXES if self.cold_index else _Patience.ALL
 
     def note_absent(self, absent: NotHere) -> None:
         """These records are only in the store."""
@@ -106,7 +128,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         if (yield from _answer_over_quota(broker, exchange, context)):
             return
         request = _within_quota(broker, exchange, request)
-    with _Harvest(broker, patient=False) as harvest:
+    with _Harvest(broker, _Patience.NOTHING) as harvest:
         yield from _gather(broker, exchange, request, context, harvest)
         wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
         if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
@@ -129,7 +151,7 @@ class _ParkedFetch(Watcher):
 
     __slots__ = (
         *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange"),
-        *("_failures", "_request", "_retry", "_timer", "_watched"),
+        *("_failures", "_patience", "_request", "_retry", "_timer", "_watched"),
     )
 
     def __init__(
@@ -149,6 +171,7 @@ class _ParkedFetch(Watcher):
         # waits for many bytes would have all of them read again with each new batch.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
+        self._patience = harvest.next_patience
         self._retry: asyncio.Handle | None = None
         self._failures = NO_FAILURES
         self._deadline_ms = broker.clock.steady_ms() + wait_ms
@@ -189,12 +212,14 @@ class _ParkedFetch(Watcher):
         if (yield from _answer_over_quota(self._broker, self._exchange, self._context)):
             return
         broker = self._broker
-        with _Harvest(broker, patient=True, failures=self._failures) as harvest:
+        is_late = broker.clock.steady_ms() >= self._deadline_ms
+        patience = _Patience.ALL if is_late else self._patience
+        with _Harvest(broker, patience, self._failures) as harvest:
             yield from _gather(broker, self._exchange, self._request, self._context, harvest)
             wait_ms = self._deadline_ms - broker.clock.steady_ms()
             if harvest.cold and not harvest.bytes and not harvest.has_error and wait_ms > 0:
-                # The fetch waits again only if a store is involved: it needs another part of a file, or the part that
-                # had come was freed to make space.
+                # It waits again for the records that an index has named; and with a store, for another part of a file,
+                # or because the part that had come was freed to make space.
                 parked = _ParkedFetch(broker, self._exchange, self._request, self._context, harvest, wait_ms)
                 broker.warmer.warm(harvest.cold, parked.warmed)
             else:
@@ -291,18 +316,22 @@ def _read(
     bytes_max = min(item.bytes_max, bytes_left)
     data: bytes | memoryview = b""
     try:
-        cold = None if harvest.patient else partition.cold_stretch(item.fetch_offset, bytes_max, until)
+        cold = None
+        if harvest.patience < _Patience.INDEXES:
+            cold = partition.cold_index(item.fetch_offset, bytes_max)
+            harvest.cold_index |= cold is not None
+        if cold is None and harvest.patience < _Patience.ALL:
+            cold = partition.cold_stretch(item.fetch_offset, bytes_max, until)
         if cold is not None:
-            harvest.cold.append(cold)
-            harvest.cold_bytes += cold.size
+            harvest.note_cold(cold)
         else:
             # The answer has the first batch whatever its size, or a client with a small limit would never make
             # progress.
             first = harvest.bytes == harvest.cold_bytes == 0
             data, next_offset = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                blocks = [] if harvest.patient else partition.aborted.cold(item.fetch_offset, next_offset)
-                if blocks:
+                blocks = partition.aborted.cold(item.fetch_offset, next_offset)
+                if blocks and harvest.patience < _Patience.ALL:
                     # The client must not get the records without the list of aborted transactions.
                     harvest.cold += blocks
                     harvest.cold_bytes += len(data)
