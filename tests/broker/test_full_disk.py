@@ -49,8 +49,8 @@ def test_a_full_disk_refuses_with_an_error_that_is_retried_and_serves_on_once_th
         assert [record.offset for record in broker.log("events")] == list(range(taken + more))
 
 
-@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EDQUOT])
-def test_a_checkpoint_for_which_there_is_no_space_is_put_off_and_is_no_failure_of_the_disk(
+@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_a_checkpoint_for_which_there_is_no_space_or_file_is_put_off_and_is_no_failure_of_the_disk(
     monkeypatch: pytest.MonkeyPatch, refusal: int
 ) -> None:
     def run(job: CheckpointJob) -> None:

@@ -180,6 +180,13 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
         "file.size() < 0",
         ("tests/storage/test_log.py::test_what_was_written_behind_the_end_is_cut_off_at_the_start",),
     ),
+    Bug(
+        "clients that only connect leave the log no files",
+        "semel.broker.open_files:within_open_files",
+        "connections_max >= limits.connections_max",
+        "True",
+        ("tests/broker/test_open_files.py",),
+    ),
     # -- reading ----------------------------------------------------------------------------------------------------
     Bug(
         "a fetch from the middle of a batch loses the batch",

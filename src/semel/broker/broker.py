@@ -40,6 +40,7 @@ from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
+from semel.broker.open_files import open_segments_max, within_open_files
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.role import Role
 from semel.broker.runtime import Runtime
@@ -113,10 +114,10 @@ class Broker:
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
         not renewed its lease for `lease_seconds`. `data` keeps up to `cache_bytes` of what is in the store.
         """
-        self.limits = limits or Limits()
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
+        self.limits = within_open_files(limits or Limits(), self.events)
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         self.doors = Doors(
             self.listeners, insecure, tls, tokens, super_users, clock, self.limits, self.metrics, self.events
@@ -143,7 +144,9 @@ class Broker:
             self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max)
         settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
-        self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
+        self._settings = replace(
+            settings, acknowledges_unsynced=self.durability == "os", open_segments_max=open_segments_max()
+        )
         self._time_of_day = clock
         self._disk_threads = disk_threads
         self._stopping = False

@@ -22,6 +22,8 @@ Buffer = bytes | bytearray | memoryview
 
 # The disk or this user's quota is full. Unlike other errors this one passes when space is made.
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+# The process, or the system, may open no more files now. Only opening fails for this reason, never a write or a sync.
+OUT_OF_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE))
 
 # A writev takes at most this many buffers (1024 on Linux and macOS); a longer list is joined.
 BUFFERS_PER_CALL_MAX = 1024
@@ -367,6 +369,8 @@ def sync(files: Files, paths: Iterable[str], directories: Iterable[str]) -> None
         for path in directories:
             files.sync_directory(path)
     except OSError as error:
+        if error.errno in OUT_OF_FILES:
+            raise
         # A failed sync is final even if the disk is only full: the kernel may have dropped the pages, so a second sync
         # would wrongly succeed. So the error becomes EIO, after which the broker stops.
         raise OSError(errno.EIO, f"a sync failed: {error}") from error

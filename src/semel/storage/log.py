@@ -69,7 +69,7 @@ class Log:
     def __init__(self, files: Files, settings: LogSettings) -> None:
         self.files = files
         self.settings = settings
-        self._segment_files = SegmentFiles(files)
+        self._segment_files = SegmentFiles(files, settings.open_segments_max)
         self.state: State[PartitionLog] = State(
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
             Groups(

@@ -11,6 +11,7 @@ from semel.core.values import value
 from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.producer_pages import INLINE_BYTES_MAX
+from semel.storage.segment import OPEN_SEGMENTS_MAX
 
 
 @value
@@ -36,3 +37,4 @@ class LogSettings:
     access_rules_max: int = RULES_MAX
     # Whether the broker acknowledges records, and lets them be read, before they are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
+    open_segments_max: int = OPEN_SEGMENTS_MAX
