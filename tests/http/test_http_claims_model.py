@@ -19,7 +19,7 @@ from semel.http.claims import (
     Fenced,
     KeyState,
     Running,
-    Times,
+    Term,
     claim,
     hold,
     keep,
@@ -82,7 +82,7 @@ def is_fenced(connection: Connection, what: str, token: int, answer: Answer, now
         if what == "keep":
             keep(connection, NAME, token, answer, answer.status)
         else:
-            hold(connection, NAME, token, now_ms + LEASE_MS)
+            hold(connection, NAME, token, Term(TTL_MS, LEASE_MS, now_ms))
     except Fenced:
         return True
     return False
@@ -98,8 +98,7 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
         for number, (what, which) in enumerate(taken):
             key = model.key
             if what == "claim":
-                times = Times(now_ms, now_ms + TTL_MS, now_ms + LEASE_MS)
-                found = claim(connection, NAME, str(which), times)
+                found = claim(connection, NAME, str(which), Term(TTL_MS, LEASE_MS, now_ms))
                 if isinstance(found, Duplicate) and found.answer is not None:
                     found = Duplicate(found.answer.replayed(found.ttl_ms), found.ttl_ms)
                 assert found == model.claim(str(which), now_ms)

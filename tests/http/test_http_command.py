@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select
 
 from semel.cli import main
 from semel.database.clock import now_ms
-from semel.http.claims import Times, claim, keep, name_of
+from semel.http.claims import Term, claim, keep, name_of
 from semel.http.tables import keys
 
 
@@ -26,9 +26,9 @@ def test_the_command_deletes_what_has_expired_and_nothing_else(
     with engine.begin() as connection:
         for key, expires_ms in (("old", now_ms() - 1), ("new", now_ms() + hour_ms)):
             name = name_of("anna", key)
-            claim(connection, name, "f", Times(0, expires_ms, 0))
+            claim(connection, name, "f", Term(expires_ms, 0, now_ms=0))
             keep(connection, name, 0, None, 201)
-        claim(connection, name_of("anna", "held"), "f", Times(0, now_ms() - 1, now_ms() + hour_ms))
+        claim(connection, name_of("anna", "held"), "f", Term(now_ms() - 1, now_ms() + hour_ms, now_ms=0))
     assert semel("reap", "--database", url) == 0
     assert semel("reap", "--database", url) == 0
     assert capsys.readouterr().out == "1 key deleted\n0 keys deleted\n"

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 
 from semel.database import engine_of
 from semel.http import metadata
-from semel.http.claims import Accepted, Running, Times, claim, finish_step, finished_step, name_of
+from semel.http.claims import Accepted, Running, Term, claim, finish_step, finished_step, name_of
 from semel.testing.postgres import PostgresServer
 
 
@@ -37,9 +37,9 @@ def test_who_is_late_to_take_an_expired_key_over_takes_no_step_from_the_other(po
     url = postgres.new_database()
     engine, late = engine_of(url), engine_of(url)
     metadata.create_all(engine)
-    name, again = name_of("anna", "k-1"), Times(now_ms=2000, expires_ms=3000, lease_until_ms=2500)
+    name, again = name_of("anna", "k-1"), Term(ttl_ms=1000, lease_ms=500, now_ms=2000)
     with engine.begin() as connection:
-        claim(connection, name, "print", Times(now_ms=0, expires_ms=1000, lease_until_ms=500))
+        claim(connection, name, "print", Term(ttl_ms=1000, lease_ms=500, now_ms=0))
     with engine.connect() as first:
         assert isinstance(claim(first, name, "print", again), Accepted)
 

@@ -8,7 +8,7 @@ from conftest_http import async_engine_of
 from sqlalchemy import Engine, func, select
 
 from semel.http import reap, reap_async
-from semel.http.claims import NO_LEASE, Accepted, Fenced, Times, claim, finish_step, finished_step, keep, name_of
+from semel.http.claims import NO_LEASE, Accepted, Fenced, Term, claim, finish_step, finished_step, keep, name_of
 from semel.http.tables import keys, steps
 
 
@@ -21,10 +21,10 @@ def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine) -> N
     with engine.begin() as connection:
         for number in range(7):
             name = name_of("anna", f"k-{number}")
-            assert claim(connection, name, "f", Times(0, 100 + number, 0)) == Accepted(0)
+            assert claim(connection, name, "f", Term(100 + number, 0, now_ms=0)) == Accepted(0)
             finish_step(connection, name, "charge", "1")
             keep(connection, name, 0, None, 201)
-        assert claim(connection, name_of("anna", "held"), "f", Times(0, 100, 1000)) == Accepted(0)
+        assert claim(connection, name_of("anna", "held"), "f", Term(100, 1000, now_ms=0)) == Accepted(0)
     assert reap(engine, 99) == 0
     assert reap(engine, 104, rows_max=2) == 5
     assert (rows(engine, keys), rows(engine, steps)) == (3, 2)
@@ -42,7 +42,7 @@ def test_the_reaper_of_an_asynchronous_engine_takes_the_same(url: str, engine: E
         return int(reaped)
 
     with engine.begin() as connection:
-        claim(connection, name_of("anna", "old"), "f", Times(0, 100, NO_LEASE))
+        claim(connection, name_of("anna", "old"), "f", Term(100, NO_LEASE, now_ms=0))
         keep(connection, name_of("anna", "old"), 0, None, 201)
     assert asyncio.run(work()) == 1
     assert rows(engine, keys) == 0
@@ -51,11 +51,11 @@ def test_the_reaper_of_an_asynchronous_engine_takes_the_same(url: str, engine: E
 def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine: Engine) -> None:
     name = name_of("anna", "k")
     with engine.begin() as connection:
-        assert claim(connection, name, "f", Times(0, 100, 50)) == Accepted(0)
+        assert claim(connection, name, "f", Term(100, 50, now_ms=0)) == Accepted(0)
         finish_step(connection, name, "charge", "1")
-        assert claim(connection, name, "f", Times(60, 160, 110)) == Accepted(1)
+        assert claim(connection, name, "f", Term(100, 50, now_ms=60)) == Accepted(1)
         assert finished_step(connection, name, "charge") == "1"
-        assert claim(connection, name, "other", Times(200, 300, 250)) == Accepted(2)
+        assert claim(connection, name, "other", Term(100, 50, now_ms=200)) == Accepted(2)
         assert finished_step(connection, name, "charge") is None
         with pytest.raises(Fenced, match="took it over"):
             keep(connection, name, 1, None, 201)

@@ -15,19 +15,19 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a key is looked for and then inserted",
         "semel.http.claims:claim",
-        "if _inserted(connection, name, fingerprint, times): ...",
+        "token = _inserted(connection, name, fingerprint, term, at_ms)",
         """
+        token = None
         if connection.scalar(_ROW, _of(name)) is None:
-            _inserted(connection, name, fingerprint, times)
-            ...
+            token = _inserted(connection, name, fingerprint, term, at_ms) or 0
         """,
         (_RACES,),
     ),
     Bug(
         "a second request waits for the first one's transaction",
         "semel.http.claims:_is_locked",
-        'func.pg_try_advisory_xact_lock(bindparam("lock", type_=BigInteger))',
-        'bindparam("lock", type_=BigInteger).is_not(None)',
+        'func.pg_try_advisory_xact_lock(_given("lock"))',
+        '_given("lock").is_not(None)',
         (_RACES, "-k", "kept_waiting and postgresql"),
         seconds_max=5,
     ),
@@ -299,8 +299,8 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "leases go by the clock of the application",
-        "semel.http.idempotency:Idempotency.lease_times",
-        "time_by(self.clock, connection)",
+        "semel.http.idempotency:Idempotency.lease_term",
+        "self._given_now_ms",
         "self.clock()",
         ("tests/http/test_http_steps.py::test_leases_go_by_the_clock_of_the_database",),
     ),
@@ -329,9 +329,9 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a key is kept by the clock of the application",
-        "semel.http.idempotency:Idempotency.times",
-        "replace(self.lease_times(connection), lease_until_ms=NO_LEASE)",
-        "Times(self.clock(), self.clock() + self.result_ttl_ms, NO_LEASE)",
+        "semel.http.idempotency:Idempotency.term",
+        "self._given_now_ms",
+        "self.clock()",
         ("tests/http/test_http_middleware.py", "-k", "kept_by_the_clock and postgresql"),
     ),
     Bug(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from sqlalchemy import Connection, text
+from sqlalchemy import BigInteger, ColumnElement, Connection, literal_column, select
 
 Clock: TypeAlias = Callable[[], int]
 
@@ -13,14 +13,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
+POSTGRESQL_NOW_MS: Final[ColumnElement[int]] = literal_column(
+    "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)", BigInteger
+)
+_SELECT_NOW_MS: Final = select(POSTGRESQL_NOW_MS)
 
 
 def database_now_ms(connection: Connection) -> int:
     """A time that is the same for all clients of the database. SQLite is used on one machine, so it is that machine's
     clock."""
     if connection.dialect.name == "postgresql":
-        return int(connection.scalar(_POSTGRESQL_NOW) or 0)
+        return int(connection.scalar(_SELECT_NOW_MS) or 0)
     return now_ms()
 
 

@@ -18,9 +18,10 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Insert,
     Row,
+    Update,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -30,8 +31,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.sql.dml import ReturningInsert
 
-from semel.database.clock import database_now_ms
+from semel.database.clock import POSTGRESQL_NOW_MS, database_now_ms, now_ms
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.counters import REAPED
@@ -109,13 +111,17 @@ class NotCommitted(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Times:
-    """The present time, and until when a claim that is made now counts."""
+class Term:
+    """How long a claim counts that is made now."""
 
-    now_ms: int
-    expires_ms: int
+    ttl_ms: int
     # NO_LEASE if a transaction holds the key.
-    lease_until_ms: int
+    lease_ms: int
+    # The present time; None for the clock of the database.
+    now_ms: int | None = None
+
+    def lease_until_ms(self, at_ms: int) -> int:
+        return NO_LEASE if self.lease_ms == NO_LEASE else at_ms + self.lease_ms
 
 
 # -- the statements: to make one takes longer than to execute it, so each is made once --------------------------------
@@ -123,24 +129,34 @@ class Times:
 _OF_NAME: Final = keys.c.scope == bindparam("of_scope"), keys.c.key == bindparam("of_key")
 _STEPS_OF_NAME: Final = steps.c.scope == bindparam("of_scope"), steps.c.key == bindparam("of_key")
 _OF_TOKEN: Final = keys.c.token == bindparam("of_token")
-_CLAIMED: Final = ("scope", "key", "fingerprint", "token", "lease_until_ms", "expires_ms")
+_NAMED: Final = ("scope", "key", "fingerprint")
+
+
+def _given(name: str) -> ColumnElement[int]:
+    return bindparam(name, type_=BigInteger)
 
 
 def _is_locked() -> ColumnElement[bool]:
-    return func.pg_try_advisory_xact_lock(bindparam("lock", type_=BigInteger))
+    return func.pg_try_advisory_xact_lock(_given("lock"))
 
 
-def _insert_locked() -> Insert:
-    claimed = (bindparam(column, type_=keys.c[column].type) for column in _CLAIMED)
-    inserted = postgresql.insert(keys).from_select(_CLAIMED, select(*claimed).where(_is_locked()))
-    return inserted.on_conflict_do_nothing()
+def _insert_locked() -> ReturningInsert[Any]:
+    # A statement of its own that asks PostgreSQL for the time would be one more to wait for.
+    now = select(func.coalesce(_given("at_ms"), POSTGRESQL_NOW_MS).label("ms")).subquery("now")
+    lease_until_ms = case((_given("lease_ms") == NO_LEASE, NO_LEASE), else_=now.c.ms + _given("lease_ms"))
+    named = [bindparam(column, type_=keys.c[column].type) for column in _NAMED]
+    claimed = select(*named, now.c.ms, lease_until_ms, now.c.ms + _given("ttl_ms")).where(_is_locked())
+    columns = (*_NAMED, "token", "lease_until_ms", "expires_ms")
+    return postgresql.insert(keys).from_select(columns, claimed).on_conflict_do_nothing().returning(keys.c.token)
 
 
+_INSERT_LOCKED: Final = _insert_locked()
 # By default SQLAlchemy does not keep the row count of an insert.
-_INSERT_LOCKED: Final = _insert_locked().execution_options(preserve_rowcount=True)
 _INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 _ROW: Final = select(keys).where(*_OF_NAME)
+_ROW_AND_TIME: Final = select(keys, POSTGRESQL_NOW_MS.label("now_ms")).where(*_OF_NAME)
 _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))
+_HOLD: Final = _OF_HOLDER.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"))
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
 _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
@@ -148,16 +164,20 @@ _END_STEP: Final = update(steps).where(*_STEPS_OF_NAME, steps.c.step == bindpara
 _NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
-def claim(connection: Connection, name: Name, fingerprint: str, times: Times) -> KeyState:
+def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> KeyState:
     """Claim the key, or return why it cannot be claimed."""
-    if _inserted(connection, name, fingerprint, times):
-        return Accepted(times.now_ms)
-    row = connection.execute(_ROW, _of(name)).one_or_none()
+    at_ms = _time_here(connection, term)
+    token = _inserted(connection, name, fingerprint, term, at_ms)
+    if token is not None:
+        return Accepted(token)
+    row = connection.execute(_ROW_AND_TIME if at_ms is None else _ROW, _of(name)).one_or_none()
     if row is None:
         # The row belongs to a transaction that has not ended, or the reaper has just deleted it.
         return Running(RETRY_AFTER_SECONDS)
-    if row.expires_ms <= times.now_ms and (row.status is not None or row.lease_until_ms <= times.now_ms):
-        outcome = _taken_over(connection, name, fingerprint, times, row)
+    if at_ms is None:
+        at_ms = int(row.now_ms)
+    if row.expires_ms <= at_ms and (row.status is not None or row.lease_until_ms <= at_ms):
+        outcome = _taken_over(connection, name, fingerprint, term, at_ms, row)
         if isinstance(outcome, Accepted):
             # Only now: of two requests that take the key over, one would otherwise delete steps that the other has
             # finished since.
@@ -166,10 +186,10 @@ def claim(connection: Connection, name: Name, fingerprint: str, times: Times) ->
     if row.fingerprint != fingerprint:
         return Differs()
     if row.status is not None or row.lease_until_ms == NO_LEASE:
-        return Duplicate(_answer(row), max(row.expires_ms - times.now_ms, 0))
-    if row.lease_until_ms > times.now_ms:
-        return Running(-(-(row.lease_until_ms - times.now_ms) // 1000))
-    return _taken_over(connection, name, fingerprint, times, row)
+        return Duplicate(_answer(row), max(row.expires_ms - at_ms, 0))
+    if row.lease_until_ms > at_ms:
+        return Running(-(-(row.lease_until_ms - at_ms) // 1000))
+    return _taken_over(connection, name, fingerprint, term, at_ms, row)
 
 
 def keep(connection: Connection, name: Name, token: int, answer: Answer | None, status: int) -> None:
@@ -186,9 +206,13 @@ def is_kept(connection: Connection, name: Name, token: int) -> bool:
     return row is not None and row.token == token and row.status is not None
 
 
-def hold(connection: Connection, name: Name, token: int, lease_until_ms: int) -> None:
+def hold(connection: Connection, name: Name, token: int, term: Term) -> None:
     """Keep the key for longer; a former holder is fenced. Locks the row until the transaction ends."""
-    _as_holder(connection, name, token, {"lease_until_ms": lease_until_ms})
+    at_ms = _time_here(connection, term)
+    if at_ms is None:
+        _as_holder(connection, name, token, {"lease_ms": term.lease_ms}, _HOLD)
+    else:
+        _as_holder(connection, name, token, {"lease_until_ms": term.lease_until_ms(at_ms)})
 
 
 def release(connection: Connection, name: Name, token: int) -> None:
@@ -236,30 +260,36 @@ def _of(name: Name) -> dict[str, Any]:
     return {"of_scope": name.scope, "of_key": name.key}
 
 
-def _inserted(connection: Connection, name: Name, fingerprint: str, times: Times) -> bool:
-    row = {
-        "scope": name.scope,
-        "key": name.key,
-        "fingerprint": fingerprint,
-        # The time, so that a holder from before the key was deleted is fenced, too.
-        "token": times.now_ms,
-        "lease_until_ms": times.lease_until_ms,
-        "expires_ms": times.expires_ms,
-    }
-    if connection.dialect.name == "sqlite":
-        return connection.execute(_INSERT, row).rowcount > 0
-    return connection.execute(_INSERT_LOCKED, {**row, "lock": _lock(name)}).rowcount > 0
+def _time_here(connection: Connection, term: Term) -> int | None:
+    """The time for a claim; None if PostgreSQL adds its own. SQLite is used on one machine, so it is that machine's
+    clock."""
+    return now_ms() if term.now_ms is None and connection.dialect.name == "sqlite" else term.now_ms
 
 
-def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Times, row: Row[Any]) -> KeyState:
+def _inserted(connection: Connection, name: Name, fingerprint: str, term: Term, at_ms: int | None) -> int | None:
+    """The token of the new row; None if there is a row, or another request works on the key. The token is the time, so
+    that a holder from before the key was deleted is fenced, too."""
+    row: dict[str, Any] = {"scope": name.scope, "key": name.key, "fingerprint": fingerprint}
+    if connection.dialect.name != "sqlite":
+        times = {"at_ms": at_ms, "lease_ms": term.lease_ms, "ttl_ms": term.ttl_ms}
+        token: int | None = connection.scalar(_INSERT_LOCKED, {**row, **times, "lock": _lock(name)})
+        return token
+    assert at_ms is not None
+    row |= {"token": at_ms, "lease_until_ms": term.lease_until_ms(at_ms), "expires_ms": at_ms + term.ttl_ms}
+    return at_ms if connection.execute(_INSERT, row).rowcount else None
+
+
+def _taken_over(
+    connection: Connection, name: Name, fingerprint: str, term: Term, at_ms: int, row: Row[Any]
+) -> KeyState:
     """Take over a key that has expired, or whose holder's lease has run out. If two requests try, the second one finds
     another token."""
     token = row.token + 1
     values = {
         "fingerprint": fingerprint,
         "token": token,
-        "lease_until_ms": times.lease_until_ms,
-        "expires_ms": times.expires_ms,
+        "lease_until_ms": term.lease_until_ms(at_ms),
+        "expires_ms": at_ms + term.ttl_ms,
         **dict.fromkeys(("status", "headers", "body")),
         **_of(name),
         "of_token": row.token,
@@ -271,8 +301,10 @@ def _taken_over(connection: Connection, name: Name, fingerprint: str, times: Tim
     return Accepted(token) if rows.rowcount else Running(RETRY_AFTER_SECONDS)
 
 
-def _as_holder(connection: Connection, name: Name, token: int, values: dict[str, Any]) -> None:
-    if not connection.execute(_OF_HOLDER, {**values, **_of(name), "of_token": token}).rowcount:
+def _as_holder(
+    connection: Connection, name: Name, token: int, values: dict[str, Any], change: Update = _OF_HOLDER
+) -> None:
+    if not connection.execute(change, {**values, **_of(name), "of_token": token}).rowcount:
         raise Fenced(name)
 
 

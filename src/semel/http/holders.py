@@ -95,7 +95,7 @@ class InTransaction:
     def claim(self) -> Procedure[KeyState]:
         self._idempotency.enter(self._name, self)
         outcome: KeyState = yield self._transaction.start(
-            lambda connection: claim(connection, self._name, self._fingerprint, self._idempotency.times(connection))
+            lambda connection: claim(connection, self._name, self._fingerprint, self._idempotency.term)
         )
         if isinstance(outcome, Accepted):
             self._token = outcome.token
@@ -229,7 +229,7 @@ class Leased:
         return outcome
 
     def _claim(self, connection: Connection) -> KeyState:
-        outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_times(connection))
+        outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_term)
         if isinstance(outcome, Accepted):
             # Set before the commit, so that a task that is cancelled during the commit also releases the lease.
             self._token = outcome.token

@@ -1,20 +1,18 @@
 """The configuration of the HTTP keys: the database, how to find the caller, which requests need a key, and the limits.
 
 It decides what a request needs, and what happens to an effect and its answer. Both middlewares use it. It must never
-use a connection, except to read the database's clock.
+use a connection.
 """
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection
-
-from semel.database.clock import Clock, now_ms, time_by
+from semel.database.clock import Clock, now_ms
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
@@ -29,7 +27,7 @@ from semel.http.answers import (
     commits_success,
     fate_of,
 )
-from semel.http.claims import NO_LEASE, Name, Times, name_of
+from semel.http.claims import NO_LEASE, Name, Term, name_of
 from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
 from semel.http.transactions import (
     AsyncDatabase,
@@ -149,14 +147,22 @@ class Idempotency:
     def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
         return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
 
-    def times(self, connection: Connection) -> Times:
-        return replace(self.lease_times(connection), lease_until_ms=NO_LEASE)
+    @property
+    def term(self) -> Term:
+        """How long a key counts that a transaction holds."""
+        return Term(self.result_ttl_ms, NO_LEASE, self._given_now_ms)
 
-    def lease_times(self, connection: Connection) -> Times:
-        """By the database's clock, because the clocks of two machines may differ by more than a lease, or than a key is
-        kept: a machine whose clock is a day ahead would find every key expired, and execute requests again."""
-        at_ms = time_by(self.clock, connection)
-        return Times(at_ms, at_ms + self.result_ttl_ms, at_ms + self.lease_ms)
+    @property
+    def lease_term(self) -> Term:
+        """How long a key counts that a lease holds."""
+        return Term(self.result_ttl_ms, self.lease_ms, self._given_now_ms)
+
+    @property
+    def _given_now_ms(self) -> int | None:
+        """In place of the machine's own clock, the database's counts: the clocks of two machines may differ by more
+        than a lease, or than a key is kept, and a machine whose clock is a day ahead would find every key expired, and
+        execute requests again."""
+        return None if self.clock is now_ms else self.clock()
 
     def fate(self, status: int, headers: Headers) -> Fate:
         return fate_of(status, headers, self._commits, self._keeps)

@@ -45,7 +45,7 @@ class KeySteps:
         """Check that this holder still has the key, and prolong the lease. A late holder is counted here, because most
         frameworks turn the error into an answer."""
         try:
-            hold(connection, self.name, self.token, self.idempotency.lease_times(connection).lease_until_ms)
+            hold(connection, self.name, self.token, self.idempotency.lease_term)
         except Fenced:
             self.tally.count("fenced")
             raise
