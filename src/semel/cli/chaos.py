@@ -31,7 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=seconds,
         metavar="N",
-        help="how long the proxy stands there (until Ctrl-C); without --upstream, how long to produce (60)",
+        help="how long the proxy stands there (until Ctrl-C); without --upstream, how long to produce (60), and longer "
+        "if a kind of fault has not struck yet",
     )
     purpose = "copy records by transactions, and kill workers and broker on the way"
     own = add_subcommand(parser.add_subparsers(dest="run_of", metavar="copy"), "copy", purpose)
