@@ -197,4 +197,11 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         (f"{_HANDING_OVER}::test_a_broker_that_stops_while_it_takes_over_gives_its_claim_to_the_next_one",),
     ),
+    Bug(
+        "a standby on a full disk ends",
+        "semel.replica.reader:SlotReader._replay",
+        "error.errno not in OUT_OF_SPACE or self._make_room is None",
+        "True",
+        ("tests/replica/test_broker_on_store.py::test_a_standby_whose_disk_is_full_goes_on_when_there_is_space",),
+    ),
 )

@@ -64,6 +64,7 @@ class Role:
         self._metrics = metrics
         self._boot_clock = boot_clock
         self._membership: Membership
+        self._events: Events
         self._task: asyncio.Task[None] | None = None
         # The lease of the active broker, while this one is on standby; and its own one, released, when it hands over.
         self._active: Lease | None = None
@@ -85,12 +86,13 @@ class Role:
         except BaseException:
             files.close()
             raise
-        self._reader = SlotReader(self._store, self._journal, log, beginning.history)
+        self._reader = SlotReader(self._store, self._journal, log, beginning.history, self._make_room)
         self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 
     def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
         """What makes that log durable: the store."""
+        self._events = events
 
         def tell(reason: str) -> None:
             events.tell(logging.WARNING, "store_not_cleared", reason=reason)
@@ -102,6 +104,12 @@ class Role:
         start = self._beginning.floor, self._beginning.contents
         self._checkpoints = StoreCheckpoints(self._store, self._writer, thread("checkpoint"), self.cache, start, tell)
         return self._writer, self._checkpoints
+
+    def _make_room(self, refusal: OSError) -> None:
+        """The disk is full, and the next records of another broker have no space on it."""
+        self._metrics.storage_errors += 1
+        self._events.tell(logging.ERROR, "write_refused", reason=refusal)
+        self.cache.make_room()
 
     async def find(
         self,

@@ -10,6 +10,7 @@ from the checkpoint that the floor names.
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from semel.core.slots import NONCE_BYTES, BrokenHistory, History
@@ -18,6 +19,7 @@ from semel.replica.floor import Floor, read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
 from semel.replica.writer import Fenced, answered, create_surely
+from semel.storage.files import OUT_OF_SPACE
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
@@ -25,6 +27,8 @@ from semel.store import Missing, Store
 SLOTS_PER_LOOK: Final = 50
 # How many entries the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
+# How long a reader on a full disk waits before it tries again to write the records of an entry.
+ROOM_SECONDS: Final = 1.0
 
 
 class Follower(Protocol):
@@ -49,9 +53,19 @@ class Overtaken(Fenced):
 class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
-    def __init__(self, store: Store, journal: SlotJournal, log: Follower, history: History) -> None:
-        """Continues after this history, which a checkpoint has."""
+    def __init__(
+        self,
+        store: Store,
+        journal: SlotJournal,
+        log: Follower,
+        history: History,
+        make_room: Callable[[OSError], None] | None = None,
+    ) -> None:
+        """Continues after this history, which a checkpoint has. `make_room` is called when the disk is full, before the
+        reader tries again; without it the reader gives up.
+        """
         self._store = store
+        self._make_room = make_room
         self._journal = journal
         self._log = log
         self.history = history
@@ -103,7 +117,10 @@ class SlotReader:
             self._log.enter_epoch(head.epoch)
         for count, (kind, payload) in enumerate(entries(slot, body), start=1):
             try:
-                self._log.replay(kind, payload)
+                while True:
+                    if self._replay(kind, payload):
+                        break
+                    await asyncio.sleep(ROOM_SECONDS)
             except CannotFollow as error:
                 raise BrokenHistory(f"slot {slot}: {error}") from error
             if count % ENTRIES_PER_TURN == 0:
@@ -114,6 +131,17 @@ class SlotReader:
             for count, _ in enumerate(self._log.clear(), start=1):
                 if count % ENTRIES_PER_TURN == 0:
                     await asyncio.sleep(0)
+        return True
+
+    def _replay(self, kind: int, payload: memoryview) -> bool:
+        """Apply an entry; False if its records found no space on the disk. Then nothing has changed."""
+        try:
+            self._log.replay(kind, payload)
+        except OSError as error:
+            if error.errno not in OUT_OF_SPACE or self._make_room is None:
+                raise
+            self._make_room(error)
+            return False
         return True
 
     async def take_over(self) -> int:
