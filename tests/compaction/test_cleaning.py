@@ -130,6 +130,21 @@ def test_when_their_time_is_up_all_marks_of_deletion_go_but_the_last_offset_stay
     assert left[-1].offset == end - 1
 
 
+def test_what_is_clean_stays_clean_when_its_last_segment_is_gone() -> None:
+    """Of an aborted transaction nothing stays, and then the segment before ends the sealed part of the log."""
+    history = History()
+    history.append([Record(key=b"a", value=b"1")])
+    history.roll()
+    history.append([Record(key=b"a", value=b"2")], producer_id=7)
+    history.roll()
+    history.end(7, False)
+    history.append([Record(key=b"a", value=b"3")])
+    first = history.clean(segment_bytes=1)
+    assert (first.until, history.sealed[-1].next_offset) == (2, 1)
+    again = history.clean(first.until, segment_bytes=1)
+    assert (again.until, again.is_complete) == (2, True)
+
+
 def test_a_pass_that_finds_nothing_to_do_writes_nothing() -> None:
     history = History()
     for key in KEYS:

@@ -105,7 +105,9 @@ class Pass:
 
     def __post_init__(self) -> None:
         self.transactions = TransactionsPassed(self.aborted)
-        self.last_offsets = LastOffsets(self.key_bytes_max, self.segments[-1].next_offset)
+        # An earlier pass may have removed the segments that came last then: of an aborted transaction nothing stays.
+        end = max(self.segments[-1].next_offset, self.cleaned_until)
+        self.last_offsets = LastOffsets(self.key_bytes_max, end)
 
     @property
     def until(self) -> int:
@@ -115,7 +117,7 @@ class Pass:
     @property
     def is_complete(self) -> bool:
         """Whether the pass cleans all of its segments."""
-        return self.until == self.segments[-1].next_offset
+        return self.until >= self.segments[-1].next_offset
 
     @property
     def to_survey(self) -> list[Segment]:
