@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from forked import SECONDS_MAX
 from semel.chaos.plan import Fault
 from semel.demo.payments import copies, payments
-from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, timetable
+from semel.demo.stage import CountedBroker
+from semel.demo.stream import flow
+from semel.demo.timetable import HANG_SECONDS, SECONDS_MIN, Strike, timetable
+from semel.settings import Semantics
 from semel_command import semel, semel_failure, started
 
 SHORT = ("--seconds", "4.5", "--per-second", "1500", "--no-spark")
@@ -43,6 +46,14 @@ def test_each_payment_is_known_again_wherever_it_turns_up(seed: int, count: int,
     wanted = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
     values = [payment.encoded() for payment, times in zip(sent, wanted, strict=True) for _ in range(times)]
     assert copies(values, count) == wanted
+
+
+def test_faults_strike_payments_and_not_what_a_client_asks_first(tmp_path: Path) -> None:
+    """On a busy machine all faults of a short stream can be due when its clients connect."""
+    strikes = [Strike(0.0, Fault.DROP_ACK), Strike(0.0, Fault.CUT), Strike(0.0, Fault.CUT)]
+    with CountedBroker(str(tmp_path), partitions=1) as broker:
+        stream = flow(broker, payments(1, 200), 400, strikes, lambda sample, strike: None)
+    assert {run.semantics: run.kept_its_promise for run in stream.runs} == dict.fromkeys(Semantics, True)
 
 
 def table_of(lines: list[str]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel import settings
 from semel.chaos.plan import FaultPlan
+from semel.chaos.plan_file import PRODUCE
 from semel.chaos.proxy import ChaosProxy
 from semel.demo import DemoFailed
 from semel.demo.payments import PARTITIONS, Payment, copies
@@ -202,7 +203,9 @@ def _send(
         while waiting and waiting[0].at_seconds <= now:
             strike = waiting.pop(0)
             for sender in senders:
-                sender.proxy.arm(strike.fault)
+                # Only requests with payments are struck. A client on a busy machine connects so often that all faults
+                # could strike what it asks first, and then nothing would be lost or doubled.
+                sender.proxy.plan.arm(strike.fault, api_key=PRODUCE)
             show(_sample(broker, senders, now, sent), strike)
         due = min(len(values), int(now * stream.per_second))
         for payment, value in zip(stream.payments[sent:due], values[sent:due], strict=True):
