@@ -53,6 +53,8 @@ def test_the_way_to_records_in_an_old_segment_is_read_in_a_thread(
     """The index of the segment, and the batches between its entry and the offset that a consumer begins at: with them,
     too, a consumer that comes back after a day held all others up.
     """
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("this system does not say which file is read")
     with FaultyBroker(tmp_path) as broker:
         asker = Asker(broker.bootstrap)
         asker.create("events", **{"segment.bytes": "1048576"})

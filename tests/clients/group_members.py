@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from client_contract import WAIT_SECONDS_MAX, Member, Place, Stored
@@ -68,6 +69,9 @@ class RunningMember:
             member.close()
         except BaseException as failure:
             self._ended.set_exception(failure)
+            # Or its threads would try to reach the broker for as long as this process runs.
+            with suppress(Exception):
+                member.close()
         else:
             self._ended.set_result(None)
 

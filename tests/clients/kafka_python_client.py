@@ -29,7 +29,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import BrokerResponseError, KafkaTimeoutError
+from kafka.errors import BrokerResponseError, KafkaConnectionError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
 
@@ -131,8 +131,12 @@ class KafkaPythonMember(Member):
         return self._consumer.group_metadata()
 
     def poll(self, seconds_max: float) -> list[Stored]:
-        with translated_errors():
-            batches = self._consumer.poll(timeout_ms=int(seconds_max * 1000))
+        try:
+            with translated_errors():
+                batches = self._consumer.poll(timeout_ms=int(seconds_max * 1000))
+        except KafkaConnectionError:
+            # Now and then kafka-python 3.0 raises this where other clients wait: the broker is away, and may come back.
+            return []
         return [_stored(message) for messages in batches.values() for message in messages]
 
     def assignment(self) -> set[Place]:
