@@ -223,7 +223,12 @@ def test_large_requests_that_never_end_keep_nobody_at_another_address_waiting() 
         for one in greedy:
             one._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MEGABYTE)
             one.post(frame[:-1])
-        broker.wait(lambda b: any(connection._buffer.is_too_small for connection in b.connections))
+
+        def has_all_it_gets(connection: Connection) -> bool:
+            buffer = connection._buffer
+            return buffer.is_too_small or len(buffer) == len(frame) - 1
+
+        broker.wait(lambda b: sum(map(has_all_it_gets, b.connections)) == len(greedy))
         for _ in range(3):
             honest.send(produce_frame("large", 900_000))
         assert broker.look(lambda b: b.metrics.accepted_batches) == 3

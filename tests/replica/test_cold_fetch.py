@@ -21,7 +21,7 @@ from semel.storage.log_settings import LogSettings
 from semel.testing.stores import MemoryStore
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches
-from semel.wire.versions import LIST_OFFSETS
+from semel.wire.versions import INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS
 
 RECORDS = 40
 
@@ -197,6 +197,39 @@ def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consume
             assert broker.metrics.storage_errors > 0
             store.is_changed = False
             assert await asking(broker, offsets_of) == list(range(RECORDS))
+
+    asyncio.run(scenario())
+
+
+def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later() -> None:
+    """Usually another broker has taken over and deleted them, and this one stood still and does not know it yet. That
+    is no damage, of which its operator would be told.
+    """
+
+    class Losing(MemoryStore):
+        has_lost_all = False
+
+        async def get_range(self, key: str, start: int, size: int) -> bytes:
+            return await super().get_range(f"{key}-gone" if self.has_lost_all else key, start, size)
+
+    def make_compacted(asker: Asker) -> None:
+        policy = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
+        ratio = {"name": "min.cleanable.dirty.ratio", "config_operation": 0, "value": "0"}
+        resource = {"resource_type": 2, "resource_name": "old", "configs": [policy, ratio]}
+        (changed,) = asker(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False).responses
+        assert changed.error_code == 0
+
+    async def scenario() -> None:
+        store = Losing()
+        async with cold(store) as broker:
+            await asking(broker, make_compacted)
+            store.has_lost_all = True
+            await broker.compactor.compact()
+            assert broker.metrics.storage_errors > 0
+            assert not broker.metrics.compactions
+            store.has_lost_all = False
+            await broker.compactor.compact()
+            assert broker.metrics.compactions > 0
 
     asyncio.run(scenario())
 

@@ -114,4 +114,11 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/broker/test_cold_reads.py",),
     ),
+    Bug(
+        "a broker that stood still calls damage what its successor has deleted",
+        "semel.broker.compactor:Compactor._break_off",
+        "isinstance(error, Unreadable) and error.is_gone",
+        "False",
+        (f"{_COLD}::test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later",),
+    ),
 )

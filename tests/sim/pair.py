@@ -110,9 +110,15 @@ class PairWorld(World):
         self.addresses = [(name, PORT) for name in names]
         # Some still wait when a broker goes on that has stood still, and another one is active.
         self.patiences_s = (1.5, 6.0)
+        # How many times a broker has become active.
+        self._newest_epoch = 0
 
     def make_loop(self) -> VirtualLoop:
         return ProcessLoop(turns_max=TURNS_MAX)
+
+    def owns_store(self, name: str) -> bool:
+        broker = next(member.broker for member in self.members if member.name == name)
+        return broker is not None and broker.role.epoch == self._newest_epoch > 0
 
     def count_faults(self) -> None:
         for member in self.members:
@@ -185,6 +191,7 @@ class PairWorld(World):
     def _became_active(self, member: Member, broker: Broker, _: object) -> None:
         if broker is member.broker:
             self.fired["takeover"] += broker.role.epoch > 1
+            self._newest_epoch = max(self._newest_epoch, broker.role.epoch)
             self.note(member.name, "is active", epoch=broker.role.epoch)
 
     def _fell(self, member: Member, broker: Broker, _: object) -> None:

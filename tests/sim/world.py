@@ -20,6 +20,7 @@ from semel.broker.journal_pump import Durability
 from semel.broker.limits import Limits
 from semel.core.producer_table import TableBounds
 from semel.core.steps import Pace
+from semel.replica.cache import Unreadable
 from semel.replica.writer import Fenced
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.log import Torn
@@ -67,6 +68,8 @@ class WatchedEvents(Events):
             self._world.fired["records compacted away"] += 1
         elif event == "compaction_given_up":
             self._world.anomaly("damage", f"{fields['partition']}: {fields['reason']}")
+        elif event == "read_failed" and self._world.owns_store(self._name) and isinstance(fields["reason"], Unreadable):
+            self._world.anomaly("damage", f"{self._name}: {fields['reason']}")
         self._world.note(self._name, event, **{name: str(value) for name, value in fields.items()})
         if error is not None and not _was_injected(error, stopped=event == "stopped_where"):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
@@ -121,6 +124,10 @@ class World:
     def make_loop(self) -> VirtualLoop:
         """The loop of this history."""
         return VirtualLoop()
+
+    def owns_store(self, name: str) -> bool:
+        """Whether this broker has a store, and nobody has taken over from it: then all that it needs is there."""
+        return False
 
     def count_faults(self) -> None:
         """The history is over: count what has fired in it."""

@@ -17,7 +17,7 @@ from semel.broker.runtime import Runtime
 from semel.compaction.passes import Pass, Rewritten
 from semel.compaction.plan import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
-from semel.replica.cache import Cache
+from semel.replica.cache import Cache, Unreadable
 from semel.storage.journal import Damaged
 from semel.storage.segment import FilePart, Segment, Stretch
 from semel.store import StoreError
@@ -183,6 +183,10 @@ class Compactor:
         if is_shortened and isinstance(error, FileNotFoundError | Damaged | StoreError):
             # Retention, DeleteRecords or DeleteTopics has removed files that the pass was still to read, here or in the
             # store. If it was something else, the next pass meets it again.
+            return
+        if isinstance(error, Unreadable) and error.is_gone:
+            # Usually another broker has taken over, and has deleted what its own checkpoints do not need.
+            self._runtime.read_failed(error)
             return
         if isinstance(error, OSError):
             # Usually the disk is full.
