@@ -143,10 +143,10 @@ class Broker:
         if store is not None:
             self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max)
-        settings = settings or log_settings(self.limits, in_memory=data is None and files is None)
-        self._settings = replace(
-            settings, acknowledges_unsynced=self.durability == "os", open_segments_max=open_segments_max()
+        settings = settings or log_settings(
+            self.limits, in_memory=data is None and files is None, open_segments_max=open_segments_max()
         )
+        self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock
         self._disk_threads = disk_threads
         self._stopping = False

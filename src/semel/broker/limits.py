@@ -147,7 +147,7 @@ class Limits:
     access_rules_max: int = 100_000
 
 
-def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
+def log_settings(limits: Limits, *, in_memory: bool, open_segments_max: int) -> LogSettings:
     """The settings of the log that follow from these limits."""
     # In memory the journal protects nothing; a small one costs little.
     sizes: dict[str, Any] = (
@@ -171,4 +171,5 @@ def log_settings(limits: Limits, *, in_memory: bool) -> LogSettings:
             timeout_ms_max=limits.transaction_timeout_ms_max,
         ),
         access_rules_max=limits.access_rules_max,
+        open_segments_max=open_segments_max,
     )
