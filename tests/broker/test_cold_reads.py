@@ -11,7 +11,7 @@ from producing import deliver, idempotent_producer
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.storage.files import DiskFile
 from semel.storage.log import Log
-from semel.storage.segment import Stretch
+from semel.storage.segment import SCAN_BYTES, Stretch
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
 from semel.wire.versions import FETCH
@@ -127,6 +127,41 @@ def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, mo
     assert [len(sent) > 10_000 for sent in records] == [True, True] + [False] * 18
     assert len(brought) == 1
     assert sum(map(len, records)) <= brought[0] <= 30_000
+
+
+def test_neither_are_the_ways_to_more_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor anything for a consumer that waits at the end, where nothing is to be read."""
+    brought: list[int] = []
+    original = Log.warm
+
+    def warm(log: Log, stretches: list[Stretch]) -> None:
+        brought.append(sum(stretch.size for stretch in stretches))
+        original(log, stretches)
+
+    with FaultyBroker(tmp_path) as broker:
+        asker = Asker(broker.bootstrap)
+        asker.create("events", partitions=20, **{"segment.bytes": "1048576"})
+        for index in range(20):
+            for _ in range(6):
+                asker.produce("events", [Record(bytes(200_000))], index)
+        asker.close()
+    monkeypatch.setattr(Log, "warm", warm)
+    monkeypatch.setattr(DiskFile, "is_cached", lambda self, size, position: False)
+    with FaultyBroker(tmp_path) as broker:
+        asker = Asker(broker.bootstrap)
+        partitions = [
+            {"partition": index, "fetch_offset": 3, "partition_max_bytes": 1_000_000, "log_start_offset": -1}
+            for index in range(20)
+        ]
+        fields = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "isolation_level": 0}
+        topics = [{"topic": "events", "partitions": partitions}]
+        answer = asker(FETCH, 4, max_bytes=300_000, topics=topics, **fields)
+        assert any(partition.records for partition in answer.responses[0].partitions)
+        assert 0 < max(brought) <= 300_000 + SCAN_BYTES
+        brought.clear()
+        assert not asker.fetch("events", 6).records
+        asker.close()
+    assert not brought
 
 
 def test_the_list_of_what_was_aborted_is_whole_though_it_left_the_memory(

@@ -239,47 +239,52 @@ class PartitionLog:
         With `whole_first_batch` the result has the first batch even if that is larger than `bytes_max`. `offset` must
         lie between the log start and `until`.
         """
+        if bytes_max <= 0 and not whole_first_batch:
+            return b"", offset
         segment, position, end = self._locate(offset, until)
         if segment is None:
             return b"", offset
         size = max(min(bytes_max, end - position), 0)
         if size == end - position:
             next_offset = min(segment.next_offset, until.offset)
-            return self._result(segment, position, self._bytes_of(segment, position, size), next_offset)
+            return self._result(segment, position, self._segment_files.read(segment, position, size), next_offset)
         indexed_position, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
         if indexed_position > position:
             # A batch begins at `indexed_position`, so every byte that is read will be sent. The next fetch gets the
             # rest that might have fitted: part of a batch, or 64 KiB of small ones.
-            data = self._bytes_of(segment, position, indexed_position - position)
+            data = self._segment_files.read(segment, position, indexed_position - position)
             return self._result(segment, position, data, indexed_offset)
-        data = memoryview(self._bytes_of(segment, position, size))
+        data = memoryview(self._segment_files.read(segment, position, size))
         whole_bytes, next_offset = whole_batches(segment, position, data)
         if whole_bytes:
             return self._result(segment, position, data[:whole_bytes], next_offset)
         if not whole_first_batch:
             return b"", offset
-        first = read_header(self._bytes_of(segment, position, HEADER_BYTES))
+        first = read_header(self._segment_files.read(segment, position, HEADER_BYTES))
         if not HEADER_BYTES <= first.batch_bytes <= end - position:
             raise Damaged(f"{segment.path}: no batch at offset {position}")
-        return self._result(segment, position, self._bytes_of(segment, position, first.batch_bytes), first.next_offset)
+        data = self._segment_files.read(segment, position, first.batch_bytes)
+        return self._result(segment, position, data, first.next_offset)
 
-    def cold_index(self, offset: int, bytes_max: int) -> Stretch | None:
-        """The index that `read` would get from the disk to find the batches from `offset` on; None if it is cached."""
-        segment = self._segment_at(offset)
+    def cold_index(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
+        """The index that `read`, with these arguments, would get from the disk; None if it is cached."""
+        segment = self._first_to_read(offset, bytes_max, until)
         if segment is None or (offset <= segment.base_offset and bytes_max >= segment.size):
             return None
         return self._segment_files.cold_index(segment)
 
     def cold_stretch(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """The part of a file that `read`, with these arguments, would get from the disk; None if it is cached."""
-        segment = self._segment_at(offset)
-        if segment is not None and self._known_place_of(segment, offset) is None:
+        segment = self._first_to_read(offset, bytes_max, until)
+        if segment is None:
+            return None
+        if self._known_place_of(segment, offset) is None:
             position = self._segment_files.index_of(segment).before_offset(offset)
             left = segment.size - position
             if not self._segment_files.file_of(segment).is_cached(min(SCAN_BYTES, left), position):
                 return Stretch(segment.path, position, min(SCAN_BYTES + bytes_max, left))
         segment, position, end = self._locate(offset, until)
-        if segment is None or bytes_max <= 0:
+        if segment is None:
             return None
         size = min(bytes_max, end - position)
         if self._segment_files.file_of(segment).is_cached(size, position):
@@ -454,9 +459,11 @@ class PartitionLog:
             slot += 1
         return None, 0, 0
 
-    def _segment_at(self, offset: int) -> Segment | None:
-        """The segment that has this offset; None for an empty partition."""
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)] if self._segments else None
+    def _first_to_read(self, offset: int, bytes_max: int, until: Mark) -> Segment | None:
+        """The segment in which `read` looks first; None if it has nothing to read."""
+        if bytes_max <= 0 or offset >= until.offset or not self._segments:
+            return None
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def _known_place_of(self, segment: Segment, offset: int) -> int | None:
         """Where in the segment the batch with `offset` begins, if that is known without reading."""
@@ -472,13 +479,6 @@ class PartitionLog:
             return position
         position = self._segment_files.index_of(segment).before_offset(offset)
         return place_after(self._segment_files.file_of(segment), segment, position, offset)
-
-    def _bytes_of(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
-        """`size` bytes of a segment; `Damaged` if the file is too short."""
-        data = self._segment_files.file_of(segment).read_at(size, position)
-        if len(data) < size:
-            raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
-        return data
 
     def _result(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int

@@ -269,6 +269,13 @@ class SegmentFiles:
             self._open.popitem(last=False)[1].close()
         return file
 
+    def read(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
+        """`size` bytes of a segment; `Damaged` if the file is too short."""
+        data = self.file_of(segment).read_at(size, position)
+        if len(data) < size:
+            raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
+        return data
+
     def index_of(self, segment: Segment) -> Index:
         if segment.index is not None:
             return segment.index

@@ -93,7 +93,7 @@ class _Harvest:
         self._broker.unsent_bytes -= self.bytes
 
     def note_cold(self, stretch: Stretch) -> None:
-        """These records are only on the disk."""
+        """This part of a file is not in memory."""
         self.cold.append(stretch)
         self.cold_bytes += stretch.size
 
@@ -108,8 +108,7 @@ class _Harvest:
         """These records are only in the store."""
         if self.absent < _ABSENT_MAX:
             self.absent += 1
-            self.cold.append(Stretch(absent.path, absent.position, absent.size))
-            self.cold_bytes += absent.size
+            self.note_cold(Stretch(absent.path, absent.position, absent.size))
 
     def note_read(self, size: int) -> None:
         self.bytes += size
@@ -318,7 +317,7 @@ def _read(
     try:
         cold = None
         if harvest.patience < _Patience.INDEXES:
-            cold = partition.cold_index(item.fetch_offset, bytes_max)
+            cold = partition.cold_index(item.fetch_offset, bytes_max, until)
             harvest.cold_index |= cold is not None
         if cold is None and harvest.patience < _Patience.ALL:
             cold = partition.cold_stretch(item.fetch_offset, bytes_max, until)
@@ -330,8 +329,9 @@ def _read(
             first = harvest.bytes == harvest.cold_bytes == 0
             data, next_offset = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
             if committed_only and data:
-                blocks = partition.aborted.cold(item.fetch_offset, next_offset)
-                if blocks and harvest.patience < _Patience.ALL:
+                may_read = harvest.patience == _Patience.ALL
+                blocks = [] if may_read else partition.aborted.cold(item.fetch_offset, next_offset)
+                if blocks:
                     # The client must not get the records without the list of aborted transactions.
                     harvest.cold += blocks
                     harvest.cold_bytes += len(data)
