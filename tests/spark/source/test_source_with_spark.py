@@ -23,6 +23,7 @@ KAFKAS_COLUMNS = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 )
 HEADERS = "array<struct<key:string,value:binary>>"
+PUSHED_FILTERS = "spark.sql.python.filterPushdown.enabled"
 SECONDS_MAX = 300
 
 
@@ -123,6 +124,23 @@ def test_a_schema_of_the_users_is_a_choice_of_columns(spark: SparkSession, log: 
     assert one_line(wrong.collect, AnalysisException).endswith("column value is of type binary, and not string")
     missing = batch(spark, log, subscribe=topic).schema("colour string").load()
     assert "there is no column colour; there are key, value" in one_line(missing.collect, AnalysisException)
+
+
+def test_a_data_frame_that_is_used_with_several_filters_has_all_of_their_rows(
+    spark: SparkSession, log: LogUnderTest
+) -> None:
+    """Where Spark pushes filters into Python sources, the data frames of one `load` share what the last filter left."""
+    topic = log.make(2)
+    for partition in (0, 1):
+        log.put(topic, "a", "b", partition=partition)
+    rows = batch(spark, log, subscribe=topic).load()
+    spark.conf.set(PUSHED_FILTERS, "true")
+    try:
+        assert rows.where("partition = 1").count() == 2
+        assert rows.count() == 4
+        assert rows.where("partition = 0").union(rows.where("partition = 1")).count() == 4
+    finally:
+        spark.conf.unset(PUSHED_FILTERS)
 
 
 def test_limited_batches_go_on_from_the_checkpoint_and_their_progress_says_how_far_behind_they_are(
