@@ -10,12 +10,19 @@ from typing import Any
 import httpx
 import pytest
 from conftest_http import NewShop
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select, text
+from test_http_steps import Service
 
+from eventually import eventually
 from semel.database import engine_of
+from semel.database.clock import database_now_ms
 from semel.http import metadata
-from semel.http.claims import Accepted, Running, Term, claim, finish_step, finished_step, name_of
+from semel.http.claims import Accepted, Running, Term, claim, finish_step, finished_step, hold, name_of
+from semel.http.tables import keys
+from semel.testing.clock import Clock
 from semel.testing.postgres import PostgresServer
+
+ISOLATIONS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 
 
 def test_many_at_once_have_one_effect(url: str, engine: Engine, new_shop: NewShop) -> None:
@@ -96,3 +103,65 @@ def test_who_comes_while_it_runs_is_told_so_and_not_kept_waiting(url: str, engin
         assert elsewhere.result(30).headers["idempotency-replayed"] == "true"
     assert (len(shop.booked()), second.gate.executions) == (1, 0)
     other.dispose()
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("by", ["database", "clock"])
+def test_who_comes_while_a_step_is_open_is_told_so_and_not_kept_waiting(
+    postgres: PostgresServer, isolation: str, by: str
+) -> None:
+    """Who waits for a lock here fails, because the one who has it waits for the answer. On SQLite there is one writer,
+    and a repetition waits for it."""
+    options = {"isolation_level": isolation, "connect_args": {"options": "-c lock_timeout=2000"}}
+    engine = engine_of(postgres.new_database(), **options)
+    metadata.create_all(engine)
+    came: list[tuple[int, str]] = []
+
+    def come() -> None:
+        answer = service.post()
+        came.append((answer.status_code, answer.json()["type"]))
+
+    def handler(key: Any) -> bytes:
+        with key.step("book") as step:
+            step.connection().execute(text("SELECT 1"))
+            come()
+            clock.ms += service.idempotency.lease_ms
+            # Its lease has run out by now, if that clock counts; it still has the key open.
+            come()
+        return b"done"
+
+    clock = Clock()
+    service = Service(engine, handler, **({"clock": clock} if by == "clock" else {}))
+    assert service.post().content == b"done"
+    assert came == [(409, "urn:semel:problem:still-running")] * 2
+    engine.dispose()
+
+
+def test_a_beat_that_had_to_wait_for_a_step_gives_a_whole_lease(postgres: PostgresServer) -> None:
+    """The step is rolled back. A lease that began when the beat began to wait could have run out already."""
+    engine, name, lease = engine_of(postgres.new_database()), name_of("anna", "k-1"), Term(86_400_000, 60_000)
+    metadata.create_all(engine)
+
+    def beat() -> None:
+        with engine.begin() as connection:
+            hold(connection, name, token, lease)
+
+    def waits() -> bool:
+        with engine.connect() as connection:
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return bool(connection.scalar(text(f"{waiting} AND datname = current_database()")))
+
+    with engine.begin() as connection:
+        accepted = claim(connection, name, "print", lease)
+    assert isinstance(accepted, Accepted)
+    token = accepted.token
+    with ThreadPoolExecutor(1) as threads, engine.connect() as step:
+        hold(step, name, token, lease)
+        beats = threads.submit(beat)
+        assert eventually(waits), "the beat does not wait"
+        ended_ms = database_now_ms(step)
+        step.rollback()
+        beats.result(30)
+    with engine.connect() as connection:
+        assert connection.scalar(select(keys.c.lease_until_ms)) >= ended_ms + 60_000
+    engine.dispose()

@@ -32,6 +32,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         seconds_max=5,
     ),
     Bug(
+        "a step keeps who repeats its request waiting",
+        "semel.http.claims:_OF_HOLDER_LOCKED",
+        "_OF_HOLDER.where(_LOCK)",
+        '_OF_HOLDER.where(_given("lock").is_not(None))',
+        (_RACES, "-k", "a_step_is_open and database and committed"),
+        seconds_max=5,
+    ),
+    Bug(
         "the claim is committed before the effect",
         "semel.http.holders:InTransaction.claim",
         "self._token = outcome.token",

@@ -156,7 +156,11 @@ _INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(
 _ROW: Final = select(keys).where(*_OF_NAME)
 _ROW_AND_TIME: Final = select(keys, POSTGRESQL_NOW_MS.label("now_ms")).where(*_OF_NAME)
 _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))
-_HOLD: Final = _OF_HOLDER.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"))
+# Whoever has the row open for longer, as a step does, has the lock of the claim, too; otherwise an INSERT of the key
+# would wait for the row. PostgreSQL takes the lock before it looks for the row, and gives the time after that.
+_LOCK: Final = select(func.pg_advisory_xact_lock(_given("lock"))).scalar_subquery().is_not(None)
+_OF_HOLDER_LOCKED: Final = _OF_HOLDER.where(_LOCK)
+_HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"))
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
 _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
@@ -207,12 +211,16 @@ def is_kept(connection: Connection, name: Name, token: int) -> bool:
 
 
 def hold(connection: Connection, name: Name, token: int, term: Term) -> None:
-    """Keep the key for longer; a former holder is fenced. Locks the row until the transaction ends."""
+    """Keep the key for longer; a former holder is fenced. Locks the key until the transaction ends, after a wait for
+    another transaction of this holder, as a heartbeat may wait for a step."""
     at_ms = _time_here(connection, term)
     if at_ms is None:
-        _as_holder(connection, name, token, {"lease_ms": term.lease_ms}, _HOLD)
-    else:
+        _as_holder(connection, name, token, {"lease_ms": term.lease_ms, "lock": _lock(name)}, _HOLD)
+    elif connection.dialect.name == "sqlite":
         _as_holder(connection, name, token, {"lease_until_ms": term.lease_until_ms(at_ms)})
+    else:
+        values = {"lease_until_ms": term.lease_until_ms(at_ms), "lock": _lock(name)}
+        _as_holder(connection, name, token, values, _OF_HOLDER_LOCKED)
 
 
 def release(connection: Connection, name: Name, token: int) -> None:
