@@ -80,7 +80,7 @@ class Model:
 def is_fenced(connection: Connection, what: str, token: int, answer: Answer, now_ms: int) -> bool:
     try:
         if what == "keep":
-            keep(connection, NAME, token, answer, answer.status)
+            keep(connection, NAME, token, answer, answer.status, Term(TTL_MS, LEASE_MS, now_ms))
         else:
             hold(connection, NAME, token, Term(TTL_MS, LEASE_MS, now_ms))
     except Fenced:
@@ -126,6 +126,7 @@ def test_the_claims_do_what_the_rules_say(taken: list[tuple[str, object]]) -> No
                 if key is not None and model.is_held_by(token):
                     key.lease_until_ms = 0 if what == "keep" else now_ms + LEASE_MS
                     key.answer = answer if what == "keep" else None
+                    key.expires_ms = now_ms + TTL_MS
     engine.dispose()
 
 

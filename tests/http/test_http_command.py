@@ -25,9 +25,9 @@ def test_the_command_deletes_what_has_expired_and_nothing_else(
     hour_ms = 3_600_000
     with engine.begin() as connection:
         for key, expires_ms in (("old", now_ms() - 1), ("new", now_ms() + hour_ms)):
-            name = name_of("anna", key)
-            claim(connection, name, "f", Term(expires_ms, 0, now_ms=0))
-            keep(connection, name, 0, None, 201)
+            name, term = name_of("anna", key), Term(expires_ms, 0, now_ms=0)
+            claim(connection, name, "f", term)
+            keep(connection, name, 0, None, 201, term)
         claim(connection, name_of("anna", "held"), "f", Term(now_ms() - 1, now_ms() + hour_ms, now_ms=0))
     assert semel("reap", "--database", url) == 0
     assert semel("reap", "--database", url) == 0

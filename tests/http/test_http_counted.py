@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from conftest_http import NewShop, caller
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, select, update
 from test_http_steps import Service
 
 from eventually import eventually
+from semel.database.clock import database_now_ms
 from semel.http import AsgiIdempotency, Fenced, Idempotency, reap
 from semel.http.attempts import Meaning, meaning_of
 from semel.http.tables import keys
@@ -78,6 +79,43 @@ def test_an_answer_says_for_how_long_it_is_kept(new_shop: NewShop, framework: st
     again = shop.post("k-1", amount=5)
     assert (again.headers["idempotency-ttl"], again.headers["idempotency-replayed"]) == ("39", "true")
     assert "idempotency-ttl" not in shop.post("k-2", amount=5, status=503).headers
+
+
+@IN_BOTH
+def test_an_answer_is_kept_for_as_long_as_it_says_however_long_its_request_ran(
+    new_shop: NewShop, framework: str
+) -> None:
+    clock = Clock()
+    shop = new_shop(framework, clock=clock, result_ttl_ms=60_000)
+
+    def run_long() -> None:
+        clock.ms += 100_000
+
+    shop.gate.inside = run_long
+    assert shop.post("k-1", amount=5).headers["idempotency-ttl"] == "60"
+    clock.ms += 59_000
+    again = shop.post("k-1", amount=5)
+    assert (again.headers["idempotency-ttl"], again.headers["idempotency-replayed"]) == ("1", "true")
+    assert shop.gate.executions == 1
+
+
+@IN_BOTH
+def test_an_answer_is_kept_from_its_own_time_by_the_clock_of_the_database(
+    new_shop: NewShop, engine: Engine, framework: str
+) -> None:
+    shop, at_ms = new_shop(framework, result_ttl_ms=60_000), [0]
+
+    def run() -> None:
+        with engine.connect() as connection:
+            began_ms = database_now_ms(connection)
+            while at_ms[0] <= began_ms:
+                at_ms[0] = database_now_ms(connection)
+
+    shop.gate.inside = run
+    assert shop.post("k-1", amount=5).status_code == 201
+    with engine.connect() as connection:
+        expires_ms = connection.scalar(select(keys.c.expires_ms)) or 0
+    assert at_ms[0] + 60_000 <= expires_ms
 
 
 @IN_BOTH

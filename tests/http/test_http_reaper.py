@@ -21,9 +21,10 @@ def test_expired_keys_and_their_steps_go_and_the_rest_stays(engine: Engine) -> N
     with engine.begin() as connection:
         for number in range(7):
             name = name_of("anna", f"k-{number}")
-            assert claim(connection, name, "f", Term(100 + number, 0, now_ms=0)) == Accepted(0)
+            term = Term(100 + number, 0, now_ms=0)
+            assert claim(connection, name, "f", term) == Accepted(0)
             finish_step(connection, name, "charge", "1")
-            keep(connection, name, 0, None, 201)
+            keep(connection, name, 0, None, 201, term)
         assert claim(connection, name_of("anna", "held"), "f", Term(100, 1000, now_ms=0)) == Accepted(0)
     assert reap(engine, 99) == 0
     assert reap(engine, 104, rows_max=2) == 5
@@ -42,8 +43,9 @@ def test_the_reaper_of_an_asynchronous_engine_takes_the_same(url: str, engine: E
         return int(reaped)
 
     with engine.begin() as connection:
-        claim(connection, name_of("anna", "old"), "f", Term(100, NO_LEASE, now_ms=0))
-        keep(connection, name_of("anna", "old"), 0, None, 201)
+        term = Term(100, NO_LEASE, now_ms=0)
+        claim(connection, name_of("anna", "old"), "f", term)
+        keep(connection, name_of("anna", "old"), 0, None, 201, term)
     assert asyncio.run(work()) == 1
     assert rows(engine, keys) == 0
 
@@ -58,4 +60,4 @@ def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine:
         assert claim(connection, name, "other", Term(100, 50, now_ms=200)) == Accepted(2)
         assert finished_step(connection, name, "charge") is None
         with pytest.raises(Fenced, match="took it over"):
-            keep(connection, name, 1, None, 201)
+            keep(connection, name, 1, None, 201, Term(100, 50, now_ms=200))

@@ -92,6 +92,25 @@ def test_a_finished_step_is_not_executed_again(engine: Engine) -> None:
     assert count(engine) == 1
 
 
+def test_a_finished_step_is_kept_as_long_as_an_answer_however_long_its_request_ran(engine: Engine) -> None:
+    clock, calls = Clock(), []
+
+    def handler(key: Any) -> bytes:
+        clock.ms += 100_000
+        with key.step("charge") as step:
+            if step.first:
+                calls.append("charge")
+        if not died:
+            died.append(True)
+            raise ConnectionError
+        return b"done"
+
+    died: list[bool] = []
+    service = Service(engine, handler, clock=clock, result_ttl_ms=60_000)
+    assert service.post().status_code == 500
+    assert (service.post().content, calls) == (b"done", ["charge"])
+
+
 def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:
     tries = 0
 

@@ -102,6 +102,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         (_FRAMEWORKS, "-k", "sqlite and flask"),
     ),
     Bug(
+        "an answer is kept from the beginning of its request",
+        "semel.http.claims:keep",
+        '{**values, "expires_ms": at_ms + term.ttl_ms}',
+        "values",
+        (_COUNTED, "-k", "sqlite and however_long"),
+    ),
+    Bug(
         "an answer leaves before its effect is committed",
         "semel.http.asgi:_Exchange._settle",
         'status = self._start["status"]',

@@ -160,7 +160,9 @@ _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(N
 # would wait for the row. PostgreSQL takes the lock before it looks for the row, and gives the time after that.
 _LOCK: Final = select(func.pg_advisory_xact_lock(_given("lock"))).scalar_subquery().is_not(None)
 _OF_HOLDER_LOCKED: Final = _OF_HOLDER.where(_LOCK)
-_HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"))
+_EXPIRES_MS: Final = POSTGRESQL_NOW_MS + _given("ttl_ms")
+_KEEP: Final = _OF_HOLDER.values(expires_ms=_EXPIRES_MS)
+_HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"), expires_ms=_EXPIRES_MS)
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
 _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
@@ -196,12 +198,17 @@ def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> K
     return _taken_over(connection, name, fingerprint, term, at_ms, row)
 
 
-def keep(connection: Connection, name: Name, token: int, answer: Answer | None, status: int) -> None:
-    """Store the answer, None if it cannot be kept, and release the key."""
+def keep(connection: Connection, name: Name, token: int, answer: Answer | None, status: int, term: Term) -> None:
+    """Store the answer, None if it cannot be kept, and release the key. The answer is kept from now on, however long
+    the request has run: this is what its header says."""
     values: dict[str, Any] = {"status": status, "lease_until_ms": 0}
     if answer is not None:
         values |= {"headers": write_headers(kept(answer.headers)), "body": answer.body}
-    _as_holder(connection, name, token, values)
+    at_ms = _time_here(connection, term)
+    if at_ms is None:
+        _as_holder(connection, name, token, {**values, "ttl_ms": term.ttl_ms}, _KEEP)
+    else:
+        _as_holder(connection, name, token, {**values, "expires_ms": at_ms + term.ttl_ms})
 
 
 def is_kept(connection: Connection, name: Name, token: int) -> bool:
@@ -211,16 +218,16 @@ def is_kept(connection: Connection, name: Name, token: int) -> bool:
 
 
 def hold(connection: Connection, name: Name, token: int, term: Term) -> None:
-    """Keep the key for longer; a former holder is fenced. Locks the key until the transaction ends, after a wait for
-    another transaction of this holder, as a heartbeat may wait for a step."""
-    at_ms = _time_here(connection, term)
+    """Keep the key for longer, with the steps that are finished; a former holder is fenced. Locks the key until the
+    transaction ends, after a wait for another transaction of this holder, as a heartbeat may wait for a step."""
+    at_ms, is_sqlite = _time_here(connection, term), connection.dialect.name == "sqlite"
+    values = {} if is_sqlite else {"lock": _lock(name)}
     if at_ms is None:
-        _as_holder(connection, name, token, {"lease_ms": term.lease_ms, "lock": _lock(name)}, _HOLD)
-    elif connection.dialect.name == "sqlite":
-        _as_holder(connection, name, token, {"lease_until_ms": term.lease_until_ms(at_ms)})
+        values |= {"lease_ms": term.lease_ms, "ttl_ms": term.ttl_ms}
+        _as_holder(connection, name, token, values, _HOLD)
     else:
-        values = {"lease_until_ms": term.lease_until_ms(at_ms), "lock": _lock(name)}
-        _as_holder(connection, name, token, values, _OF_HOLDER_LOCKED)
+        values |= {"lease_until_ms": term.lease_until_ms(at_ms), "expires_ms": at_ms + term.ttl_ms}
+        _as_holder(connection, name, token, values, _OF_HOLDER if is_sqlite else _OF_HOLDER_LOCKED)
 
 
 def release(connection: Connection, name: Name, token: int) -> None:

@@ -114,7 +114,10 @@ class InTransaction:
             outcome = yield from self.claim()
             if not isinstance(outcome, Accepted):
                 return outcome
-        yield self._transaction.commit(lambda connection: keep(connection, self._name, self._token, answer, status))
+        term = self._idempotency.term
+        yield self._transaction.commit(
+            lambda connection: keep(connection, self._name, self._token, answer, status, term)
+        )
         if self._idempotency.confirms:
             yield from confirmed(
                 self._name, self._transaction, lambda connection: is_kept(connection, self._name, self._token)
@@ -240,8 +243,9 @@ class Leased:
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None
+        term = self._idempotency.lease_term
         try:
-            yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status))
+            yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status, term))
         except Fenced:
             self.tally.count("fenced")
             return Running(RETRY_AFTER_SECONDS)
