@@ -5,11 +5,16 @@ SEMEL_COPY_RECORDS=100000 makes the run as long as `semel chaos copy` makes it.
 """
 
 import os
+from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
 from figures import figures_of
 
-from semel.chaos.copy import BROKER, PARTITIONS, CopyPlan, CopyReport, compare
+from semel.chaos.copy import BROKER, PARTITIONS, SOURCE, CopyPlan, CopyReport, compare, write_source
+from semel.chaos.topic_reader import to_the_end
+from semel.testing.served import ServedBroker
 
 RECORDS = int(os.environ.get("SEMEL_COPY_RECORDS", "6000"))
 KILLS = int(os.environ.get("SEMEL_COPY_KILLS", "2"))
@@ -25,6 +30,21 @@ def test_a_copy_is_whole_although_workers_and_broker_are_killed() -> None:
     assert {figures[name] for name in ("lost", "doubled", "out of order", "foreign", "seen otherwise")} == {"0"}
     assert int(figures["workers killed"]) == WORKERS * KILLS
     assert int(figures["broker killed"]) == KILLS
+
+
+def test_more_records_than_the_queue_of_a_client_holds_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue of a client holds 100,000 records by default."""
+    producer = confluent_kafka.Producer
+
+    def with_short_queue(settings: dict[str, Any]) -> confluent_kafka.Producer:
+        return producer({**settings, "queue.buffering.max.messages": 10})
+
+    monkeypatch.setattr(confluent_kafka, "Producer", with_short_queue)
+    with ServedBroker(tmp_path) as broker:
+        write_source(broker.bootstrap, 100)
+        assert sum(1 for _ in to_the_end(broker.bootstrap, SOURCE, committed=True)) == 100
 
 
 def test_the_seed_replays_the_kills() -> None:

@@ -23,7 +23,7 @@ from semel.chaos.topic_reader import POLL_SECONDS, READ_MESSAGES_MAX, reader_of,
 from semel.chaos.undisturbed import undisturbed
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import Message, Producer
 
 PARTITIONS: Final = 4
 # Kills happen between soon after the beginning and shortly before the end, so that there is always work to interrupt.
@@ -150,7 +150,7 @@ class CopyReport:
 def copy(broker: KillableBroker, plan: CopyPlan, *, note: Callable[[str], None]) -> CopyReport:
     """Copy, kill, compare. The broker should be empty."""
     report = CopyReport(plan)
-    _write_source(broker.bootstrap, plan.records)
+    write_source(broker.bootstrap, plan.records)
     begun = time.monotonic()
     with contextlib.ExitStack() as stack:
         workers = []
@@ -262,7 +262,7 @@ def compare(report: CopyReport, stored: Sequence[_Log], polled: Sequence[_Log]) 
         report.seen_otherwise += differing + abs(len(log) - len(polled[partition]))
 
 
-def _write_source(bootstrap: str, records: int) -> None:
+def write_source(bootstrap: str, records: int) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -271,11 +271,24 @@ def _write_source(bootstrap: str, records: int) -> None:
         created.result(PATIENCE_SECONDS)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     for number in range(records):
-        producer.produce(SOURCE, b"%d" % number, partition=number % PARTITIONS)
+        _hand_over(producer, number)
         if number % READ_MESSAGES_MAX == 0:
             producer.poll(0)
     if producer.flush(PATIENCE_SECONDS):
         raise RuntimeError("the records to copy could not be written")
+
+
+def _hand_over(producer: "Producer", number: int) -> None:
+    last_full = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            producer.produce(SOURCE, b"%d" % number, partition=number % PARTITIONS)
+            return
+        except BufferError:
+            # The client's queue is full; it takes more only after its answers are polled.
+            if time.monotonic() > last_full:
+                raise RuntimeError("the records to copy could not be written") from None
+            producer.poll(POLL_SECONDS)
 
 
 def _logs(bootstrap: str, *, committed: bool = True) -> list[_Log]:
