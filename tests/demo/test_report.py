@@ -85,6 +85,14 @@ def test_doubles_are_seen_beside_thousands_of_payments(figures: Figures) -> None
     assert '<span class="scale is-doubled" style="top:0;transform:none">1 again</span>' in report.write(figures, "")
 
 
+@pytest.mark.parametrize("seconds", [3_600.0, 3_601.0, 100_000.0, 10_000_000.0])
+def test_a_chart_has_a_few_marks_however_long_the_demo_ran(seconds: float) -> None:
+    marks = charts.ticks(seconds)
+    assert 3 <= len(marks) <= 7
+    assert marks == sorted(set(marks))
+    assert marks[-1] <= seconds
+
+
 def test_the_page_says_what_semel_is_and_what_was_killed_when(figures: Figures) -> None:
     page = report.write(figures, "semel demo")
     assert "semel is a log that speaks the Kafka protocol" in page

@@ -3,6 +3,7 @@
 This file must never decide what a figure means.
 """
 
+from itertools import chain, count
 from typing import Final
 
 from semel.chaos.plan import Fault
@@ -84,7 +85,8 @@ def deeds(pipeline: Pipeline) -> list[Happening]:
 
 def ticks(seconds: float, wanted: int = 6) -> list[float]:
     """Round numbers of seconds from 0 on, about `wanted` of them."""
-    step = next(step for step in (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600) if seconds / step <= wanted)
+    round_ones = chain((0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600), (1200 * 2**doublings for doublings in count()))
+    step = next(step for step in round_ones if seconds / step <= wanted)
     return [number * step for number in range(int(seconds / step) + 1)]
 
 
