@@ -17,6 +17,7 @@ from eventually import eventually
 from semel.database.clock import database_now_ms
 from semel.http import AsgiIdempotency, Fenced, Idempotency, reap
 from semel.http.attempts import Meaning, meaning_of
+from semel.http.claims import begin_step, finish_step, finished_step, name_of
 from semel.http.tables import keys
 from semel.metrics import Count, hook
 from semel.testing.clock import Clock
@@ -172,8 +173,41 @@ def test_a_step_without_a_key_that_may_have_been_done_is_told(
     assert doubts == [(True, False), (True, True), (False, False)]
     # As a set: Litestar, once it is loaded, has each record shown by handlers of its own too.
     [warning] = {record.getMessage() for record in caplog.records if record.name == "semel.http"}
-    assert warning.startswith("step 'mail' of key 'k-1' takes no key and began before")
+    assert warning.startswith("step 'mail' of key 'k-1' began before, and its call took no key")
     assert counts["semel_http_steps_in_doubt_total"] == 1
+
+
+@pytest.mark.parametrize("was_unkeyed", [True, False])
+def test_a_step_that_has_a_key_in_the_next_version_is_finished_by_it(
+    engine: Engine, counts: Counter[str], was_unkeyed: bool
+) -> None:
+    """And the other way round. Who calls by a key now may still repeat a call that was made without one."""
+    doubts: list[bool] = []
+
+    def handler(key: Any) -> bytes:
+        with key.step("mail", unkeyed=was_unkeyed != bool(doubts)) as step:
+            doubts.append(step.is_in_doubt)
+            if len(doubts) == 1:
+                raise ConnectionError
+            step.result = "sent"
+        return str(step.result).encode()
+
+    service = Service(engine, handler)
+    assert [service.post().status_code for _ in range(3)] == [500, 201, 201]
+    assert doubts == [False, was_unkeyed]
+    assert counts["semel_http_steps_in_doubt_total"] == was_unkeyed
+
+
+def test_a_step_that_is_finished_is_not_finished_again(engine: Engine) -> None:
+    """As two threads of one handler could try: the second one's changes must not commit."""
+    name = name_of("anna", "k")
+    with engine.begin() as connection:
+        begin_step(connection, name, "mail")
+        finish_step(connection, name, "mail", "1")
+    with pytest.raises(RuntimeError, match="finished meanwhile"), engine.begin() as connection:
+        finish_step(connection, name, "mail", "2")
+    with engine.begin() as connection:
+        assert finished_step(connection, name, "mail") == "1"
 
 
 def test_a_late_holder_is_counted_as_fenced(engine: Engine, counts: Counter[str]) -> None:

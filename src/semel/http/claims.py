@@ -166,7 +166,16 @@ _HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _give
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
 _STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
-_END_STEP: Final = update(steps).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
+_BEGIN_STEP: Final = insert(steps)
+# Replaces the note that the step has begun, and never a result.
+_FINISH_STEP: Final = {
+    dialect: inserting.on_conflict_do_update(
+        index_elements=[*steps.primary_key],
+        set_={"result": inserting.excluded.result},
+        where=steps.c.result == STEP_BEGUN,
+    ).execution_options(preserve_rowcount=True)
+    for dialect, inserting in (("sqlite", sqlite.insert(steps)), ("postgresql", postgresql.insert(steps)))
+}
 _NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
@@ -236,25 +245,27 @@ def release(connection: Connection, name: Name, token: int) -> None:
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0, "token": token + 1})
 
 
-def begin_step(connection: Connection, name: Name, step: str) -> bool:
-    """Note that a step whose call takes no key begins. False if it began before: then its call may have been made."""
-    if connection.scalar(_STEP, {**_of(name), "of_step": step}) == STEP_BEGUN:
-        return False
-    finish_step(connection, name, step, STEP_BEGUN)
-    return True
+def noted_step(connection: Connection, name: Name, step: str) -> str | None:
+    """The result of a step that was finished, as JSON; STEP_BEGUN if its call takes no key and may have been made."""
+    return connection.scalar(_STEP, {**_of(name), "of_step": step})
 
 
 def finished_step(connection: Connection, name: Name, step: str) -> str | None:
     """The result of a step that was finished, as JSON."""
-    return connection.scalar(_STEP, {**_of(name), "of_step": step}) or None
+    return noted_step(connection, name, step) or None
 
 
-def finish_step(connection: Connection, name: Name, step: str, result: str, *, has_begun: bool = False) -> None:
-    """Store the result of a step. `has_begun` says that `begin_step` has noted the step."""
-    if has_begun:
-        connection.execute(_END_STEP, {**_of(name), "of_step": step, "result": result})
-    else:
-        connection.execute(insert(steps), {"scope": name.scope, "key": name.key, "step": step, "result": result})
+def begin_step(connection: Connection, name: Name, step: str) -> None:
+    """Note that a step whose call takes no key begins."""
+    connection.execute(_BEGIN_STEP, {"scope": name.scope, "key": name.key, "step": step, "result": STEP_BEGUN})
+
+
+def finish_step(connection: Connection, name: Name, step: str, result: str) -> None:
+    """Store the result of a step, whether or not it was noted that it began: a request may be repeated after a release
+    in which the call of the step has got a key."""
+    row = {"scope": name.scope, "key": name.key, "step": step, "result": result}
+    if not connection.execute(_FINISH_STEP[connection.dialect.name], row).rowcount:
+        raise RuntimeError(f"step {step!r} of idempotency key {name.key!r} was finished meanwhile: nothing was written")
 
 
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:

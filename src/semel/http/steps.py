@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
-from semel.http.claims import Fenced, Name, begin_step, finish_step, finished_step, hold
+from semel.http.claims import STEP_BEGUN, Fenced, Name, begin_step, finish_step, finished_step, hold, noted_step
 from semel.http.counters import REPEATED, Tally
 from semel.http.idempotency import Idempotency
 from semel.http.transactions import LoopTransaction, Transaction, confirmed
@@ -69,7 +69,8 @@ class AsyncKey(KeySteps):
 
 class AnyStep:
     """`first` says whether the step has to be done; `result` is its result, as a value that JSON can hold.
-    `is_in_doubt` says that an unkeyed step has to be done although an earlier attempt may have done it already."""
+    `is_in_doubt` says that the step has to be done although an earlier attempt, without a key, may have done it
+    already."""
 
     def __init__(self, key: KeySteps, name: str, transaction: Transaction | LoopTransaction, unkeyed: bool) -> None:
         if not 1 <= len(name) <= STEP_CHARACTERS_MAX:
@@ -103,10 +104,12 @@ class AnyStep:
         def look(connection: Connection) -> str | None:
             # A late holder fails here, before it calls another system.
             self._key.hold(connection)
-            result = finished_step(connection, self._key.name, self._name)
-            if self._unkeyed and result is None:
-                self.is_in_doubt = not begin_step(connection, self._key.name, self._name)
-            return result
+            noted = noted_step(connection, self._key.name, self._name)
+            # Also if the call takes a key now: it took none then, so the other side would not know it again.
+            self.is_in_doubt = noted == STEP_BEGUN
+            if self._unkeyed and noted is None:
+                begin_step(connection, self._key.name, self._name)
+            return noted or None
 
         if self._key.inside is not None:
             raise RuntimeError(f"step {self._name!r} begins inside of step {self._key.inside!r}: end that one first")
@@ -121,7 +124,7 @@ class AnyStep:
         if self.is_in_doubt:
             REPEATED.add(self._name)
             logger.warning(
-                "step %r of key %r takes no key and began before: what it calls may now happen a second time",
+                "step %r of key %r began before, and its call took no key: what it calls may now happen a second time",
                 self._name,
                 self._key.name.key,
             )
@@ -148,7 +151,7 @@ class AnyStep:
         def finish(connection: Connection) -> None:
             # Again, because a lease that began with the transaction may have run out meanwhile.
             self._key.hold(connection)
-            finish_step(connection, self._key.name, self._name, result, has_begun=self._unkeyed)
+            finish_step(connection, self._key.name, self._name, result)
 
         yield self._transaction.commit(finish)
         if self._key.idempotency.confirms:
