@@ -7,9 +7,11 @@ import pytest
 from conftest_http import async_engine_of
 from sqlalchemy import Engine, func, select
 
-from semel.http import reap, reap_async
+from semel.database import engine_of
+from semel.http import metadata, reap, reap_async
 from semel.http.claims import NO_LEASE, Accepted, Fenced, Term, claim, finish_step, finished_step, keep, name_of
 from semel.http.tables import keys, steps
+from semel.testing.postgres import PostgresServer
 
 
 def rows(engine: Engine, table: Any) -> int:
@@ -48,6 +50,25 @@ def test_the_reaper_of_an_asynchronous_engine_takes_the_same(url: str, engine: E
         keep(connection, name_of("anna", "old"), 0, None, 201, term)
     assert asyncio.run(work()) == 1
     assert rows(engine, keys) == 0
+
+
+def test_the_reaper_leaves_what_a_handler_works_on_and_waits_for_nobody(postgres: PostgresServer) -> None:
+    """If it waited, requests with other expired keys would wait for it. Who waits for a lock here fails."""
+    engine = engine_of(postgres.new_database(), connect_args={"options": "-c lock_timeout=2000"})
+    metadata.create_all(engine)
+    old, new = Term(100, NO_LEASE, now_ms=0), Term(1000, NO_LEASE, now_ms=200)
+    names = [name_of("anna", key) for key in ("a", "b", "c")]
+    with engine.begin() as connection:
+        for name in names:
+            claim(connection, name, "f", old)
+            keep(connection, name, 0, None, 201, old)
+    with engine.begin() as handler:
+        assert claim(handler, names[1], "f", new) == Accepted(1)
+        assert reap(engine, 300, rows_max=2) == 2
+    assert rows(engine, keys) == 1
+    assert reap(engine, 300) == 0
+    assert reap(engine, 1200) == 1
+    engine.dispose()
 
 
 def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine: Engine) -> None:

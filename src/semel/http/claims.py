@@ -271,11 +271,15 @@ def finish_step(connection: Connection, name: Name, step: str, result: str) -> N
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     """Delete expired keys with their steps, and return the number of keys."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
-    expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max)
-    # The DELETE checks the times again, because it may have waited for a request that took the key over. Steps are
-    # deleted after their key, when no more can be added.
+    # On PostgreSQL it leaves the keys that somebody works on at the moment: if it waited for one handler, requests with
+    # other keys would wait for it.
+    expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max).with_for_update(skip_locked=True).cte()
+    # The DELETE checks the times again, because a request may have taken the key over meanwhile. Steps are deleted
+    # after their key, when no more can be added.
     deletion = (
-        delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(expired), *due).returning(keys.c.scope, keys.c.key)
+        delete(keys)
+        .where(tuple_(keys.c.scope, keys.c.key).in_(select(expired)), *due)
+        .returning(keys.c.scope, keys.c.key)
     )
     names = [tuple(row) for row in connection.execute(deletion)]
     connection.execute(delete(steps).where(tuple_(steps.c.scope, steps.c.key).in_(names)))
