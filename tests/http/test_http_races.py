@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
-from conftest_http import NewShop
-from sqlalchemy import Engine, event, select, text
+from conftest_http import NewShop, caller
+from sqlalchemy import Connection, Engine, event, select, text
 from test_http_steps import Service
 
 from eventually import eventually
 from semel.database import engine_of
 from semel.database.clock import database_now_ms
-from semel.http import metadata
+from semel.http import Idempotency, WsgiIdempotency, metadata
 from semel.http.claims import Accepted, Running, Term, claim, finish_step, finished_step, hold, name_of
 from semel.http.tables import keys
 from semel.testing.clock import Clock
@@ -134,6 +136,46 @@ def test_who_comes_while_a_step_is_open_is_told_so_and_not_kept_waiting(
     service = Service(engine, handler, **({"clock": clock} if by == "clock" else {}))
     assert service.post().content == b"done"
     assert came == [(409, "urn:semel:problem:still-running")] * 2
+    engine.dispose()
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS[1:])
+@pytest.mark.parametrize("at", ["its claim", "its refusal"])
+def test_a_claim_that_postgresql_cannot_serialize_is_told_to_come_again(
+    postgres: PostgresServer, isolation: str, at: str
+) -> None:
+    """Its transaction sees the database as it was before another request had the key. For a refusal, whose effect is
+    rolled back, the key is claimed a second time."""
+    engine = engine_of(postgres.new_database(), isolation_level=isolation)
+    metadata.create_all(engine)
+    others: list[Idempotency] = [Idempotency(engine, scope=caller)]
+    executed: list[str] = []
+
+    @contextmanager
+    def begin() -> Iterator[Connection]:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT 1"))
+            if others and (at == "its claim" or executed):
+                post(others.pop())
+            yield connection
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        executed.append("done")
+        start_response("402 Payment Required", [])
+        return [b"done"]
+
+    def post(idempotency: Idempotency) -> httpx.Response:
+        transport = httpx.WSGITransport(WsgiIdempotency(app, idempotency))
+        with httpx.Client(transport=transport, base_url="http://shop") as client:
+            return client.post("/payments", headers={"Idempotency-Key": "k-1", "X-Caller": "anna"})
+
+    idempotency = Idempotency(begin, scope=caller)
+    refused = post(idempotency)
+    problem = (503, "database-busy") if at == "its claim" else (409, "still-running")
+    assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == problem
+    assert refused.headers["retry-after"] == "1"
+    assert post(idempotency).headers["idempotency-replayed"] == "true"
+    assert len(executed) == (1 if at == "its claim" else 2)
     engine.dispose()
 
 

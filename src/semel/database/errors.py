@@ -73,6 +73,12 @@ def sqlite_code(raised: BaseException | None) -> int | None:
     return None if code is None else code & _PRIMARY_CODE
 
 
+def sqlstate(raised: BaseException | None) -> str | None:
+    """The SQLSTATE of the driver's own exception; None if it has none."""
+    code = getattr(raised, "sqlstate", None) or getattr(raised, "pgcode", None)
+    return code if isinstance(code, str) else None
+
+
 # -- a table of semel's is missing -------------------------------------------------------------------------------------
 
 
@@ -84,7 +90,7 @@ _POSTGRESQL_UNDEFINED_TABLE: Final = "42P01"
 def is_missing_table(error: DBAPIError) -> bool:
     """Whether a table of semel's is missing. PostgreSQL's message depends on its language, so its code decides."""
     raised: Any = error.orig
-    undefined = getattr(raised, "sqlstate", None) == _POSTGRESQL_UNDEFINED_TABLE
+    undefined = sqlstate(raised) == _POSTGRESQL_UNDEFINED_TABLE
     return (undefined or "no such table" in str(raised)) and "semel_" in str(raised)
 
 
@@ -171,8 +177,8 @@ def _verdict_of_statement(raised: Any) -> bool | None:
         return code in _PASSING_CODES
     if isinstance(raised, sqlite3.Error):
         return False
-    sqlstate = getattr(raised, "sqlstate", None) or getattr(raised, "pgcode", None)
-    return sqlstate[:2] in _PASSING_CLASSES or sqlstate in _PASSING_STATES if isinstance(sqlstate, str) else None
+    state = sqlstate(raised)
+    return None if state is None else state[:2] in _PASSING_CLASSES or state in _PASSING_STATES
 
 
 def is_of_a_kind(error: BaseException, names: frozenset[str]) -> bool:

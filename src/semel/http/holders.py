@@ -111,7 +111,7 @@ class InTransaction:
             # The claim is rolled back with the effect, so another request may claim the key first now. Then its answer
             # counts, and this request has done nothing.
             yield self._transaction.roll_back()
-            outcome = yield from self.claim()
+            outcome = yield from self._claim_again()
             if not isinstance(outcome, Accepted):
                 return outcome
         term = self._idempotency.term
@@ -124,6 +124,15 @@ class InTransaction:
             )
         self._idempotency.leave(self._name, self)
         return None
+
+    def _claim_again(self) -> Procedure[KeyState]:
+        try:
+            return (yield from self.claim())
+        except Exception as error:
+            if not is_busy(error):
+                raise
+        yield from self.release()
+        return Running(RETRY_AFTER_SECONDS)
 
     def release(self) -> Procedure[None]:
         try:
@@ -142,9 +151,7 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
     except BaseException as error:
         yield from holder.release()
         if is_busy(error):
-            return RequestRefused(
-                DATABASE_BUSY, "Other transactions held the write lock for too long; try again.", 1
-            ).answer
+            return RequestRefused(DATABASE_BUSY, "Other transactions were in its way; try again.", 1).answer
         raise
     return None if isinstance(outcome, Accepted) else _counted(holder, outcome)
 

@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database.errors import sqlstate
 from semel.database.procedures import Procedure
 from semel.http.claims import Name, NotCommitted
 
@@ -34,6 +35,8 @@ AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 # SQLAlchemy has 15 connections, and the rest of the application needs some, too. SQLite has one writer.
 TRANSACTIONS_MAX: Final = 10
 TRANSACTIONS_MAX_SQLITE: Final = 1
+
+_CANNOT_SERIALIZE: Final = "40001"
 
 
 class _RolledBack(Exception):
@@ -73,8 +76,11 @@ def transactions_max(database: Any) -> int:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether SQLite gave up waiting for another writer."""
-    return isinstance(error, OperationalError | sqlite3.OperationalError) and "database is locked" in str(error)
+    """Whether SQLite gave up waiting for another writer, or PostgreSQL gave a transaction up because it does not see
+    what another one has committed."""
+    if isinstance(error, OperationalError | sqlite3.OperationalError) and "database is locked" in str(error):
+        return True
+    return sqlstate(error.orig if isinstance(error, DBAPIError) else error) == _CANNOT_SERIALIZE
 
 
 class Transaction:
