@@ -21,6 +21,7 @@ from sink_places import BATCH_ROWS, KINDS, Place, once, verdict, whole_files
 from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables import delta_sink, sqlite
 from semel.spark.tables.postgres import PostgresConnection, copy_rows
+from semel.spark.tables.sql_sink import sql_sink
 from semel.spark.tables.sqlite import SqliteConnection
 from semel.testing.postgres import PostgresServer
 
@@ -265,6 +266,33 @@ def test_what_a_crash_left_on_the_stage_is_dropped_by_the_next_batch(
         assert connection.execute(counted).fetchone() == (1,)
     place.sink().write(spark.range(5), Batch("query", 1))
     with psycopg.connect(place.url) as connection:
+        assert connection.execute(counted).fetchone() == (0,)
+
+
+def test_sinks_with_one_name_and_claims_of_their_own_leave_each_others_stage(
+    postgres: PostgresServer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One writes a whole batch between the stage and the commit of the other."""
+    url, batch = postgres.new_database(), Batch("query", 0)
+    one, other = (sql_sink(url, "payments", claims_table=claims) for claims in ("a_batches", "b_batches"))
+    wrote: list[Outcome] = []
+    failing_once(monkeypatch, PostgresConnection, "commit", lambda _: wrote.append(other.write(spark.range(5), batch)))
+    wrote.append(one.write(spark.range(5), batch))
+    assert wrote == [Outcome.ACCEPTED] * 2
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM payments").fetchone() == (10,)
+
+
+def test_a_claims_table_has_one_stage_however_it_is_called(
+    postgres: PostgresServer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.new_database()
+    with monkeypatch.context() as crashed:
+        crashed.setattr(PostgresConnection, "drop", lambda *_: None)
+        sql_sink(url, "payments").write(spark.range(5), Batch("query", 0))
+    sql_sink(url, "payments", claims_table="public.semel_batches").write(spark.range(5), Batch("query", 1))
+    with psycopg.connect(url) as connection:
+        counted = "SELECT count(*) FROM pg_class WHERE starts_with(relname, 'semel_stage_') AND relkind = 'r'"
         assert connection.execute(counted).fetchone() == (0,)
 
 

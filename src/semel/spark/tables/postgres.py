@@ -9,6 +9,7 @@ committed.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -66,6 +67,11 @@ _COLUMNS = """
     )
     SELECT attname, declared, format_type(typed.type, modifier)
     FROM typed JOIN pg_type ON pg_type.oid = typed.type WHERE typtype <> 'd' ORDER BY attnum
+"""
+
+_FULL_NAME = """
+    SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = to_regclass(%s)
 """
 
 
@@ -150,7 +156,7 @@ class PostgresConnection:
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
         """Has the tasks stage all rows, and drops the staging table in the end, whether or not the rows were
         written."""
-        prefix = f"semel_stage_{hashlib.sha256(self.target.sink.encode()).hexdigest()[:16]}_"
+        prefix = self.stage_prefix()
         self.drop_all(prefix)
         table = prefix + secrets.token_hex(6)
         counted = {
@@ -174,6 +180,13 @@ class PostgresConnection:
             # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(psycopg.Error):
                 self.drop(table)
+
+    def stage_prefix(self) -> str:
+        """How the names of this sink's staging tables begin. Sinks with one name are different ones if their claims
+        tables are; a claims table is the same one whether or not its schema is named."""
+        found = self.connection.execute(_FULL_NAME, [self.claims]).fetchone()
+        identity = json.dumps([self.target.sink, *(found or ())])
+        return f"semel_stage_{hashlib.sha256(identity.encode()).hexdigest()[:16]}_"
 
     def drop_all(self, prefix: str) -> None:
         """Drop the tables that earlier attempts of this sink left: every attempt stages its batch itself."""
