@@ -354,6 +354,16 @@ def test_a_delta_table_whose_files_are_not_its_rows_is_refused(tmp_path: Path, f
         audit(Given([1, 2]), f"delta:{tmp_path}?id=id")
 
 
+def test_a_delta_table_beside_the_one_that_is_named_is_not_read(tmp_path: Path) -> None:
+    """The library would take the first name for the second one, and so give a verdict on another table."""
+    for name in ("a%20b", "a b"):
+        deltalake.write_deltalake(tmp_path / "made", pa.table({"id": [1, 2]}))
+        (tmp_path / "made").rename(tmp_path / name)
+    with pytest.raises(AuditFailed, match=r"deltalake would read .* as another path"):
+        audit(Given([1, 2]), f"delta:{tmp_path}/a%2520b?id=id")
+    assert audit(Given([1, 2]), f"delta:{tmp_path}/a%20b?id=id").is_clean
+
+
 def test_a_partitioned_delta_table_is_read_but_for_what_partitions_it(tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path, pa.table({"id": [1, 2], "shop": ["a b", "c"]}), partition_by=["shop"])
     assert audit(Given([1, 2]), f"delta:{tmp_path}?id=id").is_clean

@@ -41,6 +41,25 @@ def test_a_batch_that_is_written_twice_is_in_the_table_once(tmp_path: Path, paym
     assert list(tmp_path.glob("**/_SUCCESS")) == []
 
 
+@pytest.mark.parametrize("name", ["ts=2024-01-01 00%3A00", "100%25", "%20"])
+def test_a_path_that_the_library_would_read_as_another_one_is_refused(tmp_path: Path, name: str) -> None:
+    """It takes %3A for a colon, and the table would be in a directory beside it."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / name)
+    for path in (tmp_path / name / "table", f"file://{tmp_path}/{name}", link / "table"):
+        with pytest.raises(ValueError, match=r"deltalake would read .* as another path"):
+            delta_sink(path)
+    assert list(tmp_path.iterdir()) == [link]
+
+
+@pytest.mark.parametrize("name", ["100%", "a%zz", "50% off", "ü b#c?d+e:f"])
+def test_a_path_with_what_looks_odd_and_is_itself_is_that_path(tmp_path: Path, payments: DataFrame, name: str) -> None:
+    path = tmp_path / name / "table"
+    assert delta_sink(path).write(payments, FIRST) is Outcome.ACCEPTED
+    assert delta_sink(path).write(payments, FIRST) is Outcome.DUPLICATE
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
 def noted(path: Path, **versions: int) -> None:
     """A commit of another writer's, with application transactions of its own."""
     noted = [Transaction(app_id, version) for app_id, version in versions.items()]

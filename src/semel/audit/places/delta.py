@@ -7,6 +7,7 @@ their files as they are would count rows that are no longer in the table.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Piece
@@ -30,6 +31,10 @@ class DeltaPlace:
     wanted: Wanted
 
     def pieces(self) -> Sequence[Piece]:
+        # The library follows links, and decodes a literal `%20` in what it finds.
+        real = str(self.path.resolve())
+        if unquote(real) != real:
+            raise AuditFailed(f"{self.name}: deltalake would read {real} as another path, {unquote(real)}")
         try:
             table = DeltaTable(self.path, version=self.version)
             # This refuses tables with features that only some readers understand.

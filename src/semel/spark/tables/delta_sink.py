@@ -130,7 +130,15 @@ def delta_sink(
         raise ValueError(f"a Delta sink writes to a directory that driver and executors share, not to {scheme}://")
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     directory = Path(str(path).removeprefix("file://")).absolute()
+    check_path(directory)
     return DeltaSink(directory, partitions, sink_id or "semel", tuple(columns), accept_after)
+
+
+def check_path(directory: Path) -> None:
+    """Refuses a path with a literal `%20` or the like. The library follows links, and decodes what it finds."""
+    real = str(directory.resolve())
+    if unquote(real) != real:
+        raise ValueError(f"deltalake would read {real} as another path, {unquote(real)}: choose a path without %XX")
 
 
 def numbered(claim: TableClaim) -> TableClaim:
