@@ -156,8 +156,8 @@ _INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(
 _ROW: Final = select(keys).where(*_OF_NAME)
 _ROW_AND_TIME: Final = select(keys, POSTGRESQL_NOW_MS.label("now_ms")).where(*_OF_NAME)
 _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))
-# Whoever has the row open for longer, as a step does, has the lock of the claim, too; otherwise an INSERT of the key
-# would wait for the row. PostgreSQL takes the lock before it looks for the row, and gives the time after that.
+# A transaction that has the row open for longer, as a step does, has the lock of the claim, too; an INSERT of the key
+# would otherwise wait for the row. PostgreSQL takes the lock before it looks for the row, and gives the time after it.
 _LOCK: Final = select(func.pg_advisory_xact_lock(_given("lock"))).scalar_subquery().is_not(None)
 _OF_HOLDER_LOCKED: Final = _OF_HOLDER.where(_LOCK)
 _EXPIRES_MS: Final = POSTGRESQL_NOW_MS + _given("ttl_ms")
