@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -107,6 +108,12 @@ def test_who_comes_while_it_runs_is_told_so_and_not_kept_waiting(url: str, engin
     other.dispose()
 
 
+def waits_for_lock(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        return bool(connection.scalar(text(f"{waiting} AND datname = current_database()")))
+
+
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.parametrize("by", ["database", "clock"])
 def test_who_comes_while_a_step_is_open_is_told_so_and_not_kept_waiting(
@@ -179,6 +186,35 @@ def test_a_claim_that_postgresql_cannot_serialize_is_told_to_come_again(
     engine.dispose()
 
 
+def test_the_heart_waits_for_no_step_with_a_transaction_of_its_own(postgres: PostgresServer) -> None:
+    """Of ten transactions it would hold one for as long as the step works, and others would wait for it. It beats when
+    the step is over."""
+    engine = engine_of(postgres.new_database(), connect_args={"options": "-c lock_timeout=30000"})
+    metadata.create_all(engine)
+    waiting: list[bool] = []
+
+    def lease() -> int:
+        with engine.connect() as connection:
+            return int(connection.scalar(select(keys.c.lease_until_ms)) or 0)
+
+    def handler(key: Any) -> bytes:
+        with suppress(ZeroDivisionError), key.step("book") as step:
+            step.connection()
+            # The first beat is due after a second, and the lease is over after three.
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                waiting.append(waits_for_lock(engine))
+            raise ZeroDivisionError
+        began = lease()
+        while lease() == began:
+            pass
+        return b"alive"
+
+    assert Service(engine, handler, lease_ms=3000).post().content == b"alive"
+    assert not any(waiting)
+    engine.dispose()
+
+
 def test_a_beat_that_had_to_wait_for_a_step_gives_a_whole_lease(postgres: PostgresServer) -> None:
     """The step is rolled back. A lease that began when the beat began to wait could have run out already."""
     engine, name, lease = engine_of(postgres.new_database()), name_of("anna", "k-1"), Term(86_400_000, 60_000)
@@ -188,11 +224,6 @@ def test_a_beat_that_had_to_wait_for_a_step_gives_a_whole_lease(postgres: Postgr
         with engine.begin() as connection:
             hold(connection, name, token, lease)
 
-    def waits() -> bool:
-        with engine.connect() as connection:
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            return bool(connection.scalar(text(f"{waiting} AND datname = current_database()")))
-
     with engine.begin() as connection:
         accepted = claim(connection, name, "print", lease)
     assert isinstance(accepted, Accepted)
@@ -200,7 +231,7 @@ def test_a_beat_that_had_to_wait_for_a_step_gives_a_whole_lease(postgres: Postgr
     with ThreadPoolExecutor(1) as threads, engine.connect() as step:
         hold(step, name, token, lease)
         beats = threads.submit(beat)
-        assert eventually(waits), "the beat does not wait"
+        assert eventually(lambda: waits_for_lock(engine)), "the beat does not wait"
         ended_ms = database_now_ms(step)
         step.rollback()
         beats.result(30)

@@ -216,9 +216,17 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "the heart does not beat",
         "semel.http.holders:_beat_until",
         "drive(lease.beat())",
-        "",
+        "seconds",
         (_STEPS, "-k", "sqlite and heart"),
         seconds_max=5,
+    ),
+    Bug(
+        "the heart waits for a step in a transaction of its own",
+        "semel.http.holders:Leased.beat",
+        "if self._steps.is_locked: ...",
+        "",
+        (_RACES, "-k", "heart_waits"),
+        seconds_max=10,
     ),
     Bug(
         "the reaper takes a key that somebody holds",

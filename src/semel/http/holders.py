@@ -202,6 +202,8 @@ def answer_to(outcome: KeyState) -> Answer:
 
 # Two heartbeats may fail before the lease runs out.
 BEATS_IN_LEASE: Final = 3
+# A beat that is due while a step has a transaction open comes after it: this often in the time of a beat it looks.
+LOOKS_IN_BEAT: Final = 10
 
 
 class Leased:
@@ -265,9 +267,13 @@ class Leased:
             # Only now, because a task that is cancelled during the release has to repeat it.
             self._token = 0
 
-    def beat(self) -> Procedure[None]:
-        """Hold the key for another lease."""
+    def beat(self) -> Procedure[float]:
+        """Hold the key for another lease, and return the seconds to the next beat. While a step has a transaction open,
+        nobody else can take the key over, and a beat would wait for it in a transaction of its own."""
+        if self._steps.is_locked:
+            return self.beat_seconds / LOOKS_IN_BEAT
         yield from self._briefly(self._steps.hold)
+        return self.beat_seconds
 
     def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
         """Do the work in a new transaction."""
@@ -307,11 +313,12 @@ async def beating(holder: Holder) -> AsyncIterator[None]:
 
 
 async def _beat(lease: Leased) -> None:
+    seconds = lease.beat_seconds
     with contextlib.suppress(Fenced):
         while True:
-            await asyncio.sleep(lease.beat_seconds)
+            await asyncio.sleep(seconds)
             with _outlived():
-                await drive_async(lease.beat())
+                seconds = await drive_async(lease.beat())
 
 
 @contextlib.contextmanager
@@ -330,10 +337,11 @@ def beating_in_thread(holder: Holder) -> Iterator[None]:
 
 
 def _beat_until(ended: threading.Event, lease: Leased) -> None:
+    seconds = lease.beat_seconds
     with contextlib.suppress(Fenced):
-        while not ended.wait(lease.beat_seconds):
+        while not ended.wait(seconds):
             with _outlived():
-                drive(lease.beat())
+                seconds = drive(lease.beat())
 
 
 @contextlib.contextmanager

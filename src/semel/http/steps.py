@@ -35,6 +35,8 @@ class KeySteps:
         self.token = token
         self.tally = tally
         self.inside: str | None = None
+        # Whether a step has its transaction open. Then nobody else can take the key over, whatever the lease says.
+        self.is_locked = False
 
     def derived_key(self, step: str) -> str:
         """The key for the call that this step makes: the same in every attempt, and different in every other
@@ -132,9 +134,17 @@ class AnyStep:
     def _open(self) -> Procedure[Any]:
         self._check_first()
         if not self._is_open:
-            yield self._transaction.start(self._key.hold)
+            try:
+                yield self._transaction.start(self._hold_open)
+            except BaseException:
+                self._key.is_locked = False
+                raise
             self._is_open = True
         return self._transaction.handle
+
+    def _hold_open(self, connection: Connection) -> None:
+        self._key.is_locked = True
+        self._key.hold(connection)
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         try:
@@ -142,7 +152,10 @@ class AnyStep:
                 yield from self._finish()
         finally:
             self._key.inside = None
-            yield self._transaction.roll_back()
+            try:
+                yield self._transaction.roll_back()
+            finally:
+                self._key.is_locked = False
 
     def _finish(self) -> Procedure[None]:
         result = json.dumps(self._result)
