@@ -2,19 +2,24 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from asking import READ_COMMITTED, Asker
+from asking import READ_COMMITTED, Asker, fetch_fields
+from eventually import eventually
 from producing import deliver, idempotent_producer
+from semel.broker.apis import fetch
+from semel.broker.warmer import Warmer
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.storage.files import DiskFile
 from semel.storage.log import Log
 from semel.storage.segment import SCAN_BYTES, Stretch
 from semel.testing.broker import FaultyBroker
 from semel.wire.records import Record
-from semel.wire.versions import FETCH
+from semel.wire.versions import API_VERSIONS, FETCH
 from transacting import TransactionalProducer
 
 
@@ -47,49 +52,162 @@ def test_records_that_left_the_memory_are_fetched_all_the_same(tmp_path: Path, c
     assert cold, "no read was cold, so nothing was tested"
 
 
+class Disk:
+    """A disk whose parts become warm when a thread reads them; the thread waits while it is held."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.brought: set[tuple[str, int]] = set()
+        # What the event loop read that was not warm.
+        self.waited: list[tuple[str, int, int]] = []
+        # What the thread was asked for.
+        self.asked: list[list[Stretch]] = []
+        self.may_read = threading.Event()
+        self.may_read.set()
+        read_at, warm, is_asked = DiskFile.read_at, Log.warm, Warmer._read
+
+        def is_cached(file: DiskFile, size: int, position: int) -> bool:
+            path, bytes_ = self._places(file, size, position)
+            return all((path, place) in self.brought for place in (bytes_[0], bytes_[-1]))
+
+        def read(file: DiskFile, size: int, position: int) -> bytes:
+            path, bytes_ = self._places(file, size, position)
+            if threading.current_thread().name != "semel-broker":
+                self.brought.update((path, place) for place in bytes_)
+            elif path.endswith((".log", ".index")) and not all((path, place) in self.brought for place in bytes_):
+                self.waited.append((path, size, position))
+            return read_at(file, size, position)
+
+        def warm_if_it_may(log: Log, stretches: list[Stretch]) -> None:
+            assert self.may_read.wait(60)
+            warm(log, stretches)
+
+        def ask(warmer: Warmer, stretches: list[Stretch], done: Callable[[], None]) -> None:
+            self.asked.append(stretches)
+            is_asked(warmer, stretches, done)
+
+        monkeypatch.setattr(DiskFile, "is_cached", is_cached)
+        monkeypatch.setattr(DiskFile, "read_at", read)
+        monkeypatch.setattr(Log, "warm", warm_if_it_may)
+        monkeypatch.setattr(Warmer, "_read", ask)
+
+    def _places(self, file: DiskFile, size: int, position: int) -> tuple[str, range]:
+        size = min(size, file.size() - position)
+        return os.readlink(f"/proc/self/fd/{file._descriptor}"), range(position, position + size)
+
+    def make_warm(self, data: Path, partition: int) -> None:
+        """All of this partition is in memory."""
+        for path in data.glob(f"topics/*/{partition}/*"):
+            self.brought.update((str(path), place) for place in range(path.stat().st_size + SCAN_BYTES))
+
+
+@pytest.fixture
+def old_records(tmp_path: Path) -> Path:
+    """The directory of a broker with three segments of records in one partition, and none in another."""
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("this system does not say which file is read")
+    with FaultyBroker(tmp_path) as broker, Asker(broker.bootstrap) as asker:
+        asker.create("events", partitions=2, **{"segment.bytes": "1048576"})
+        for _ in range(120):
+            asker.produce("events", [Record(bytes(20_000))])
+    return tmp_path
+
+
+def fields_of_both(bytes_min: int = 1, wait_ms: int = 60_000) -> dict[str, Any]:
+    """A fetch of old records of the first partition, and of new ones of the second."""
+    partitions = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 100_000, "log_start_offset": -1}
+        for index, offset in enumerate((5, 0))
+    ]
+    fields = {"replica_id": -1, "max_wait": wait_ms, "min_bytes": bytes_min, "max_bytes": 1_000_000}
+    return {**fields, "isolation_level": 0, "topics": [{"topic": "events", "partitions": partitions}]}
+
+
 def test_the_way_to_records_in_an_old_segment_is_read_in_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old_records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index of the segment, and the batches between its entry and the offset that a consumer begins at: with them,
     too, a consumer that comes back after a day held all others up.
     """
-    if not os.path.exists("/proc/self/fd"):
-        pytest.skip("this system does not say which file is read")
-    with FaultyBroker(tmp_path) as broker:
-        asker = Asker(broker.bootstrap)
-        asker.create("events", **{"segment.bytes": "1048576"})
-        for _ in range(120):
-            asker.produce("events", [Record(bytes(20_000))])
-        asker.close()
-    brought: set[tuple[str, int]] = set()
-    waited: list[tuple[str, int, int]] = []
-    read_at = DiskFile.read_at
-
-    def places(file: DiskFile, size: int, position: int) -> tuple[str, range]:
-        size = min(size, file.size() - position)
-        return os.readlink(f"/proc/self/fd/{file._descriptor}"), range(position, position + size)
-
-    def is_cached(file: DiskFile, size: int, position: int) -> bool:
-        path, bytes_ = places(file, size, position)
-        return all((path, place) in brought for place in (bytes_[0], bytes_[-1]))
-
-    def read(file: DiskFile, size: int, position: int) -> bytes:
-        path, bytes_ = places(file, size, position)
-        if threading.current_thread().name != "semel-broker":
-            brought.update((path, place) for place in bytes_)
-        elif path.endswith(".log") and not all((path, place) in brought for place in bytes_):
-            waited.append((path, size, position))
-        return read_at(file, size, position)
-
-    with FaultyBroker(tmp_path) as broker:
-        monkeypatch.setattr(DiskFile, "is_cached", is_cached)
-        monkeypatch.setattr(DiskFile, "read_at", read)
-        asker = Asker(broker.bootstrap)
+    with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker:
+        disk = Disk(monkeypatch)
         assert asker.fetch("events", 5, bytes_max=100_000, wait_ms=10_000).records
         assert asker.fetch("events", 70, wait_ms=10_000).records
-        asker.close()
-    assert brought, "no read was cold, so nothing was tested"
-    assert not waited
+    assert disk.brought, "no read was cold, so nothing was tested"
+    assert not disk.waited
+
+
+def test_what_a_producer_appends_makes_no_fetch_read_before_the_thread_has(
+    old_records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that is behind on a topic that is still written is the usual one, and for it the event loop read the
+    index with the first new record, and the old records with the second.
+    """
+    with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker, Asker(broker.bootstrap) as producer:
+        disk = Disk(monkeypatch)
+        disk.may_read.clear()
+        answer = asker.ask_later(FETCH, 12, **fetch_fields("events", 5, bytes_max=100_000, wait_ms=60_000))
+        assert eventually(lambda: disk.asked), "the fetch does not wait for the thread"
+        for _ in range(3):
+            producer.produce("events", [Record(b"new")])
+            # By the second answer everything has run that the produce has set off.
+            assert producer(API_VERSIONS, 0).error_code == 0
+        assert not asker.has_answer()
+        assert len(disk.asked) == 1
+        disk.may_read.set()
+        assert answer().responses[0].partitions[0].records
+    assert not disk.waited
+
+
+def test_new_records_of_another_partition_go_at_once_while_old_ones_are_brought(
+    old_records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the thread is not asked for the old ones again."""
+    with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker, Asker(broker.bootstrap) as producer:
+        producer.produce("events", [Record(b"first")], 1)
+        disk = Disk(monkeypatch)
+        disk.make_warm(old_records, 1)
+        disk.may_read.clear()
+        fields = fields_of_both()
+        fields["topics"][0]["partitions"][1]["fetch_offset"] = 1
+        answer = asker.ask_later(FETCH, 4, **fields)
+        assert eventually(lambda: disk.asked), "the fetch does not wait for the thread"
+        producer.produce("events", [Record(b"new")], 1)
+        old, new = answer().responses[0].partitions
+        assert new.records
+        assert not old.records
+        assert len(disk.asked) == 1
+        disk.may_read.set()
+        fields["topics"][0]["partitions"][1]["fetch_offset"] = 2
+        assert asker(FETCH, 4, **fields).responses[0].partitions[0].records
+    assert not disk.waited
+
+
+def test_old_records_are_brought_for_a_fetch_that_waits_for_more_than_it_has(
+    old_records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for new records instead, and at the end of its time the event loop read the old ones."""
+    with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker:
+        asker.produce("events", [Record(b"first")], 1)
+        disk = Disk(monkeypatch)
+        disk.make_warm(old_records, 1)
+        answer = asker(FETCH, 4, **fields_of_both(bytes_min=50_000))
+        assert disk.asked
+        # The index came first. With it the fetch was answered, as the other partition has something.
+        if not answer.responses[0].partitions[0].records:
+            answer = asker(FETCH, 4, **fields_of_both(bytes_min=50_000))
+        assert all(partition.records for partition in answer.responses[0].partitions)
+    assert not disk.waited
+
+
+def test_a_fetch_whose_time_is_over_waits_for_no_thread(old_records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread may be far behind, and one that never gets its records does not go on at all."""
+    monkeypatch.setattr(fetch, "_DISK_WAIT_MS", 20)
+    with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker:
+        disk = Disk(monkeypatch)
+        disk.may_read.clear()
+        assert asker.fetch("events", 5, bytes_max=100_000).records
+        assert len(disk.asked) == 1
+        disk.may_read.set()
 
 
 def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

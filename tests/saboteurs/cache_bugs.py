@@ -73,6 +73,20 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_COLD}::test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing",),
     ),
     Bug(
+        "what a producer appends makes a fetch read what the thread has not brought yet",
+        "semel.broker.apis.fetch:_ParkedFetch._bring",
+        "self._next_patience = harvest.next_patience",
+        "self._patience = self._next_patience = harvest.next_patience",
+        ("tests/broker/test_cold_reads.py", "-k", "another_partition"),
+    ),
+    Bug(
+        "old records are not brought for a fetch that waits for more than it has",
+        "semel.broker.apis.fetch:_ParkedFetch.wait",
+        "harvest.cold and self._watched",
+        "harvest.cold and self._watched and not harvest.bytes",
+        ("tests/broker/test_cold_reads.py", "-k", "more_than_it_has"),
+    ),
+    Bug(
         "an object that the store does not hand out keeps all others from coming",
         "semel.replica.cache:Cache._fetch",
         "await self._read(path, extent)",

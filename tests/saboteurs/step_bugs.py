@@ -112,9 +112,9 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a fetch waits for a topic that went while it was looked at",
-        "semel.broker.apis.fetch:_ParkedFetch.__init__",
-        "_until(request, partition) != until or self._is_gone(partition)",
-        "_until(request, partition) != until",
+        "semel.broker.apis.fetch:_ParkedFetch.wait",
+        "_until(self._request, partition) != until or self._is_gone(partition)",
+        "_until(self._request, partition) != until",
         ("tests/broker/apis/test_between_steps.py",),
     ),
     Bug(

@@ -134,55 +134,75 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             # A fetch that waits takes memory, so beyond the limit it is answered at once.
             wait_ms = 0
         if harvest.cold and not harvest.bytes:
-            parked = _ParkedFetch(broker, exchange, request, context, harvest, max(wait_ms, _DISK_WAIT_MS))
-            broker.warmer.warm(harvest.cold, parked.warmed)
+            _ParkedFetch(broker, exchange, request, context, max(wait_ms, _DISK_WAIT_MS)).wait(harvest)
         elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
             if harvest.cold:
                 # Send the records of the other partitions now; those from the disk will be in memory at the next fetch.
                 broker.warmer.warm(harvest.cold, lambda _: None)
             yield from _answer(exchange, context, harvest)
         else:
-            _ParkedFetch(broker, exchange, request, context, harvest, wait_ms)
+            _ParkedFetch(broker, exchange, request, context, wait_ms).wait(harvest)
 
 
 class _ParkedFetch(Watcher):
-    """A fetch that waits for records, or for the end of its wait time."""
+    """A fetch that waits for records, or for the end of its wait time.
+
+    While a thread brings records for it, new records of other partitions may end the wait. It is served then with the
+    patience that it had before: only the thread's word allows it to read what was cold.
+    """
 
     __slots__ = (
-        *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange"),
-        *("_failures", "_patience", "_request", "_retry", "_timer", "_watched"),
+        *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange", "_failures", "_is_bringing"),
+        *("_next_patience", "_patience", "_request", "_retry", "_timer", "_watched"),
     )
 
+    _timer: asyncio.Handle
+
     def __init__(
-        self,
-        broker: Serving,
-        exchange: Exchange,
-        request: FetchRequest,
-        context: FetchContext,
-        harvest: _Harvest,
-        wait_ms: int,
+        self, broker: Serving, exchange: Exchange, request: FetchRequest, context: FetchContext, wait_ms: int
     ) -> None:
         self._broker = broker
         self._exchange = exchange
         self._request = request
         self._context = context
+        self._bytes = 0
+        self._watched: dict[PartitionLog, tuple[Mark, int]] = {}
+        self._patience = self._next_patience = _Patience.NOTHING
+        # Whether the thread has not yet brought all that it was asked for.
+        self._is_bringing = False
+        self._retry: asyncio.Handle | None = None
+        self._failures = NO_FAILURES
+        self._deadline_ms = broker.clock.steady_ms() + wait_ms
+
+    def wait(self, harvest: _Harvest) -> None:
+        """Wait for more than this harvest, and have its cold parts brought."""
+        broker, loop = self._broker, asyncio.get_running_loop()
         # The bytes that the partitions had when they were read. Later growth is only counted: otherwise a client that
         # waits for many bytes would have all of them read again with each new batch.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
-        self._patience = harvest.next_patience
-        self._retry: asyncio.Handle | None = None
-        self._failures = NO_FAILURES
-        self._deadline_ms = broker.clock.steady_ms() + wait_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._finish)
+        wait_ms = max(self._deadline_ms - broker.clock.steady_ms(), 0)
+        self._timer = loop.call_later(wait_ms / 1000, self._finish)
         for partition in self._watched:
             partition.watchers[self] = None
-        broker.waiting_partitions += len(context.interests)
-        exchange.park(self)
+        broker.waiting_partitions += len(self._context.interests)
+        self._exchange.park(self)
         for partition, (until, _) in list(self._watched.items()):
             # The first partitions may have grown, or been deleted, while the others were read.
-            if _until(request, partition) != until or self._is_gone(partition):
+            if _until(self._request, partition) != until or self._is_gone(partition):
                 self.moved(partition)
+        if harvest.cold and self._watched:
+            self._bring(harvest)
+
+    def _bring(self, harvest: _Harvest) -> None:
+        if self._patience > harvest.patience:
+            # All that the thread was asked for has come while the partitions were read.
+            if self._retry is None:
+                self._retry = asyncio.get_running_loop().call_soon(self._finish)
+        elif not self._is_bringing:
+            self._is_bringing = True
+            self._next_patience = harvest.next_patience
+            self._broker.warmer.warm(harvest.cold, self.warmed)
 
     def moved(self, partition: PartitionLog) -> None:
         until, bytes_left = self._watched[partition]
@@ -190,8 +210,9 @@ class _ParkedFetch(Watcher):
         more = min(partition.bytes_between(until, now), bytes_left)
         self._watched[partition] = now, bytes_left - more
         self._bytes += more
+        has_enough = more > 0 and self._bytes >= self._request.bytes_min
         # Several partitions may grow in one turn of the event loop: answer once, after all of them.
-        if self._retry is None and (self._bytes >= self._request.bytes_min or self._is_gone(partition)):
+        if self._retry is None and (has_enough or self._is_gone(partition)):
             self._retry = asyncio.get_running_loop().call_soon(self._finish)
 
     def _is_gone(self, partition: PartitionLog) -> bool:
@@ -199,8 +220,9 @@ class _ParkedFetch(Watcher):
 
     def warmed(self, failures: Failures) -> None:
         """The records are in the page cache now, or cannot come."""
+        self._is_bringing = False
+        self._patience, self._failures = self._next_patience, failures
         if self._watched:
-            self._failures = failures
             self._finish()
 
     def _finish(self) -> None:
@@ -217,11 +239,13 @@ class _ParkedFetch(Watcher):
             yield from _gather(broker, self._exchange, self._request, self._context, harvest)
             wait_ms = self._deadline_ms - broker.clock.steady_ms()
             if harvest.cold and not harvest.bytes and not harvest.has_error and wait_ms > 0:
-                # It waits again for the records that an index has named; and with a store, for another part of a file,
-                # or because the part that had come was freed to make space.
-                parked = _ParkedFetch(broker, self._exchange, self._request, self._context, harvest, wait_ms)
-                broker.warmer.warm(harvest.cold, parked.warmed)
+                # It waits again for the records that an index has named; or with a store, for another part of a file,
+                # or because the part that had come was freed to make space; or the thread has not brought them yet.
+                self.wait(harvest)
             else:
+                if harvest.cold and not self._is_bringing:
+                    # As in `handle`: those from the disk will be in memory at the next fetch.
+                    broker.warmer.warm(harvest.cold, lambda _: None)
                 yield from _answer(self._exchange, self._context, harvest)
 
     def give_up(self) -> None:
@@ -235,6 +259,7 @@ class _ParkedFetch(Watcher):
         self._timer.cancel()
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
         for partition in self._watched:
             partition.watchers.pop(self, None)
         self._watched = {}
@@ -314,6 +339,7 @@ def _read(
     aborted: Sequence[tuple[int, int]] | None = () if committed_only else None
     bytes_max = min(item.bytes_max, bytes_left)
     data: bytes | memoryview = b""
+    is_cold = False
     try:
         cold = None
         if harvest.patience < _Patience.INDEXES:
@@ -322,6 +348,7 @@ def _read(
         if cold is None and harvest.patience < _Patience.ALL:
             cold = partition.cold_stretch(item.fetch_offset, bytes_max, until)
         if cold is not None:
+            is_cold = True
             harvest.note_cold(cold)
         else:
             # The answer has the first batch whatever its size, or a client with a small limit would never make
@@ -333,6 +360,7 @@ def _read(
                 blocks = [] if may_read else partition.aborted.cold(item.fetch_offset, next_offset)
                 if blocks:
                     # The client must not get the records without the list of aborted transactions.
+                    is_cold = True
                     harvest.cold += blocks
                     harvest.cold_bytes += len(data)
                     data = b""
@@ -342,11 +370,13 @@ def _read(
         if absent.path in harvest.failures:
             return _failed(broker, index, harvest.failures[absent.path], log_start)
         harvest.note_absent(absent)
+        is_cold = True
         data, aborted = b"", () if committed_only else None
     except (OSError, Damaged) as error:
         return _failed(broker, index, error, log_start)
     harvest.note_read(len(data))
-    harvest.watched[partition] = until, max(item.bytes_max - len(data), 0)
+    # What is appended behind cold records cannot be sent before them, so it does not count.
+    harvest.watched[partition] = until, 0 if is_cold else max(item.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
         index,
         0,
