@@ -90,6 +90,20 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_ANSWERS}::test_a_standby_answers_by_itself_when_what_comes_is_no_answer",),
     ),
     Bug(
+        "a standby forwards as much at once as its clients ask for, though it has no files left",
+        "semel.broker.forwarder:Forwarder.takes",
+        "len(self._tasks) >= self._under_way_max",
+        "False",
+        ("tests/broker/test_open_files.py", "-k", "than_it_has_sockets_for"),
+    ),
+    Bug(
+        "the sockets with which a standby forwards are not counted",
+        "semel.broker.open_files:shares_of_open_files",
+        "free - segments_max - forwarded_max - others",
+        "free - segments_max - others",
+        ("tests/broker/test_open_files.py", "-k", "standby_forwards"),
+    ),
+    Bug(
         "one request that the active broker does not know keeps a standby from forwarding those of others",
         "semel.broker.forwarder:Forwarder.forward",
         "isinstance(error, CannotReach)",

@@ -40,7 +40,7 @@ from semel.broker.journal_pump import Durability, JournalPump
 from semel.broker.limits import Limits, log_settings
 from semel.broker.members import Members
 from semel.broker.metrics import Metrics
-from semel.broker.open_files import open_segments_max, within_open_files
+from semel.broker.open_files import shares_of_open_files, within_open_files
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.role import Role
 from semel.broker.runtime import Runtime
@@ -117,7 +117,8 @@ class Broker:
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
-        self.limits = within_open_files(limits or Limits(), self.events)
+        shares = shares_of_open_files(on_store=store is not None)
+        self.limits = within_open_files(limits or Limits(), shares, self.events)
         self.listeners = list(listeners) or [Listener(host=host, port=port)]
         self.doors = Doors(
             self.listeners, insecure, tls, tokens, super_users, clock, self.limits, self.metrics, self.events
@@ -142,9 +143,9 @@ class Broker:
         self.role: Role | Alone = Alone()
         if store is not None:
             self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
-        self._forwarder = Forwarder(reach, self.limits.frame_bytes_max)
+        self._forwarder = Forwarder(reach, self.limits.frame_bytes_max, shares.forwarded_max)
         settings = settings or log_settings(
-            self.limits, in_memory=data is None and files is None, open_segments_max=open_segments_max()
+            self.limits, in_memory=data is None and files is None, open_segments_max=shares.segments_max
         )
         self._settings = replace(settings, acknowledges_unsynced=self.durability == "os")
         self._time_of_day = clock

@@ -37,7 +37,7 @@ CONNECT_SECONDS_MAX: Final = 1.0
 ANSWER_SECONDS_MAX: Final = 5.0
 # After a failure the standby answers by itself for this long, so that its clients do not wait each time.
 PAUSE_SECONDS: Final = 1.0
-# How many requests may be under way.
+# How many requests may be under way, where the process may open that many sockets.
 UNDER_WAY_MAX: Final = 100
 # The name of the software with which a standby presents itself, and the version of ApiVersions in which it does.
 STANDBY_SOFTWARE: Final = "semel-standby"
@@ -59,17 +59,18 @@ class CannotReach(Exception):
 class Forwarder:
     """Forwards requests for one broker, and gives up on all of them when it becomes active or stops."""
 
-    def __init__(self, reach: Reach, frame_bytes_max: int) -> None:
+    def __init__(self, reach: Reach, frame_bytes_max: int, under_way_max: int = UNDER_WAY_MAX) -> None:
         """`reach` connects to a host and port."""
         self._reach = reach
         self._frame_bytes_max = frame_bytes_max
+        self._under_way_max = under_way_max
         self._tasks: set[asyncio.Task[bytes]] = set()
         self._pauses_until = 0.0
         self._stopped = False
 
     def takes(self, exchange: Exchange) -> bool:
         """Whether this request is one to forward now."""
-        if exchange.api_key not in FORWARDED or self._stopped or len(self._tasks) >= UNDER_WAY_MAX:
+        if exchange.api_key not in FORWARDED or self._stopped or len(self._tasks) >= self._under_way_max:
             return False
         # Another standby has forwarded it, or this one, if the address of the active broker leads back to it.
         return not exchange.connection.is_of_a_standby and asyncio.get_running_loop().time() >= self._pauses_until
