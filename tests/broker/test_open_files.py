@@ -77,6 +77,17 @@ def test_a_standby_forwards_no_more_at_once_than_it_has_sockets_for() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("allowed", [40, 256, 400, 1_024, 65_536])
+def test_strangers_never_have_all_places(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+    """With few files, too, they have a quarter of them, and one address has a fifth of these."""
+    allow(monkeypatch, allowed)
+    limits = Broker().limits
+    assert 1 <= limits.unknown_connections_max <= limits.connections_max // 4
+    assert 1 <= limits.unknown_connections_per_address_max <= max(limits.unknown_connections_max // 5, 1)
+    shut = Broker(limits=Limits(unknown_connections_max=0, unknown_connections_per_address_max=2)).limits
+    assert shut.unknown_connections_max == 0
+
+
 def test_what_is_open_is_counted() -> None:
     before = open_files._open_now()
     descriptors = [os.open(os.devnull, os.O_RDONLY) for _ in range(5)]

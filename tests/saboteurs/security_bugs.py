@@ -216,6 +216,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LIMITS}::test_large_requests_that_never_end_keep_nobody_at_another_address_waiting",),
     ),
     Bug(
+        "with few files strangers have every place",
+        "semel.broker.open_files:within_open_files",
+        "lowered(limits.unknown_connections_max)",
+        "limits.unknown_connections_max",
+        ("tests/broker/test_open_files.py", "-k", "strangers"),
+    ),
+    Bug(
         "strangers of all addresses together are not limited",
         "semel.broker.doors:Doors.has_space",
         "len(self.strangers) < self._limits.unknown_connections_max",

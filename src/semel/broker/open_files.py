@@ -53,15 +53,26 @@ def shares_of_open_files(*, on_store: bool) -> Shares:
 
 
 def within_open_files(limits: Limits, shares: Shares, events: Events) -> Limits:
-    """These limits with no more connections than the shares allow."""
+    """These limits with no more connections than the shares allow. Clients that have not logged in get the same part of
+    these places as of all others.
+    """
     connections_max = shares.connections_max
     if connections_max >= limits.connections_max:
         return limits
+
+    def lowered(limit: int) -> int:
+        return min(limit, max(limit * connections_max // limits.connections_max, 1))
+
     is_asked_for = limits.connections_max != Limits().connections_max
     # Most programs may open 1,024 files. That is enough for hundreds of clients, and nothing to warn of.
     level = logging.WARNING if is_asked_for or connections_max < _FEW_CONNECTIONS else logging.INFO
     events.tell(level, "connections_limited", connections_max=connections_max, open_files_max=shares.allowed)
-    return replace(limits, connections_max=connections_max)
+    return replace(
+        limits,
+        connections_max=connections_max,
+        unknown_connections_max=lowered(limits.unknown_connections_max),
+        unknown_connections_per_address_max=lowered(limits.unknown_connections_per_address_max),
+    )
 
 
 def _open_now() -> int:
