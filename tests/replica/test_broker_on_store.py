@@ -25,7 +25,7 @@ from semel.store import Unsure
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
 from semel.wire.errors import ErrorCode
-from semel.wire.records import Record, decode_batches, encode_batch
+from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -34,7 +34,6 @@ from semel.wire.versions import (
     PRODUCE,
 )
 from semel_command import semel_failure
-from small_disk import SmallDisk
 
 T = TypeVar("T")
 
@@ -181,30 +180,6 @@ def test_who_stands_by_takes_and_shows_no_records() -> None:
             assert await asking(standby, error_of_a_payment) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             fetched = await asking(standby, lambda asker: asker.fetch("payments"))
             assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
-
-
-def test_a_standby_whose_disk_is_full_goes_on_when_there_is_space() -> None:
-    """It ended, and so did every standby that was started after it."""
-
-    def fill(asker: Asker) -> None:
-        asker.create("payments")
-        for number in range(20):
-            assert asker.produce("payments", [Record(bytes(10_000))]) == number
-
-    async def scenario() -> None:
-        store, disk = MemoryStore(), SmallDisk(100_000)
-        async with Broker(store=store, lease_seconds=60) as active, Broker(store=store, files=disk) as standby:
-            await asking(active, fill)
-            assert await asyncio.to_thread(
-                eventually, lambda: standby.failed.done() or standby.metrics.storage_errors > 1
-            )
-            assert not standby.failed.done()
-            disk.bytes_max *= 10
-            await active.stop()
-            await standby.activated
-            assert await asking(standby, lambda asker: records_of(asker, "payments")) == 20
 
     asyncio.run(scenario())
 

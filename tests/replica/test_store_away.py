@@ -35,6 +35,23 @@ class AwayStore(MemoryStore):
         return await super()._send(call, key, land)
 
 
+class CutOff:
+    """The same store, as a broker sees it that may be cut off from it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.is_cut_off = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get(self, key: str) -> Any:
+        if self.is_cut_off:
+            await asyncio.sleep(0.1)
+            raise Unsure(f"get of {key}: no route to host")
+        return await self._store.get(key)
+
+
 async def active_on(store: MemoryStore) -> tuple[Active, Membership, "asyncio.Task[None]"]:
     """A broker that has taken over, and keeps its lease."""
     await cluster_of(store, "a new one")
@@ -131,5 +148,31 @@ def test_a_standby_does_not_take_a_store_that_is_away_for_a_broker_that_is_gone(
         assert membership.may_serve
         for task in (standing_by, keeping):
             task.cancel()
+
+    run(scenario())
+
+
+def test_a_broker_that_was_cut_off_while_it_took_over_does_not_fence_who_did_so_meanwhile() -> None:
+    """Its claim has ended by then: it stands by again. It ended a healthy broker, and then itself."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        await cluster_of(store, "a new one")
+        clock = asyncio.get_running_loop().time
+        wire = CutOff(store)
+        late = Active(wire)  # type: ignore[arg-type]
+        membership = Membership(wire, late.reader, {"clients": ("127.0.0.1", 9094)}, 3.0, clock)  # type: ignore[arg-type]
+        await membership.stand_by(lambda _: None)
+        wire.is_cut_off = True
+        taking_over = asyncio.get_running_loop().create_task(membership.take_over())
+        active, other, keeping = await active_on(store)
+        active.send(b"one")
+        assert (await active.until_told(1))[-1][1] is None
+        wire.is_cut_off = False
+        assert await taking_over is None
+        active.send(b"two")
+        assert (await active.until_told(2))[-1][1] is None
+        assert other.may_serve
+        keeping.cancel()
 
     run(scenario())

@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _ANSWERS: Final = "tests/replica/test_standby_answers.py"
+_FULL_DISK: Final = "tests/replica/test_standby_on_full_disk.py"
 _HANDING_OVER: Final = "tests/replica/test_handing_over.py"
 _STATUS: Final = "tests/replica/test_status.py"
 
@@ -214,8 +215,39 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby on a full disk ends",
         "semel.replica.reader:SlotReader._replay",
-        "error.errno not in OUT_OF_SPACE or self._make_room is None",
+        "error.errno not in TRIED_AGAIN or self._make_room is None",
         "True",
-        ("tests/replica/test_broker_on_store.py::test_a_standby_whose_disk_is_full_goes_on_when_there_is_space",),
+        (f"{_FULL_DISK}::test_it_goes_on_when_there_is_space",),
+    ),
+    Bug(
+        "a standby on a full disk keeps its claim, and nobody takes over",
+        "semel.replica.membership:Membership.take_over",
+        "await self._holder.release()",
+        "pass",
+        (f"{_FULL_DISK}::test_one_that_has_claimed_the_lease_and_cannot_read_the_rest_leaves_it_to_another",),
+    ),
+    Bug(
+        "a standby on a full disk waits for ever behind a checkpoint that would make room",
+        "semel.replica.reader:SlotReader.read_on",
+        "self._refusals > 1",
+        "False",
+        (f"{_FULL_DISK}::test_one_that_a_checkpoint_has_overtaken_ends_to_start_from_that",),
+    ),
+    Bug(
+        "an entry is applied twice when there is space again",
+        "semel.replica.reader:SlotReader._read_next",
+        "islice(entries(slot, body), self._applied, None)",
+        "entries(slot, body)",
+        (f"{_FULL_DISK}::test_it_goes_on_when_there_is_space",),
+    ),
+    Bug(
+        "a broker fences who took over while its own takeover was held up",
+        "semel.replica.lease:LeaseHolder.keeps_claim",
+        "self.is_held(now) or await self.renew(self._next.epoch, now, self._next.position)",
+        "True",
+        (
+            "tests/replica/test_store_away.py::"
+            "test_a_broker_that_was_cut_off_while_it_took_over_does_not_fence_who_did_so_meanwhile",
+        ),
     ),
 )

@@ -16,10 +16,11 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.replica.cache import Cache
 from semel.replica.checkpoints import StoreCheckpoints
+from semel.replica.floor import Floor
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Addresses, Lease
 from semel.replica.membership import Membership, cluster_of
-from semel.replica.reader import SlotReader
+from semel.replica.reader import TRIED_AGAIN, NoRoom, SlotReader
 from semel.replica.restore import Beginning, restore
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
@@ -111,6 +112,16 @@ class Role:
         self._events.tell(logging.ERROR, "write_refused", reason=refusal)
         self.cache.make_room()
 
+    async def _follow(self, floor: Floor) -> None:
+        """Adopt the floor of another broker. Raises NoRoom if the disk has no space for what must be fetched first."""
+        try:
+            await self._checkpoints.follow(floor)
+        except OSError as error:
+            if error.errno not in TRIED_AGAIN:
+                raise
+            self._make_room(error)
+            raise NoRoom from error
+
     async def find(
         self,
         listeners: Sequence[Listener],
@@ -135,8 +146,7 @@ class Role:
 
         async def belong() -> None:
             try:
-                await membership.stand_by(note, self._checkpoints.follow)
-                self.epoch = await membership.take_over()
+                self.epoch = await membership.become_active(note, self._follow)
                 self._active = None
                 self._writer.open()
                 become_active()

@@ -88,8 +88,8 @@ class History:
         """The head of the next object of the broker that wrote the last one."""
         return SlotHead(self.next_slot, self.epoch, self._nonce, self.last, self.position, body_bytes, body_digest)
 
-    def take(self, head: SlotHead, digest: bytes) -> None:
-        """Add the next slot, whose head has the digest `digest`. If it raises BrokenHistory, nothing has changed."""
+    def check(self, head: SlotHead) -> None:
+        """Raise BrokenHistory if this cannot be the head of the next slot."""
         is_fence = head.epoch > self.epoch
         if head.slot != self.next_slot:
             raise BrokenHistory(f"slot {self.next_slot} contains the object of slot {head.slot}")
@@ -101,6 +101,11 @@ class History:
             raise BrokenHistory(f"slot {head.slot} is of epoch {head.epoch}, and no fence of that epoch came before it")
         if not is_fence and head.nonce != self._nonce:
             raise BrokenHistory(f"slot {head.slot} was written by another broker than the fence of epoch {self.epoch}")
+
+    def take(self, head: SlotHead, digest: bytes) -> None:
+        """Add the next slot, whose head has the digest `digest`. If it raises BrokenHistory, nothing has changed."""
+        self.check(head)
+        is_fence = head.epoch > self.epoch
         if is_fence:
             self.fences += (head.slot,)
         self.next_slot += DEPTH if is_fence else 1

@@ -160,8 +160,14 @@ class LeaseHolder:
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
         """Replace the lease that has this version; False if another broker was faster."""
         self._version = version
-        self._next = self._next._replace(epoch=epoch, position=_NOT_YET)
+        self._next = self._next._replace(epoch=epoch, position=_NOT_YET, is_released=False)
         return await self._put(now)
+
+    async def keeps_claim(self, now: float) -> bool:
+        """Whether no other broker has claimed the lease since this one did. The store is asked only if one can have.
+        Raises Unsure if the store did not answer.
+        """
+        return self.is_held(now) or await self.renew(self._next.epoch, now, self._next.position)
 
     async def renew(self, epoch: int, now: float, position: int = 0) -> bool:
         """Renew the lease; False if another broker has it now. Raises Unsure if the store did not answer."""

@@ -17,7 +17,7 @@ from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
 from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
 from semel.replica.note import NOTE_SECONDS, NoteKeeper, NoteWatch, StandbyNote
-from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
+from semel.replica.reader import ROOM_SECONDS, SLOTS_PER_LOOK, NoRoom, SlotReader
 from semel.replica.slot import key_of
 from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
@@ -139,12 +139,22 @@ class Membership:
         """How many bytes of entries a standby is behind the active broker, as far as it knows."""
         return max(self._active_position - self._reader.history.position, 0)
 
+    async def become_active(
+        self, note_active: Callable[[Lease], None], note_floor: Callable[[Floor], Awaitable[None]] | None = None
+    ) -> int:
+        """Stand by until this broker can take over; return the epoch in which it is active."""
+        while True:
+            await self.stand_by(note_active, note_floor)
+            epoch = await self.take_over()
+            if epoch is not None:
+                return epoch
+
     async def stand_by(
         self, note_active: Callable[[Lease], None], note_floor: Callable[[Floor], Awaitable[None]] | None = None
     ) -> None:
         """Follow the active broker, and return when this broker has the lease because no other held it any more.
         `note_active` gets the lease of the active broker, at first and after each change, and `note_floor` the floor of
-        a checkpoint when everything that it covers was read.
+        a checkpoint when everything that it covers was read. If that raises NoRoom, it gets the newest floor again.
         """
         loop = asyncio.get_running_loop()
         # However long these take, this broker goes on looking at the lease.
@@ -167,7 +177,11 @@ class Membership:
             self._reader.has_reached_floor.clear()
             floor = self._reader.floor
             if floor is not None and floor.pieces:
-                await note_floor(floor)
+                try:
+                    await note_floor(floor)
+                except NoRoom:
+                    await asyncio.sleep(ROOM_SECONDS)
+                    self._reader.has_reached_floor.set()
 
     async def _keep_note(self) -> None:
         """Regularly write how far this standby has read."""
@@ -183,15 +197,20 @@ class Membership:
         watch = LeaseWatch(self._store)
         noted: Lease | None = None
         while True:
-            is_behind = False
+            is_behind = is_full = False
             try:
-                is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
+                try:
+                    is_behind = await self._reader.read_on(SLOTS_PER_LOOK)
+                except NoRoom:
+                    # This broker must know the active one all the same, and must not become active itself.
+                    is_full = True
                 self._has_read.set()
                 await watch.look(self._clock)
-                if watch.lease is not None:
+                if watch.lease is not None and watch.lease.nonce != self._holder.nonce:
                     self._nonce_before = watch.lease.nonce
                 epoch = self._reader.history.epoch + 1
-                if watch.is_over and not is_behind and await self._holder.claim(epoch, watch.version, self._clock()):
+                may_claim = watch.is_over and not is_behind and not is_full
+                if may_claim and await self._holder.claim(epoch, watch.version, self._clock()):
                     return
             except Unsure:
                 pass
@@ -201,10 +220,11 @@ class Membership:
                 noted = lease
                 note_active(lease)
             if not is_behind:
-                await asyncio.sleep(watch.pause_seconds)
+                await asyncio.sleep(ROOM_SECONDS if is_full else watch.pause_seconds)
 
-    async def take_over(self) -> int:
-        """Read the remaining slots and create the fence; return the epoch in which this broker is active.
+    async def take_over(self) -> int | None:
+        """Read the remaining slots and create the fence; return the epoch in which this broker is active. None if it
+        has to stand by again: its disk is full, or another broker has claimed the lease because this one took too long.
 
         Look for standbys meanwhile: clients ask for Metadata at once, and drop the brokers that are not in the answer.
         """
@@ -213,11 +233,17 @@ class Membership:
         try:
             while True:
                 try:
-                    epoch = await self._reader.take_over()
+                    epoch = await self._reader.take_over(lambda: self._holder.keeps_claim(self._clock()))
                     break
+                except NoRoom:
+                    # Another broker may have space.
+                    with contextlib.suppress(StoreError):
+                        await self._holder.release()
+                    return None
                 except Unsure:
                     await asyncio.sleep(_AGAIN_SECONDS)
-            await asyncio.wait((looking,), timeout=_SEARCH_SECONDS_MAX)
+            if epoch is not None:
+                await asyncio.wait((looking,), timeout=_SEARCH_SECONDS_MAX)
         finally:
             looking.cancel()
         return epoch

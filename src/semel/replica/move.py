@@ -102,8 +102,7 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
         raise
     membership = Membership(store, SlotReader(store, entries, log, beginning.history), _NO_ADDRESS, LEASE_SECONDS)
     try:
-        await membership.stand_by(lambda lease: note_active(_address_in(lease)))
-        await membership.take_over()
+        await membership.become_active(lambda lease: note_active(_address_in(lease)))
         _settle_down(log)
         partitions = log.state.partitions.all()
         return Moved(len(log.state.catalog), len(partitions), sum(partition.size for partition in partitions))

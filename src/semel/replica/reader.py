@@ -10,16 +10,17 @@ from the checkpoint that the floor names.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Final, Protocol
 
 from semel.core.slots import NONCE_BYTES, BrokenHistory, History
 from semel.core.steps import Steps
 from semel.replica.floor import Floor, read_floor
 from semel.replica.journal import SlotJournal
-from semel.replica.slot import decode, digest_of, encode_head, entries, key_of
+from semel.replica.slot import Slot, decode, digest_of, encode_head, entries, key_of
 from semel.replica.writer import Fenced, answered, create_surely
-from semel.storage.files import OUT_OF_SPACE
+from semel.storage.files import OUT_OF_FILES, OUT_OF_SPACE
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
@@ -27,8 +28,10 @@ from semel.store import Missing, Store
 SLOTS_PER_LOOK: Final = 50
 # How many entries the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
-# How long a reader on a full disk waits before it tries again to write the records of an entry.
+# How long a broker on a full disk waits before it reads on.
 ROOM_SECONDS: Final = 1.0
+# After these errors of the disk, which end by themselves or when the operator does something, a broker tries again.
+TRIED_AGAIN: Final = OUT_OF_SPACE | OUT_OF_FILES
 
 
 class Follower(Protocol):
@@ -50,6 +53,10 @@ class Overtaken(Fenced):
     """
 
 
+class NoRoom(Exception):
+    """The disk has no space for what was read. The call may be repeated, and goes on where it was."""
+
+
 class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
@@ -61,14 +68,20 @@ class SlotReader:
         history: History,
         make_room: Callable[[OSError], None] | None = None,
     ) -> None:
-        """Continues after this history, which a checkpoint has. `make_room` is called when the disk is full, before the
-        reader tries again; without it the reader gives up.
+        """Continues after this history, which a checkpoint has. `make_room` is called when the disk is full, before
+        NoRoom is raised; without it the error of the disk is raised.
         """
         self._store = store
         self._make_room = make_room
         self._journal = journal
         self._log = log
+        # What all slots say that were applied as a whole.
         self.history = history
+        # The next slot, while it is applied, and how many of its entries were.
+        self._current: Slot | None = None
+        self._applied = 0
+        # How often the disk has refused the next entry.
+        self._refusals = 0
         # All slots below this one were read before they were deleted.
         self._verified = history.next_slot
         # The newest floor, and whether this broker has read everything that its checkpoint covers.
@@ -76,8 +89,8 @@ class SlotReader:
         self.has_reached_floor = asyncio.Event()
 
     async def read_on(self, slots_max: int) -> bool:
-        """Read and apply up to this many slots; return whether there may be more. Raises Overtaken, BrokenHistory, or
-        StoreError if the store cannot be read.
+        """Read and apply up to this many slots; return whether there may be more. Raises Overtaken, BrokenHistory,
+        NoRoom, or StoreError if the store cannot be read.
         """
         read = 0
         try:
@@ -87,11 +100,20 @@ class SlotReader:
             # Nothing may be read after the fence, so this waits until the store answers.
             await answered(self._verify)
             raise
+        except NoRoom:
+            if (await self._verify()).slot > self.history.next_slot and self._refusals > 1:
+                # What was read since the last checkpoint is only here, and cannot be freed. After a start from this one
+                # it is in the store.
+                where = f"slot {self.history.next_slot} of {self._store.describe()}"
+                raise Overtaken(
+                    f"the disk has no space for {where}, and a checkpoint covers that slot: start again"
+                ) from None
+            raise
         await self._verify()
         return read == slots_max
 
-    async def _verify(self) -> None:
-        """Raises Overtaken if a slot that was read, or the next slot, may have been deleted."""
+    async def _verify(self) -> Floor:
+        """Return the floor. Raises Overtaken if a slot that was read, or the next slot, may have been deleted."""
         floor, _ = await read_floor(self._store)
         if floor.deleted_below > self._verified:
             where = f"slot {self._verified} of {self._store.describe()}"
@@ -102,29 +124,32 @@ class SlotReader:
         if floor != self.floor and floor.slot <= self._verified:
             self.floor = floor
             self.has_reached_floor.set()
+        return floor
 
     async def _read_next(self) -> bool:
         """Read and apply the next slot; False if there is none yet."""
         slot = self.history.next_slot
-        try:
-            content = (await self._store.get(key_of(slot))).body
-        except Missing:
-            return False
-        head, digest, body = decode(slot, content)
-        epoch = self.history.epoch
-        self.history.take(head, digest)
-        if head.epoch > epoch:
-            self._log.enter_epoch(head.epoch)
-        for count, (kind, payload) in enumerate(entries(slot, body), start=1):
+        if self._current is None:
             try:
-                while True:
-                    if self._replay(kind, payload):
-                        break
-                    await asyncio.sleep(ROOM_SECONDS)
+                content = (await self._store.get(key_of(slot))).body
+            except Missing:
+                return False
+            found = decode(slot, content)
+            self.history.check(found.head)
+            if found.head.epoch > self.history.epoch:
+                self._log.enter_epoch(found.head.epoch)
+            self._current, self._applied = found, 0
+        head, digest, body = self._current
+        for kind, payload in islice(entries(slot, body), self._applied, None):
+            try:
+                self._replay(kind, payload)
             except CannotFollow as error:
                 raise BrokenHistory(f"slot {slot}: {error}") from error
-            if count % ENTRIES_PER_TURN == 0:
+            self._applied, self._refusals = self._applied + 1, 0
+            if self._applied % ENTRIES_PER_TURN == 0:
                 await asyncio.sleep(0)
+        self.history.take(head, digest)
+        self._current = None
         self._journal.follow(self.history.position)
         with contextlib.suppress(OSError):
             # The next start removes what cannot be removed now.
@@ -133,23 +158,27 @@ class SlotReader:
                     await asyncio.sleep(0)
         return True
 
-    def _replay(self, kind: int, payload: memoryview) -> bool:
-        """Apply an entry; False if its records found no space on the disk. Then nothing has changed."""
+    def _replay(self, kind: int, payload: memoryview) -> None:
+        """Apply an entry. Raises NoRoom if its records found no space on the disk; then nothing has changed."""
         try:
             self._log.replay(kind, payload)
         except OSError as error:
-            if error.errno not in OUT_OF_SPACE or self._make_room is None:
+            if error.errno not in TRIED_AGAIN or self._make_room is None:
                 raise
             self._make_room(error)
-            return False
-        return True
+            self._refusals += 1
+            raise NoRoom from error
 
-    async def take_over(self) -> int:
-        """Read all slots and create the fence after the last one; return the epoch of this broker."""
+    async def take_over(self, may_fence: Callable[[], Awaitable[bool]] | None = None) -> int | None:
+        """Read all slots and create the fence after the last one; return the epoch of this broker. `may_fence` is asked
+        before each attempt, and None returned if the fence may not be created. Raises NoRoom like `read_on`.
+        """
         nonce = secrets.token_bytes(NONCE_BYTES)
         while True:
             while await self.read_on(SLOTS_PER_LOOK):
                 pass
+            if may_fence is not None and not await may_fence():
+                return None
             head = self.history.fence(nonce, digest_of([]))
             encoded = encode_head(head)
             if await create_surely(self._store, key_of(head.slot), encoded):
