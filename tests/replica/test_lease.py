@@ -208,3 +208,24 @@ def test_a_lease_that_is_none_is_named(content: bytes) -> None:
             await LeaseWatch(store).look(at(0.0))
 
     run(scenario())
+
+
+def test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another() -> None:
+    """When it was stopped, it ended the one that had taken over."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        late = await held(store, 0.0, "late")
+        after = SECONDS + 1.0
+        watch = LeaseWatch(store)
+        await watch.look(at(0.0))
+        other = LeaseHolder(store, "other", ADDRESSES, SECONDS)
+        assert await other.claim(2, watch.version, after)
+        assert not await late.keeps_claim(after)
+        await late.release()
+        await watch.look(at(after))
+        assert watch.lease is not None
+        assert (watch.lease.nonce, watch.lease.is_released) == ("other", False)
+        assert await other.renew(2, after)
+
+    run(scenario())

@@ -223,8 +223,8 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the heart waits for a step in a transaction of its own",
         "semel.http.holders:Leased.beat",
-        "if self._steps.is_locked: ...",
-        "",
+        "not self._steps.is_locked and (yield from self._briefly(hold))",
+        "(yield from self._briefly(self._steps.hold)) is None",
         (_RACES, "-k", "heart_waits"),
         seconds_max=10,
     ),

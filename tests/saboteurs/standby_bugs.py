@@ -227,6 +227,13 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_FULL_DISK}::test_one_that_has_claimed_the_lease_and_cannot_read_the_rest_leaves_it_to_another",),
     ),
     Bug(
+        "a broker that stops releases the lease of the one that has taken over",
+        "semel.replica.lease:LeaseHolder.renew",
+        "return False",
+        "self._version = version; return False",
+        ("tests/replica/test_lease.py::test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another",),
+    ),
+    Bug(
         "a standby on a full disk waits for ever behind a checkpoint that would make room",
         "semel.replica.reader:SlotReader.read_on",
         "self._refusals > 1",

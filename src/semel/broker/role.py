@@ -25,7 +25,7 @@ from semel.replica.restore import Beginning, restore
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
 from semel.storage.cache import mark_as_cache, take_as_cache
-from semel.storage.files import Files
+from semel.storage.files import OUT_OF_SPACE, Files
 from semel.storage.log import Log
 from semel.storage.log_settings import LogSettings
 from semel.store import Store
@@ -107,10 +107,11 @@ class Role:
         return self._writer, self._checkpoints
 
     def _make_room(self, refusal: OSError) -> None:
-        """The disk is full, and the next records of another broker have no space on it."""
+        """The disk does not take the next records of another broker now: it is full, or too many files are open."""
         self._metrics.storage_errors += 1
         self._events.tell(logging.ERROR, "write_refused", reason=refusal)
-        self.cache.make_room()
+        if refusal.errno in OUT_OF_SPACE:
+            self.cache.make_room()
 
     async def _follow(self, floor: Floor) -> None:
         """Adopt the floor of another broker. Raises NoRoom if the disk has no space for what must be fetched first."""
@@ -120,7 +121,7 @@ class Role:
             if error.errno not in TRIED_AGAIN:
                 raise
             self._make_room(error)
-            raise NoRoom from error
+            raise NoRoom(str(error)) from error
 
     async def find(
         self,

@@ -270,10 +270,16 @@ class Leased:
     def beat(self) -> Procedure[float]:
         """Hold the key for another lease, and return the seconds to the next beat. While a step has a transaction open,
         nobody else can take the key over, and a beat would wait for it in a transaction of its own."""
-        if self._steps.is_locked:
-            return self.beat_seconds / LOOKS_IN_BEAT
-        yield from self._briefly(self._steps.hold)
-        return self.beat_seconds
+
+        def hold(connection: Connection) -> bool:
+            # The step may have begun while this transaction waited for its turn.
+            if self._steps.is_locked:
+                return False
+            self._steps.hold(connection)
+            return True
+
+        has_held = not self._steps.is_locked and (yield from self._briefly(hold))
+        return self.beat_seconds if has_held else self.beat_seconds / LOOKS_IN_BEAT
 
     def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
         """Do the work in a new transaction."""

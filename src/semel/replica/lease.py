@@ -176,11 +176,15 @@ class LeaseHolder:
             return True
         # If an answer was lost, the lease is our own.
         try:
-            content, self._version = await self._store.get(LEASE_KEY)
+            content, version = await self._store.get(LEASE_KEY)
         except Missing:
             self._version = None
             return await self._put(now)
-        return decode_lease(content).nonce == self._next.nonce and await self._put(now)
+        if decode_lease(content).nonce != self._next.nonce:
+            # The version stays the old one, or this broker could release the lease of the other one when it stops.
+            return False
+        self._version = version
+        return await self._put(now)
 
     def released(self) -> Lease:
         """The lease that `release` writes; from now on this broker does not hold it."""

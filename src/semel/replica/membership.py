@@ -157,6 +157,9 @@ class Membership:
         a checkpoint when everything that it covers was read. If that raises NoRoom, it gets the newest floor again.
         """
         loop = asyncio.get_running_loop()
+        if self._reader.floor is not None:
+            # After a takeover that came to nothing: the floor may not have been noted before.
+            self._reader.has_reached_floor.set()
         # However long these take, this broker goes on looking at the lease.
         beside = [loop.create_task(self._keep_note())]
         if note_floor is not None:

@@ -54,7 +54,7 @@ class Overtaken(Fenced):
 
 
 class NoRoom(Exception):
-    """The disk has no space for what was read. The call may be repeated, and goes on where it was."""
+    """The disk does not take what was read; the message says why. The call may be repeated: it goes on where it was."""
 
 
 class SlotReader:
@@ -68,8 +68,8 @@ class SlotReader:
         history: History,
         make_room: Callable[[OSError], None] | None = None,
     ) -> None:
-        """Continues after this history, which a checkpoint has. `make_room` is called when the disk is full, before
-        NoRoom is raised; without it the error of the disk is raised.
+        """Continues after this history, which a checkpoint has. `make_room` is called with the error before NoRoom is
+        raised; without it the error of the disk is raised.
         """
         self._store = store
         self._make_room = make_room
@@ -100,13 +100,13 @@ class SlotReader:
             # Nothing may be read after the fence, so this waits until the store answers.
             await answered(self._verify)
             raise
-        except NoRoom:
+        except NoRoom as refusal:
             if (await self._verify()).slot > self.history.next_slot and self._refusals > 1:
                 # What was read since the last checkpoint is only here, and cannot be freed. After a start from this one
                 # it is in the store.
                 where = f"slot {self.history.next_slot} of {self._store.describe()}"
                 raise Overtaken(
-                    f"the disk has no space for {where}, and a checkpoint covers that slot: start again"
+                    f"the disk does not take {where} ({refusal}), and a checkpoint covers that slot: start again"
                 ) from None
             raise
         await self._verify()
@@ -167,7 +167,7 @@ class SlotReader:
                 raise
             self._make_room(error)
             self._refusals += 1
-            raise NoRoom from error
+            raise NoRoom(str(error)) from error
 
     async def take_over(self, may_fence: Callable[[], Awaitable[bool]] | None = None) -> int | None:
         """Read all slots and create the fence after the last one; return the epoch of this broker. `may_fence` is asked
