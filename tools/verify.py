@@ -3,13 +3,15 @@
     python tools/verify.py [--only WORDS] [--list]
 
 A part that fails does not keep the others from running. What each says goes into a file of its own below build/verify,
-and the end of it is shown if the part failed. Exit code 1 if any part failed. It must not change the work tree.
+and the end of it is shown if the part failed. Exit code 1 if any part failed. A part is not run if all of its tests are
+skipped, because the machine lacks what they need. It must not change the work tree.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +23,8 @@ ROOT: Final = Path(__file__).parent.parent
 OUTPUT: Final = ROOT / "build" / "verify"
 # Enough to hold the summary of a failed test run.
 LINES_SHOWN: Final = 40
+# What pytest says in the end if it has skipped all tests.
+ALL_SKIPPED: Final = re.compile(r"\d+ skipped in ")
 
 
 class Part(NamedTuple):
@@ -109,12 +113,19 @@ def report(verdicts: Sequence[Verdict]) -> int:
     width = max(len(verdict.part.name) for verdict in verdicts)
     print()
     for verdict in verdicts:
-        state = "held" if verdict.code == 0 else f"FAILED ({verdict.code})"
+        state = state_of(verdict)
         print(f"{verdict.part.name:{width}}  {duration(verdict.seconds):>8}  {state:10}  {verdict.last_line[:100]}")
     broken = [verdict.part.name for verdict in verdicts if verdict.code != 0]
+    skipped = [verdict.part.name for verdict in verdicts if state_of(verdict) == "not run"]
     total = duration(sum(verdict.seconds for verdict in verdicts))
-    print(f"\nverify: {len(verdicts)} parts in {total}, {len(broken)} failed")
+    print(f"\nverify: {len(verdicts)} parts in {total}, {len(broken)} failed, {len(skipped)} not run")
     return 1 if broken else 0
+
+
+def state_of(verdict: Verdict) -> str:
+    if verdict.code != 0:
+        return f"FAILED ({verdict.code})"
+    return "not run" if ALL_SKIPPED.match(verdict.last_line) else "held"
 
 
 def duration(seconds: float) -> str:
