@@ -18,7 +18,7 @@ from semel.broker.metrics import Metrics
 from semel.broker.turns import Turns
 from semel.core.steps import Steps
 from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import OUT_OF_FILES, OUT_OF_SPACE
+from semel.storage.files import OUT_OF_SPACE, TRIED_AGAIN
 from semel.storage.log import Log
 
 Durability = Literal["fsync", "os"]
@@ -348,7 +348,7 @@ class JournalPump:
         self._checkpoints.begin(job, self._or_fail(lambda error: self._end_checkpoint(job, error)))
 
     def _end_checkpoint(self, job: CheckpointJob, error: JobError) -> None:
-        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE | OUT_OF_FILES:
+        if isinstance(error, OSError) and error.errno in TRIED_AGAIN:
             self.write_refused(error)
             self._log.fail_checkpoint(job)
             self._checkpoint_postponed = True

@@ -20,12 +20,12 @@ from semel.replica.floor import Floor
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Addresses, Lease
 from semel.replica.membership import Membership, cluster_of
-from semel.replica.reader import TRIED_AGAIN, NoRoom, SlotReader
+from semel.replica.reader import NoRoom, SlotReader
 from semel.replica.restore import Beginning, restore
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
 from semel.storage.cache import mark_as_cache, take_as_cache
-from semel.storage.files import OUT_OF_SPACE, Files
+from semel.storage.files import OUT_OF_SPACE, TRIED_AGAIN, Files
 from semel.storage.log import Log
 from semel.storage.log_settings import LogSettings
 from semel.store import Store

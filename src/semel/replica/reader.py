@@ -20,7 +20,7 @@ from semel.replica.floor import Floor, read_floor
 from semel.replica.journal import SlotJournal
 from semel.replica.slot import Slot, decode, digest_of, encode_head, entries, key_of
 from semel.replica.writer import Fenced, answered, create_surely
-from semel.storage.files import OUT_OF_FILES, OUT_OF_SPACE
+from semel.storage.files import TRIED_AGAIN
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store
 
@@ -30,8 +30,6 @@ SLOTS_PER_LOOK: Final = 50
 ENTRIES_PER_TURN: Final = 200
 # How long a broker on a full disk waits before it reads on.
 ROOM_SECONDS: Final = 1.0
-# After these errors of the disk, which end by themselves or when the operator does something, a broker tries again.
-TRIED_AGAIN: Final = OUT_OF_SPACE | OUT_OF_FILES
 
 
 class Follower(Protocol):

@@ -24,6 +24,8 @@ Buffer = bytes | bytearray | memoryview
 OUT_OF_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 # The process, or the system, may open no more files now. Only opening fails for this reason, never a write or a sync.
 OUT_OF_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE))
+# After these errors, which end by themselves or when the operator does something, a broker tries again.
+TRIED_AGAIN: Final = OUT_OF_SPACE | OUT_OF_FILES
 
 # A writev takes at most this many buffers (1024 on Linux and macOS); a longer list is joined.
 BUFFERS_PER_CALL_MAX = 1024
