@@ -1,15 +1,21 @@
 """A client of one connection that asks one thing at a time, and the few records that its questions are about."""
 
+import asyncio
 import select
 import socket
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, FETCH, PRODUCE
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+T = TypeVar("T")
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NEWEST = {api_key: announced.max for api_key, announced in ANNOUNCED.items()}
@@ -148,3 +154,13 @@ def fetch_fields(
 def at(*times_ms: int) -> list[Record]:
     """Records of these times."""
     return [Record(b"value", timestamp_ms=time_ms) for time_ms in times_ms]
+
+
+async def asking(broker: "Broker", work: Callable[[Asker], T]) -> T:
+    """What a client gets from the broker, which serves meanwhile."""
+
+    def run() -> T:
+        with Asker(broker.bootstrap) as asker:
+            return work(asker)
+
+    return await asyncio.to_thread(run)

@@ -3,13 +3,11 @@ writes.
 """
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from asking import Asker, ConnectionEnded, at
+from asking import Asker, ConnectionEnded, asking, at
 from eventually import SECONDS_MAX, eventually
 from producing import deliver, idempotent_producer
 from semel.broker.broker import Broker
@@ -35,21 +33,8 @@ from semel.wire.versions import (
 )
 from semel_command import semel_failure
 
-T = TypeVar("T")
-
-
 # A broker that was killed is given up after this. A broker that a busy machine keeps from running must not be.
 LEASE_SECONDS = 4.0
-
-
-async def asking(broker: Broker, work: Callable[[Asker], T]) -> T:
-    """What a client gets from the broker, which serves meanwhile."""
-
-    def run() -> T:
-        with Asker(broker.bootstrap) as asker:
-            return work(asker)
-
-    return await asyncio.to_thread(run)
 
 
 def records_of(asker: Asker, topic: str) -> int:

@@ -4,14 +4,14 @@ store does not have is an error after which a client tries again or looks for th
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
 import pytest
 
-from asking import Asker, at
+from asking import Asker, asking, at
 from eventually import eventually
 from semel.broker.apis import fetch
 from semel.broker.broker import Broker
@@ -39,14 +39,6 @@ class HeldStore(MemoryStore):
         self.asked.set()
         await self.is_open.wait()
         return await super().get_range(key, start, size)
-
-
-async def asking(broker: Broker, work: Callable[[Asker], Any]) -> Any:
-    def run() -> Any:
-        with Asker(broker.bootstrap) as asker:
-            return work(asker)
-
-    return await asyncio.to_thread(run)
 
 
 def fill(asker: Asker) -> None:

@@ -4,11 +4,11 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-from asking import Asker
+from asking import Asker, asking
 from eventually import SECONDS_MAX, eventually
 from semel.broker.broker import Broker
 from semel.broker.failure import BrokerFenced
@@ -20,8 +20,6 @@ from semel.testing.stores import MemoryStore
 from semel.wire.records import Record, decode_batches
 from small_disk import SmallDisk
 
-T = TypeVar("T")
-
 # A standby looks ten times in this time. No test waits for the end of such a lease, and a busy machine ends none.
 LEASE_SECONDS = 20.0
 PAYMENT = Record(bytes(10_000))
@@ -32,16 +30,6 @@ def active_on(store: MemoryStore) -> Broker:
     its journal have several entries, if these come at the same time.
     """
     return Broker(store=store, lease_seconds=LEASE_SECONDS, commit_interval_seconds=0.2, clock=lambda: 1_000.0)
-
-
-async def asking(broker: Broker, work: Callable[[Asker], T]) -> T:
-    """What a client gets from the broker, which serves meanwhile."""
-
-    def run() -> T:
-        with Asker(broker.bootstrap) as asker:
-            return work(asker)
-
-    return await asyncio.to_thread(run)
 
 
 async def pay(broker: Broker, count: int) -> None:
