@@ -10,7 +10,7 @@ _TLS: Final = "tests/security/test_tls.py"
 _NAMES: Final = "tests/security/test_names.py"
 _USERS: Final = "tests/core/test_users.py"
 _HOSTS: Final = "tests/security/test_hosts.py"
-_LIMITS: Final = "tests/broker/test_limits.py"
+_MEMORY: Final = "tests/broker/test_receive_memory.py"
 _CLIENT: Final = "tests/client/test_logins.py"
 _METRICS: Final = "tests/broker/test_metrics_login.py"
 _LOG: Final = "tests/broker/test_security_log.py"
@@ -206,14 +206,28 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.receive_buffer:ReceiveMemory._has_space",
         "self._of_address[buffer.address] + more_bytes <= free",
         "True",
-        (f"{_LIMITS}::test_large_requests_that_never_end_keep_nobody_at_another_address_waiting",),
+        (f"{_MEMORY}::test_requests_that_never_end_leave_space_for_other_addresses",),
     ),
     Bug(
         "a large request that never ends takes the space of the others",
         "semel.broker.receive_buffer:ReceiveMemory._has_space",
         "self.beyond.large_bytes",
         "0",
-        (f"{_LIMITS}::test_large_requests_that_never_end_keep_nobody_at_another_address_waiting",),
+        (f"{_MEMORY}::test_a_request_beyond_the_limit_takes_no_space_from_the_others",),
+    ),
+    Bug(
+        "any number of large requests may exceed the memory for them",
+        "semel.broker.receive_buffer:ReceiveMemory.may_take",
+        "self.beyond is None",
+        "True",
+        (_MEMORY,),
+    ),
+    Bug(
+        "no large request may exceed the memory for them, and they wait for each other",
+        "semel.broker.receive_buffer:ReceiveMemory.may_take",
+        "self.beyond is None",
+        "False",
+        (_MEMORY,),
     ),
     Bug(
         "with few files strangers have every place",
