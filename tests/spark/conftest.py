@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -47,14 +48,17 @@ def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "spark.sql.streaming.checkpointLocation": str(scratch / "checkpoints"),
         "spark.local.dir": str(scratch / "local"),
     }
-    temporary = scratch / "temporary"
-    temporary.mkdir()
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in with_scratch(fast_start(), str(temporary)).items():
+    # In it are Unix sockets, whose paths have to be short.
+    with (
+        tempfile.TemporaryDirectory(prefix="semel-spark-", ignore_cleanup_errors=True) as temporary,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        for name, value in with_scratch(fast_start(), temporary).items():
             environment.setenv(name, value)
         began = session("semel-tests", master="local[2]", config=config)
-    yield began
-    began.stop()
+        environment.undo()
+        yield began
+        began.stop()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from driver_process import DriverProcess
 
 from semel.spark import session
-from semel.spark.session import _variables
+from semel.spark.session import _unix_sockets, _variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,26 @@ def test_its_workers_run_this_python(spark: SparkSession) -> None:
         yield pyarrow.RecordBatch.from_pydict({"python": [sys.executable]})
 
     assert spark.range(1).mapInArrow(run_by, "python string").collect()[0].python == sys.executable  # type: ignore[arg-type]
+
+
+def test_it_talks_to_its_workers_through_unix_sockets_and_no_task_waits_for_an_acknowledgement(
+    spark: SparkSession,
+) -> None:
+    import pyarrow
+
+    def run_by(batches: object) -> object:
+        families = set()
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
+                families.add(one.family.name)
+        yield pyarrow.RecordBatch.from_pydict({"families": [" ".join(families)]})
+
+    assert spark.range(1).mapInArrow(run_by, "families string").collect()[0].families == "AF_UNIX"  # type: ignore[arg-type]
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_not_tried() -> None:
+    assert _unix_sockets(Path("/tmp/semel-spark-01234567"))["spark.python.unix.domain.socket.enabled"] == "true"
+    assert _unix_sockets(Path("/" + 70 * "t")) == {}
 
 
 def test_a_day_begins_at_the_same_moment_on_every_machine(spark: SparkSession) -> None:

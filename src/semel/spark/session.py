@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "127.0.0.1"
 PANDAS_MAX: Final = 2
+# The longest path of a Unix socket, on macOS; and the name that Spark gives one.
+_SOCKET_PATH_BYTES_MAX: Final = 103
+_SOCKET_NAME_BYTES: Final = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
 # These settings choose the kind of session, and do not configure it: the JVM must not see them.
 _OF_THE_CLIENT: Final = ("spark.remote", "spark.api.mode")
 _STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -187,7 +190,7 @@ def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
     if known.get("spark.ui.enabled", _DEFAULTS["spark.ui.enabled"]) == "false":
         defaults |= _WITHOUT_UI_DEFAULTS
     if known.get("spark.master", "local").startswith("local"):
-        defaults |= _LOCAL_DEFAULTS
+        defaults |= _LOCAL_DEFAULTS | _unix_sockets(_scratch())
         # Without a persistent catalog, Spark forgets a table when the session ends, and its files should then be
         # deleted too.
         if known.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
@@ -197,6 +200,18 @@ def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
         # Spark takes a JVM that Python started for a shell, and turns its progress bar on.
         defaults["spark.ui.showConsoleProgress"] = "false"
     return defaults
+
+
+def _unix_sockets(directory: Path) -> dict[str, str]:
+    """Has the JVM and its Python processes talk through Unix sockets in this directory, if the paths are short enough.
+
+    Over TCP, which is Spark's default, a task stands still for 40 ms: the JVM's kernel keeps the second part of what it
+    hands over until Python's kernel has acknowledged the first one, and that one waits for an answer to send along.
+    """
+    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES_MAX:
+        return {}
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": str(directory)}
 
 
 def _variables() -> dict[str, str | None]:
