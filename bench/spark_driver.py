@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
-import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -82,7 +80,6 @@ def _serve(connection: Connection, config: dict[str, str]) -> None:
     from semel.spark import session
     from semel.spark.data_source import SemelDataSource
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = session("semel-bench", master=MASTER, config=config)
     try:
         spark.dataSource.register(SemelDataSource)

@@ -1,4 +1,4 @@
-"""What lets a Spark of tests start in half the time: archives for Java, and a Python that compiles nothing anew.
+"""What lets the Java of a Spark of tests start in half the time: archives of its classes.
 
     PYTHONPATH=tests python -m fast_spark
 
@@ -37,12 +37,6 @@ TRAINING_SECONDS_MAX = 500.0
 # Short lives: what the second compiler would gain comes too late, and other collectors want threads of their own. An
 # archive that does not fit is not used, and nothing is said.
 _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
-# The archives of Spark come first: pyspark.zip and py4j-...-src.zip.
-_PYTHON = """\
-#!/bin/sh
-export PYTHONPATH="${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}}"
-exec {executable} "$@"
-"""
 # Every kind of thing that the tests do: the classes that it loads are those of the archive.
 _TRAINING = """
 import sys
@@ -58,15 +52,9 @@ spark.stop()
 
 
 @cache
-def fast_start() -> dict[str, str]:
-    """What the environment of a session says for it to start in half the time, and each process of Python as well."""
-    return {**fast_java(), "PYSPARK_PYTHON": str(_python_without_archive())}
-
-
-@cache
 def fast_java() -> dict[str, str]:
-    """The same for Java alone: archives of classes that were loaded and checked once for all. The first who asks makes
-    them. Skips the test where Spark cannot run."""
+    """What the environment of a session says for that: archives of classes that were loaded and checked once for all.
+    The first who asks makes them. Skips the test where Spark cannot run."""
     if why_not := why_no_spark():
         pytest.skip(why_not)
     java, own, spark = _archives()
@@ -144,18 +132,6 @@ def _workshop() -> Path:
     return directory
 
 
-def _python_without_archive() -> Path:
-    """This Python, with PySpark as it is installed. Spark puts an archive of the same modules in front, which every
-    process compiles anew: 0.55 s of CPU, and on a busy machine more than the ten seconds that Spark gives to some."""
-    path = _workshop() / f"python-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
-    text = _PYTHON.format(executable=shlex.quote(sys.executable))
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
-        written.write(text)
-    Path(written.name).chmod(0o755)
-    Path(written.name).rename(path)
-    return path
-
-
 @contextlib.contextmanager
 def _in_one_step(path: Path) -> Iterator[Path]:
     """Where to write a file that is there as a whole, or not at all."""
@@ -165,4 +141,4 @@ def _in_one_step(path: Path) -> Iterator[Path]:
 
 
 if __name__ == "__main__" and not why_no_spark():
-    fast_start()
+    fast_java()

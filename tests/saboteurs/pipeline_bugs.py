@@ -199,4 +199,11 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "9999",
         ("tests/spark/test_session.py", "-k", "too_long"),
     ),
+    Bug(
+        "another PySpark than that of the Spark that runs is taken",
+        "semel.spark.python:_is_the_installed_pyspark",
+        "pyspark == Path(_find_spark_home()).resolve()",
+        "True",
+        ("tests/spark/test_python.py", "-k", "another_spark"),
+    ),
 )

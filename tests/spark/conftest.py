@@ -11,7 +11,7 @@ from driver_process import with_scratch
 from log_under_test import LogUnderTest
 
 from cluster_under_test import FOREIGN_CLUSTER
-from fast_spark import fast_start
+from fast_spark import fast_java
 from semel.demo.main_job import why_no_spark
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         tempfile.TemporaryDirectory(prefix="semel-spark-", ignore_cleanup_errors=True) as temporary,
         pytest.MonkeyPatch.context() as environment,
     ):
-        for name, value in with_scratch(fast_start(), temporary).items():
+        for name, value in with_scratch(fast_java(), temporary).items():
             environment.setenv(name, value)
         began = session("semel-tests", master="local[2]", config=config)
         environment.undo()

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from eventually import eventually
-from fast_spark import fast_start
+from fast_spark import fast_java
 from semel.demo.driver import processes_of_session
 
 if TYPE_CHECKING:
@@ -188,9 +188,9 @@ class DriverProcess(ProcessTree):
     """A script that runs as a driver."""
 
     def __init__(self, script: str, *arguments: object, environment: Mapping[str, str] | None = None) -> None:
-        """`environment` is added to that of the tests; who gives it starts without `fast_start()`."""
+        """`environment` is added to that of the tests; who gives it starts without `fast_java()`."""
         paths = [str(ROOT / "tests" / "spark"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-        added = fast_start() if environment is None else environment
+        added = fast_java() if environment is None else environment
         super().__init__(
             [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
             {**os.environ, **added, "PYTHONPATH": os.pathsep.join(filter(None, paths))},

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from semel.spark.java import find_java, java_environment
+from semel.spark.python import python_for_spark
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -131,8 +133,12 @@ def _session(name: str, master: str | None, remote: str | None, ui: bool, config
         if settings.get("spark.master", running) != running:
             raise ValueError(f"a session runs already, on {running}, not on {settings['spark.master']}: stop it first")
         return _built(name, settings)
+    has_chosen_python = "PYSPARK_PYTHON" in os.environ
     with _environment(_variables()):
-        return _built(name, {**_defaults(settings), **settings})
+        known = _known(settings)
+        if _is_local(known) and not has_chosen_python:
+            os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"]
+        return _built(name, {**_defaults(known), **settings})
 
 
 def _check_packages() -> None:
@@ -177,19 +183,27 @@ def _connected(name: str, settings: Mapping[str, str]) -> "SparkSession":
     return connected
 
 
-def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
-    """Starts the JVM, asks it what the user has set in any way, and leaves those settings out."""
+def _known(settings: Mapping[str, str]) -> "SparkConf":
+    """Starts the JVM, and asks it what the user has set in any way."""
     from pyspark import SparkConf, SparkContext
 
-    is_ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     asked_of_the_jvm = [(key, value) for key, value in settings.items() if key not in _OF_THE_CLIENT]
     with _environment({"SPARK_REMOTE": None}):
         SparkContext._ensure_initialized(conf=SparkConf().setAll(asked_of_the_jvm))
-    known = SparkConf()
+    return SparkConf()
+
+
+def _is_local(known: "SparkConf") -> bool:
+    return (known.get("spark.master") or "local").startswith("local")
+
+
+def _defaults(known: "SparkConf") -> dict[str, str]:
+    """The settings that the user has left out."""
+    is_ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     defaults = dict(_DEFAULTS)
     if known.get("spark.ui.enabled", _DEFAULTS["spark.ui.enabled"]) == "false":
         defaults |= _WITHOUT_UI_DEFAULTS
-    if known.get("spark.master", "local").startswith("local"):
+    if _is_local(known):
         defaults |= _LOCAL_DEFAULTS | _unix_sockets(_scratch())
         # Without a persistent catalog, Spark forgets a table when the session ends, and its files should then be
         # deleted too.
@@ -218,8 +232,8 @@ def _variables() -> dict[str, str | None]:
     """The environment variables to change while Spark starts; None stands for a variable to unset."""
     python: dict[str, str | None] = {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-        # The user cannot choose this one: this process is the driver.
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # The user cannot choose this one: this process is the driver, and in this one Spark looks up formats.
+        "PYSPARK_DRIVER_PYTHON": python_for_spark(_scratch()),
     }
     from pyspark import SparkContext
 
@@ -254,8 +268,14 @@ def _has_logging() -> bool:
 def _scratch() -> Path:
     """A directory that is deleted when this process ends."""
     directory = Path(tempfile.mkdtemp(prefix="semel-spark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    atexit.register(_delete, directory, os.getpid())
     return directory
+
+
+def _delete(directory: Path, owner: int) -> None:
+    """Not from a process that was forked from this one: Spark would miss its sockets."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
