@@ -8,9 +8,11 @@ from typing import ClassVar, Final
 from bench.measures.contenders import ON_STORES, STORES, STORES_NOTE
 from bench.measures.durable import DurableAcks
 from bench.measures.latency import Latency
-from bench.measures.measure import Contenders, Kind, Row, Target
+from bench.measures.measure import Contenders, Figures, Kind, Row, Scale, Target
 from bench.measures.produce import ProduceKilobyte
 from bench.measures.transactions import Transactions
+from bench.peers.cluster import Cluster
+from bench.peers.process import Contender
 from bench.peers.semel_on_store import SemelOnStore
 from bench.peers.stores import Postgres, Seaweed
 
@@ -77,6 +79,14 @@ class StoreFlood(ProduceKilobyte):
         )
     )
     notes = (STORES_NOTE,)
+
+    def run(self, broker: Contender, scale: Scale) -> Figures:
+        figures = super().run(broker, scale)
+        assert isinstance(broker, Cluster)
+        # A standby that has ended would take no CPU.
+        for member in broker.members:
+            member.check_alive()
+        return figures
 
 
 class StoreAcks(DurableAcks):

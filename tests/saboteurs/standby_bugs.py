@@ -257,4 +257,18 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
             "test_a_broker_that_was_cut_off_while_it_took_over_does_not_fence_who_did_so_meanwhile",
         ),
     ),
+    Bug(
+        "a standby that is behind reads one slot after the other",
+        "semel.replica.reader:_ReadAhead.get",
+        "self._found > 1",
+        "False",
+        ("tests/replica/test_read_ahead.py", "-k", "that_is_behind"),
+    ),
+    Bug(
+        "a standby that is not behind asks for slots that are not there",
+        "semel.replica.reader:_ReadAhead.get",
+        "self._found > 1",
+        "True",
+        ("tests/replica/test_read_ahead.py", "-k", "not_behind"),
+    ),
 )

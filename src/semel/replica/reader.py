@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final, Protocol
 
-from semel.core.slots import NONCE_BYTES, BrokenHistory, History
+from semel.core.slots import DEPTH, NONCE_BYTES, BrokenHistory, History
 from semel.core.steps import Steps
 from semel.replica.floor import Floor, read_floor
 from semel.replica.journal import SlotJournal
@@ -22,10 +22,12 @@ from semel.replica.slot import Slot, decode, digest_of, encode_head, entries, ke
 from semel.replica.writer import Fenced, answered, create_surely
 from semel.storage.files import TRIED_AGAIN
 from semel.storage.recovery import CannotFollow
-from semel.store import Missing, Store
+from semel.store import Missing, Store, StoreError
 
 # How many slots are read between two looks at the floor.
 SLOTS_PER_LOOK: Final = 50
+# How many slots are read at the same time by a reader that is behind: so many a writer may have under way.
+READ_AT_ONCE: Final = DEPTH
 # How many entries the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
 # How long a broker on a full disk waits before it reads on.
@@ -55,6 +57,49 @@ class NoRoom(Exception):
     """The disk does not take what was read; the message says why. The call may be repeated: it goes on where it was."""
 
 
+class _ReadAhead:
+    """Reads slots in order. After two that were there it reads the next ones at the same time: one after the other, a
+    reader may be slower than the writer, which has several under way. One that is not behind reads no slot twice, and
+    none that is not there more often than it asks, because a store may charge for each call.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._under_way: dict[int, asyncio.Task[bytes | None]] = {}
+        # How many slots in a row were there.
+        self._found = 0
+
+    async def get(self, slot: int) -> bytes:
+        """The content of the slot, the one after the last. Raises Missing, or Unsure if the store cannot be read."""
+        if self._found > 1:
+            for ahead in range(slot, slot + READ_AT_ONCE):
+                if ahead not in self._under_way:
+                    self._under_way[ahead] = asyncio.get_running_loop().create_task(self._read(ahead))
+        reading = self._under_way.pop(slot, None)
+        try:
+            content = None if reading is None else await reading
+            if content is None:
+                # What was missing a moment ago may be there by now.
+                content = (await self._store.get(key_of(slot))).body
+        except BaseException:
+            self._begin_again()
+            raise
+        self._found += 1
+        return content
+
+    async def _read(self, slot: int) -> bytes | None:
+        try:
+            return (await self._store.get(key_of(slot))).body
+        except StoreError:
+            return None
+
+    def _begin_again(self) -> None:
+        self._found = 0
+        for reading in self._under_way.values():
+            reading.cancel()
+        self._under_way.clear()
+
+
 class SlotReader:
     """Knows all slots up to the last one that it has read."""
 
@@ -70,6 +115,7 @@ class SlotReader:
         raised; without it the error of the disk is raised.
         """
         self._store = store
+        self._ahead = _ReadAhead(store)
         self._make_room = make_room
         self._journal = journal
         self._log = log
@@ -129,7 +175,7 @@ class SlotReader:
         slot = self.history.next_slot
         if self._current is None:
             try:
-                content = (await self._store.get(key_of(slot))).body
+                content = await self._ahead.get(slot)
             except Missing:
                 return False
             found = decode(slot, content)
