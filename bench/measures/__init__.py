@@ -54,16 +54,15 @@ PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
     "BENCHMARKS-SPARK.md": (SparkSource(), SparkSql(), SparkSink(), Audit(), SparkLatency(), SparkDedup()),
     "BENCHMARKS-APP.md": (Inbox(), Http(), Outbox()),
     "BENCHMARKS-LOCKS.md": (Tls(), Logins(), AccessChecks(), Floods()),
+    "BENCHMARKS-STORE.md": (
+        StoreFlood(),
+        StoreAcks(),
+        StoreLatency(),
+        StoreTransactions(),
+        SlowStore(),
+        LocalJournal(),
+    ),
 }
 # What no page has yet: measured by name, with `--only`. A page is one of a whole run on a quiet machine.
-WITHOUT_PAGE: Final[tuple[Measure, ...]] = (
-    Takeover(),
-    StoreFlood(),
-    StoreAcks(),
-    StoreLatency(),
-    StoreTransactions(),
-    SlowStore(),
-    NewMachine(),
-    LocalJournal(),
-)
+WITHOUT_PAGE: Final[tuple[Measure, ...]] = (Takeover(), NewMachine())
 MEASURES: Final[tuple[Measure, ...]] = (*chain.from_iterable(PAGES.values()), *WITHOUT_PAGE)

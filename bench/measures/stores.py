@@ -19,6 +19,9 @@ from bench.peers.stores import Postgres, Seaweed
 SEAWEEDFS: Final = "semel seaweedfs"
 POSTGRESQL: Final = "semel postgresql"
 FOLLOWED: Final = " with a standby"
+STORE_ON_THE_SAME_CORES: Final = (
+    "the store has the same two cores, and takes more of them for a GB than all three brokers of Kafka."
+)
 
 
 class StoreFlood(ProduceKilobyte):
@@ -45,6 +48,7 @@ class StoreFlood(ProduceKilobyte):
                 semel=semel,
                 tansu=None,
                 decimals=1,
+                reason=STORE_ON_THE_SAME_CORES,
             ),
             Row(
                 "the same, CPU seconds per GB of the brokers",
@@ -122,6 +126,7 @@ class StoreLatency(Latency):
             Target(Kind.RATIO_AT_MOST, 1.5),
             semel=POSTGRESQL,
             tansu=None,
+            reason="PostgreSQL and its standby sync, one after the other; Kafka's followers answer from memory.",
         ),
         Row("the same, p99 us", "p99_us", semel=POSTGRESQL, tansu=None),
         Row("one idempotent message at a time on SeaweedFS, p50 us", "p50_us", semel=SEAWEEDFS, tansu=None),
