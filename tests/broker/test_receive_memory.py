@@ -5,9 +5,6 @@ The bytes arrive here in an order that the test chooses; in test_limits.py real 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,20 +66,6 @@ class Client:
             buffer.fit(self._request_size)
 
 
-def in_a_loop(test: Callable[..., None]) -> Callable[..., None]:
-    """Memory that is released is offered by the event loop."""
-
-    @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        async def inner() -> None:
-            test(*arguments, **named)
-
-        asyncio.run(inner())
-
-    return run
-
-
-@in_a_loop
 def test_a_request_beyond_the_limit_takes_no_space_from_the_others() -> None:
     memory = ReceiveMemory(LIMIT)
     endless = Client(memory, "greedy").begin(LIMIT - 1)
@@ -92,7 +75,6 @@ def test_a_request_beyond_the_limit_takes_no_space_from_the_others() -> None:
     assert not honest.waits
 
 
-@in_a_loop
 def test_requests_that_never_end_leave_space_for_other_addresses() -> None:
     memory = ReceiveMemory(LIMIT)
     endless = [Client(memory, "greedy").begin(1500 * KILOBYTE) for _ in range(8)]
@@ -101,7 +83,6 @@ def test_requests_that_never_end_leave_space_for_other_addresses() -> None:
     assert not honest.waits
 
 
-@in_a_loop
 def test_half_of_the_memory_is_for_whoever_comes_first() -> None:
     memory = ReceiveMemory(LIMIT)
     clients = [Client(memory).begin(1000 * KILOBYTE) for _ in range(2)]

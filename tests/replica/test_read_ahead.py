@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
+from written_slots import written
+
 from semel.core.slots import DEPTH, History
 from semel.core.steps import Steps
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY
 from semel.replica.journal import SlotJournal
 from semel.replica.reader import SLOTS_PER_LOOK, SlotReader
-from semel.replica.slot import digest_of, encode_entry, encode_head, key_of
+from semel.replica.slot import encode_entry, key_of
 from semel.store import Found
 from semel.testing.stores import MemoryStore
 
@@ -57,13 +59,10 @@ class Seen:
 def slots(count: int) -> Iterator[tuple[int, bytes]]:
     """A fence, and then so many slots with one entry each, whose payload is the slot's number."""
     history = History()
-    for number in range(1 + count):
-        body = [encode_entry(1, [b"%d" % history.next_slot])] if number else []
-        digest = digest_of(body)
-        head = history.following(sum(map(len, body)), digest) if number else history.fence(b"0" * 16, digest)
-        encoded = encode_head(head)
-        history.take(head, digest_of([encoded]))
-        yield head.slot, b"".join((encoded, *body))
+    yield 0, written(history, [], fence=b"0" * 16)
+    for _ in range(count):
+        slot = history.next_slot
+        yield slot, written(history, [encode_entry(1, [b"%d" % slot])])
 
 
 async def reader_of(store: CountingStore, seen: Seen) -> SlotReader:

@@ -3,20 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from written_slots import written
 
 from semel.core.slots import DEPTH, BrokenHistory, History
-from semel.replica.slot import ENTRY_HEAD_BYTES, HEAD_BYTES, decode, digest_of, encode_entry, encode_head, entries
+from semel.replica.slot import ENTRY_HEAD_BYTES, HEAD_BYTES, decode, digest_of, encode_entry, entries
 
 ENTRIES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=5)
-
-
-def written(history: History, body: list[bytes], *, fence: bytes | None = None) -> bytes:
-    """The next object of a history, which takes it in; `fence` is the nonce of who takes over."""
-    digest = digest_of(body)
-    head = history.following(sum(map(len, body)), digest) if fence is None else history.fence(fence, digest)
-    encoded = encode_head(head)
-    history.take(head, digest_of([encoded]))
-    return b"".join((encoded, *body))
 
 
 def read(history: History, content: bytes, slot: int | None = None) -> list[tuple[int, bytes]]:

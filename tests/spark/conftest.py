@@ -49,14 +49,11 @@ def spark(runs_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "spark.local.dir": str(scratch / "local"),
     }
     # In it are Unix sockets, whose paths have to be short.
-    with (
-        tempfile.TemporaryDirectory(prefix="semel-spark-", ignore_cleanup_errors=True) as temporary,
-        pytest.MonkeyPatch.context() as environment,
-    ):
-        for name, value in with_scratch(fast_java(), temporary).items():
-            environment.setenv(name, value)
-        began = session("semel-tests", master="local[2]", config=config)
-        environment.undo()
+    with tempfile.TemporaryDirectory(prefix="semel-spark-", ignore_cleanup_errors=True) as temporary:
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in with_scratch(fast_java(), temporary).items():
+                environment.setenv(name, value)
+            began = session("semel-tests", master="local[2]", config=config)
         yield began
         began.stop()
 

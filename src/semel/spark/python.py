@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-# What is in Spark's archives.
-_PACKAGES: Final = ("py4j", "pyspark")
 # Spark's archives come first on the path: pyspark.zip, and py4j-...-src.zip.
 _SCRIPT: Final = """\
 #!/bin/sh
@@ -25,8 +23,8 @@ exec {executable} "$@"
 
 
 def python_for_spark(directory: Path) -> str:
-    """The path of the script, which is written to this directory; the path of this Python where PySpark
-    is in the archive alone, or where no script can be run there."""
+    """The path of the script, which is written to this directory. The path of this Python where the archive's PySpark
+    may be another one, or where no script can be run there."""
     if os.name != "posix" or not _is_the_installed_pyspark():
         return sys.executable
     script = directory / "python"
@@ -43,5 +41,5 @@ def _is_the_installed_pyspark() -> bool:
 
     own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     places = {Path(place).resolve() for place in (*site.getsitepackages(), *own)}
-    py4j, pyspark = (Path(spec.origin or "").resolve().parent for spec in map(find_spec, _PACKAGES) if spec)
+    py4j, pyspark = (Path(spec.origin or "").resolve().parent for spec in map(find_spec, ("py4j", "pyspark")) if spec)
     return pyspark == Path(_find_spark_home()).resolve() and {py4j.parent, pyspark.parent} <= places
