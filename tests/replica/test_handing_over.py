@@ -18,6 +18,7 @@ from semel.broker.broker import Broker
 from semel.replica import membership
 from semel.replica.floor import FLOOR_KEY, decode_floor
 from semel.replica.lease import LEASE_KEY, Lease, decode_lease
+from semel.replica.note import FOLDER
 from semel.replica.slot import JOURNAL
 from semel.replica.uploads import CHECKPOINTS
 from semel.storage.files import MemoryFiles
@@ -50,13 +51,23 @@ async def two_brokers(store: MemoryStore, **options: Any) -> AsyncIterator[tuple
     """The active one, which knows the other one, and that one."""
     first, second = (Broker(store=store, files=MemoryFiles(), **options) for _ in range(2))
     async with first as active, second as standby:
-        loop = asyncio.get_running_loop()
-
-        def is_known() -> bool:
-            return asyncio.run_coroutine_threadsafe(active.role.finds_standby(), loop).result()
-
-        assert await elsewhere(lambda: eventually(is_known))
+        assert await active.role.finds_standby()
         yield active, standby
+
+
+async def begun_stop(active: Broker) -> asyncio.Future[None]:
+    """The stop of a broker that has found the standby, and refuses from now on."""
+    refuses, lead_no_more = asyncio.Event(), active.role.lead_no_more
+
+    def noticed() -> None:
+        lead_no_more()
+        refuses.set()
+
+    active.role.lead_no_more = noticed
+    stopping = asyncio.ensure_future(active.stop())
+    async with asyncio.timeout(10):
+        await refuses.wait()
+    return stopping
 
 
 def produce(ask: Asker, creates: bool = False) -> int:
@@ -87,10 +98,10 @@ def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
         async with two_brokers(MemoryStore()) as (active, standby):
             asker = await elsewhere(lambda: Asker(active.bootstrap))
             assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = asyncio.ensure_future(active.stop())
+            stopping = await begun_stop(active)
 
             def moves() -> None:
-                assert eventually(lambda: produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 with Asker(active.bootstrap) as another:
                     assert eventually(lambda: leader(another) == standby.bootstrap)
                 asker.close()
@@ -168,7 +179,7 @@ def test_what_is_under_way_is_durable_before_the_lease_is_given_away() -> None:
             end = active.log.end
             under_way = asyncio.ensure_future(elsewhere(lambda: produce(first)))
             assert await elsewhere(lambda: eventually(lambda: active.log.end > end))
-            stopping = asyncio.ensure_future(active.stop())
+            stopping = await begun_stop(active)
             try:
                 async with asyncio.timeout(10):
                     assert await elsewhere(lambda: {produce(second) for _ in range(50)}) == {
@@ -213,10 +224,64 @@ def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
     async def scenario() -> None:
         async with two_brokers(MemoryStore()) as (active, standby):
             await standby.stop()
-            assert active.role.may_hand_over, "this broker has not looked since"
+            assert active.role.standby_ids, "this broker has not looked since"
             await active.stop()
             assert not active.role.is_another_active
             assert active.role.is_active, "it has handed over to nobody"
+
+    asyncio.run(scenario())
+
+
+class NoteStore(MemoryStore):
+    """Takes the note of a standby late."""
+
+    seconds = 0.0
+
+    async def create(self, key: str, body: Buffer) -> str:
+        if key.startswith(FOLDER):
+            await asyncio.sleep(self.seconds)
+        return await super().create(key, body)
+
+
+def test_a_broker_hands_over_to_a_standby_that_has_just_come() -> None:
+    """By itself it looks for standbys once in the period of its lease. Whoever starts one broker after the other again
+    does not wait for that.
+    """
+
+    async def scenario() -> None:
+        async with (
+            Broker(store=(store := MemoryStore()), files=MemoryFiles()) as active,
+            Broker(store=store, files=MemoryFiles()) as standby,
+        ):
+            assert not active.role.standby_ids, "this broker has not looked since"
+            await active.stop()
+            assert active.role.is_another_active
+            await standby.activated
+
+    asyncio.run(scenario())
+
+
+def test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 60.0)
+
+    async def scenario() -> None:
+        store = NoteStore()
+        store.seconds = 0.1
+        async with two_brokers(store) as (active, _):
+            assert active.role.standby_ids
+
+    asyncio.run(scenario())
+
+
+def test_a_standby_whose_note_is_not_taken_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 0.01)
+
+    async def scenario() -> None:
+        store = NoteStore()
+        store.seconds = 3600.0
+        first, second = (Broker(store=store, files=MemoryFiles()) for _ in range(2))
+        async with first, asyncio.timeout(30), second:
+            assert second.role.is_another_active
 
     asyncio.run(scenario())
 

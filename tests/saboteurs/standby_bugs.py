@@ -138,9 +138,30 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a broker that stops closes its ports before another one is active",
         "semel.broker.broker:Broker.stop",
-        "self.role.may_hand_over and not self.failed.done()",
+        "not self.failed.done() and await self.role.finds_standby()",
         "False",
         (f"{_HANDING_OVER}::test_clients_hear_where_to_go_before_the_port_is_closed",),
+    ),
+    Bug(
+        "a broker that stops hands over only to a standby that it knows already",
+        "semel.broker.broker:Broker.stop",
+        "await self.role.finds_standby()",
+        "self.role.standby_ids and await self.role.finds_standby()",
+        (f"{_HANDING_OVER}::test_a_broker_hands_over_to_a_standby_that_has_just_come",),
+    ),
+    Bug(
+        "a standby says that it stands by before the active broker can find it",
+        "semel.broker.role:Role.find",
+        "await membership.is_noted()",
+        "None",
+        (f"{_HANDING_OVER}::test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it",),
+    ),
+    Bug(
+        "a standby whose note is not taken does not start",
+        "semel.replica.membership:Membership.is_noted",
+        "_SEARCH_SECONDS_MAX",
+        "None",
+        (f"{_HANDING_OVER}::test_a_standby_whose_note_is_not_taken_stands_by",),
     ),
     Bug(
         "a broker that hands over goes on serving, so that there is always something under way",
@@ -172,9 +193,9 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a broker that stops waits for a standby that has stopped before",
-        "semel.broker.broker:Broker._hand_over",
+        "semel.broker.broker:Broker.stop",
         "await self.role.finds_standby()",
-        "True",
+        "self.role.standby_ids",
         (f"{_HANDING_OVER}::test_a_broker_whose_standby_has_stopped_waits_for_nobody",),
     ),
     Bug(

@@ -23,7 +23,6 @@ class Alone:
     is_active: Final = True
     is_another_active: Final = False
     may_serve: Final = True
-    may_hand_over: Final = False
     node_id: Final = NODE_ID
     takeovers: Final = 0
     lag_bytes: Final = 0

@@ -283,7 +283,7 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
-        if self.role.may_hand_over and not self.failed.done():
+        if not self.failed.done() and await self.role.finds_standby():
             await self._hand_over()
         self._stop_beginning()
         self.connections.stop_serving()
@@ -313,8 +313,6 @@ class Broker:
         self._stop_chores()
         self.compactor.stop()
         self.groups.stop()
-        if not await self.role.finds_standby():
-            return
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())

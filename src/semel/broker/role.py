@@ -162,6 +162,9 @@ class Role:
 
         self._task = asyncio.get_running_loop().create_task(belong())
         await role_is_known
+        if self.is_another_active:
+            # Whoever waits for this broker to stand by may stop the active one at once.
+            await membership.is_noted()
 
     @property
     def is_active(self) -> bool:
@@ -177,11 +180,6 @@ class Role:
     def may_serve(self) -> bool:
         """Whether this broker is active, and its lease still excludes any other."""
         return self.is_active and self._leads and self._membership.may_serve
-
-    @property
-    def may_hand_over(self) -> bool:
-        """Whether this broker is active, and another one waits to be."""
-        return self.is_active and bool(self._membership.standbys)
 
     @property
     def node_id(self) -> int:
@@ -247,8 +245,10 @@ class Role:
         return [_node_id_at(addresses) for addresses in self._standbys]
 
     async def finds_standby(self) -> bool:
-        """Whether a broker waits to be the active one: a standby that has stopped meanwhile does not."""
-        return await self._membership.finds_standby()
+        """Whether this broker is active, and another one waits to be. The store is asked: a standby may have come or
+        stopped since this broker last looked.
+        """
+        return self.is_active and await self._membership.finds_standby()
 
     def lead_no_more(self) -> None:
         """Serve nobody from now on; what is under way may still change the log."""

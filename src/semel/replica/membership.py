@@ -26,7 +26,8 @@ FORMAT_KEY: Final = "format"
 # Version 2 added the floor, below which objects may be deleted.
 VERSION: Final = 2
 _AGAIN_SECONDS: Final = 0.2
-# How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys.
+# How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
+# standby waits until such a search finds it.
 _SEARCH_SECONDS_MAX: Final = 1.0
 # How long a broker that stops waits for another one to become active with the lease that it has released.
 TAKEN_SECONDS_MAX: Final = 2.0
@@ -126,6 +127,7 @@ class Membership:
         self._watch: NoteWatch
         self.standbys: Sequence[Addresses] = ()
         self._has_read = asyncio.Event()
+        self._has_tried_to_note = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
         self._active_position = 0
 
@@ -194,7 +196,15 @@ class Membership:
             note = StandbyNote(self.addresses, self._holder.nonce, history.epoch, history.position, time.time())
             with contextlib.suppress(StoreError):
                 await self._note.put(note)
+            self._has_tried_to_note.set()
             await asyncio.sleep(NOTE_SECONDS)
+
+    async def is_noted(self) -> None:
+        """Return when an active broker that looks finds this standby. If the store does not take the note, return after
+        a moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SEARCH_SECONDS_MAX):
+                await self._has_tried_to_note.wait()
 
     async def _follow(self, note_active: Callable[[Lease], None]) -> None:
         watch = LeaseWatch(self._store)
