@@ -93,6 +93,12 @@ def leader(ask: Asker) -> str:
     return found
 
 
+def coordinator(ask: Asker) -> str:
+    """Where FindCoordinator says that a transactional id is coordinated."""
+    (found,) = ask(versions.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=["payments-1"]).coordinators
+    return f"{found.host}:{found.port}"
+
+
 def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
     async def scenario() -> None:
         async with two_brokers(MemoryStore()) as (active, standby):
@@ -103,7 +109,8 @@ def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
             def moves() -> None:
                 assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 with Asker(active.bootstrap) as another:
-                    assert eventually(lambda: leader(another) == standby.bootstrap)
+                    assert leader(another) == standby.bootstrap
+                assert coordinator(asker) == standby.bootstrap
                 asker.close()
 
             await elsewhere(moves)
@@ -140,8 +147,6 @@ class HeldStore(MemoryStore):
 
 
 def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
-    """Not even Metadata creates a topic: it would be acknowledged, and nobody would ever write it."""
-
     async def scenario() -> None:
         store = HeldStore()
         async with two_brokers(store) as (active, standby):
@@ -150,18 +155,35 @@ def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
             stopping = asyncio.ensure_future(active.stop())
             await store.asked.wait()
             end = active.log.end
-
-            def asks() -> None:
-                assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                assert leader(asker) == active.bootstrap, "nobody else is active"
-                assert metadata(asker, "orders").topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
-                asker.close()
-
-            await elsewhere(asks)
+            assert await elsewhere(lambda: produce(asker)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert active.log.end == end
+            asker.close()
             store.may.set()
             await stopping
             await standby.activated
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_nobody_follows_in_time_says_so_and_creates_no_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be acknowledged, and nobody would ever write it."""
+    monkeypatch.setattr(membership, "TAKEN_SECONDS_MAX", 0.1)
+
+    async def scenario() -> None:
+        store = HeldStore()
+        async with two_brokers(store) as (active, _):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            stopping = asyncio.ensure_future(active.stop())
+            await store.asked.wait()
+            end = active.log.end
+            answer = await elsewhere(lambda: metadata(asker, "orders"))
+            assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            assert active.log.end == end
+            assert answer.controller_id == active.role.node_id, "nobody else is active"
+            asker.close()
+            store.may.set()
+            await stopping
 
     asyncio.run(scenario())
 

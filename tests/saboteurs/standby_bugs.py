@@ -182,7 +182,21 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "semel.broker.role:Role.is_active",
         "self._active is None",
         "True",
-        (f"{_HANDING_OVER}::test_nothing_changes_any_more_while_the_lease_is_given_away",),
+        (f"{_HANDING_OVER}::test_a_broker_that_nobody_follows_in_time_says_so_and_creates_no_topic",),
+    ),
+    Bug(
+        "a broker that hands over leads clients back to itself",
+        "semel.broker.broker:Broker.serve",
+        "self._questions is not None",
+        "False",
+        (f"{_HANDING_OVER}::test_clients_hear_where_to_go_before_the_port_is_closed",),
+    ),
+    Bug(
+        "a question about the active broker is never answered",
+        "semel.broker.broker:Broker._hand_over",
+        "serve()",
+        "None",
+        (f"{_HANDING_OVER}::test_clients_hear_where_to_go_before_the_port_is_closed",),
     ),
     Bug(
         "a fetch waits while its broker hands over",

@@ -47,7 +47,7 @@ from semel.broker.runtime import Runtime
 from semel.broker.security_log import SecurityLog
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
-from semel.broker.standby import ANSWERED, READ_BY_A_STANDBY, refused_by_a_standby
+from semel.broker.standby import ANSWERED, QUESTIONS, READ_BY_A_STANDBY, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
@@ -151,6 +151,8 @@ class Broker:
         self._time_of_day = clock
         self._disk_threads = disk_threads
         self._stopping = False
+        # While this broker hands over: the requests that ask which broker is active, to be served when that is known.
+        self._questions: list[Callable[[], None]] | None = None
         # What `stop` waits for.
         self._progress = Progress()
 
@@ -306,10 +308,11 @@ class Broker:
         self.events.close()
 
     async def _hand_over(self) -> None:
-        """Release the lease while clients can still connect. They hear that this broker is not the leader, and then
-        which one is; none of them has to find out by a connection that is refused.
+        """Release the lease while clients can still connect. They hear that this broker is not the leader, and are told
+        which one is as soon as there is one; none of them has to find out by a connection that is refused.
         """
         self.role.lead_no_more()
+        self._questions = []
         self._stop_chores()
         self.compactor.stop()
         self.groups.stop()
@@ -319,7 +322,13 @@ class Broker:
             # Only now no fetch begins to wait any more.
             for connection in self.connections:
                 connection.hurry()
-            if not self.failed.done() and await self.role.hand_over():
+            if not self.failed.done():
+                await self.role.hand_over()
+        questions, self._questions = self._questions, None
+        for serve in questions:
+            serve()
+        if self.role.is_another_active:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(HEARD_SECONDS_MAX):
                     await self._progress.until(lambda: not self.connections)
 
@@ -380,7 +389,10 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
+        if self._questions is not None and exchange.api_key in QUESTIONS:
+            # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
+            self._questions.append(lambda: self.serve(exchange, body, done))
+        elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
             # The next request of the client waits, because it may depend on this one.

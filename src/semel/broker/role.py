@@ -163,7 +163,7 @@ class Role:
         self._task = asyncio.get_running_loop().create_task(belong())
         await role_is_known
         if self.is_another_active:
-            # Whoever waits for this broker to stand by may stop the active one at once.
+            # A program that waits for this broker to stand by may stop the active one at once.
             await membership.is_noted()
 
     @property

@@ -21,6 +21,8 @@ ANSWERED: Final = frozenset(
         *(versions.SASL_HANDSHAKE, versions.SASL_AUTHENTICATE),
     )
 )
+# The APIs by which a client looks for the right broker.
+QUESTIONS: Final = frozenset((versions.METADATA, versions.FIND_COORDINATOR, versions.DESCRIBE_CLUSTER))
 # The APIs that any broker may be asked, and that a standby answers from what it has read.
 READ_BY_A_STANDBY: Final = frozenset(
     (
