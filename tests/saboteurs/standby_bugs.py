@@ -295,15 +295,36 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby that is behind reads one slot after the other",
         "semel.replica.reader:_ReadAhead.get",
-        "self._found > 1",
+        "self._found >= IN_A_ROW",
         "False",
         ("tests/replica/test_read_ahead.py", "-k", "that_is_behind"),
     ),
     Bug(
         "a standby that is not behind asks for slots that are not there",
         "semel.replica.reader:_ReadAhead.get",
-        "self._found > 1",
+        "self._found >= IN_A_ROW",
         "True",
         ("tests/replica/test_read_ahead.py", "-k", "not_behind"),
+    ),
+    Bug(
+        "reads of a standby are under way when it has ended",
+        "semel.replica.reader:SlotReader.read_on",
+        "self._ahead.stop()",
+        "None",
+        ("tests/replica/test_read_ahead.py", "-k", "under_way"),
+    ),
+    Bug(
+        "what a standby has read of closed slots stays in memory",
+        "semel.replica.reader:_ReadAhead.get",
+        "ahead < slot",
+        "False",
+        ("tests/replica/test_read_ahead.py", "-k", "closed"),
+    ),
+    Bug(
+        "a standby applies all slots that have come together in one turn",
+        "semel.replica.reader:_ReadAhead.get",
+        "reading is not None and reading.done()",
+        "False",
+        ("tests/replica/test_read_ahead.py", "-k", "turn"),
     ),
 )

@@ -28,6 +28,8 @@ from semel.store import Missing, Store, StoreError
 SLOTS_PER_LOOK: Final = 50
 # How many slots are read at the same time by a reader that is behind: so many a writer may have under way.
 READ_AT_ONCE: Final = DEPTH
+# After so many slots in a row that were there, a reader counts as behind.
+IN_A_ROW: Final = 2 * DEPTH
 # How many entries the log applies in one turn of the event loop.
 ENTRIES_PER_TURN: Final = 200
 # How long a broker on a full disk waits before it reads on.
@@ -58,9 +60,9 @@ class NoRoom(Exception):
 
 
 class _ReadAhead:
-    """Reads slots in order. After two that were there it reads the next ones at the same time: one after the other, a
-    reader may be slower than the writer, which has several under way. One that is not behind reads no slot twice, and
-    none that is not there more often than it asks, because a store may charge for each call.
+    """Reads slots in order. After many in a row that were there it reads the next ones at the same time: one after the
+    other, a reader may be slower than the writer, which has several under way. A reader that is not behind asks for no
+    slot but the next one, because a store may charge for each call.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,20 +71,29 @@ class _ReadAhead:
         # How many slots in a row were there.
         self._found = 0
 
-    async def get(self, slot: int) -> bytes:
-        """The content of the slot, the one after the last. Raises Missing, or Unsure if the store cannot be read."""
-        if self._found > 1:
-            for ahead in range(slot, slot + READ_AT_ONCE):
+    async def get(self, slot: int, slots_max: int) -> bytes:
+        """The content of the slot, which follows the last one. The caller asks for at most `slots_max` before `stop`.
+        Raises Missing, or Unsure if the store cannot be read.
+        """
+        for closed in [ahead for ahead in self._under_way if ahead < slot]:
+            # A fence lies before it.
+            self._under_way.pop(closed).cancel()
+        reading = self._under_way.pop(slot, None)
+        if self._found >= IN_A_ROW:
+            for ahead in range(slot + 1, slot + min(READ_AT_ONCE, slots_max)):
                 if ahead not in self._under_way:
                     self._under_way[ahead] = asyncio.get_running_loop().create_task(self._read(ahead))
-        reading = self._under_way.pop(slot, None)
         try:
+            if reading is not None and reading.done():
+                # When several answers have come together, each is applied in a turn of its own, and the reads that were
+                # begun above go on meanwhile.
+                await asyncio.sleep(0)
             content = None if reading is None else await reading
             if content is None:
                 # What was missing a moment ago may be there by now.
                 content = (await self._store.get(key_of(slot))).body
         except BaseException:
-            self._begin_again()
+            self._found = 0
             raise
         self._found += 1
         return content
@@ -93,8 +104,8 @@ class _ReadAhead:
         except StoreError:
             return None
 
-    def _begin_again(self) -> None:
-        self._found = 0
+    def stop(self) -> None:
+        """Cancel what is under way."""
         for reading in self._under_way.values():
             reading.cancel()
         self._under_way.clear()
@@ -138,7 +149,7 @@ class SlotReader:
         """
         read = 0
         try:
-            while read < slots_max and await self._read_next():
+            while read < slots_max and await self._read_next(slots_max - read):
                 read += 1
         except BrokenHistory:
             # Nothing may be read after the fence, so this waits until the store answers.
@@ -153,6 +164,9 @@ class SlotReader:
                     f"the disk does not take {where} ({refusal}), and a checkpoint covers that slot: start again"
                 ) from None
             raise
+        finally:
+            # A store may be closed when nobody reads on.
+            self._ahead.stop()
         await self._verify()
         return read == slots_max
 
@@ -170,12 +184,12 @@ class SlotReader:
             self.has_reached_floor.set()
         return floor
 
-    async def _read_next(self) -> bool:
+    async def _read_next(self, slots_max: int) -> bool:
         """Read and apply the next slot; False if there is none yet."""
         slot = self.history.next_slot
         if self._current is None:
             try:
-                content = await self._ahead.get(slot)
+                content = await self._ahead.get(slot, slots_max)
             except Missing:
                 return False
             found = decode(slot, content)
