@@ -26,8 +26,8 @@ from bench.takeover_clients import PATIENCE_SECONDS, longest_wait
 BEFORE_SECONDS: Final = 0.3
 # What comes on top of the time that semel takes.
 THE_CLIENT: Final = (
-    "librdkafka tries the broker that was lost again after longer and longer pauses, and asks for the coordinator of its"
-    " transactions twice a second."
+    "librdkafka tries the broker that was lost again after longer and longer pauses, and asks for the coordinator of"
+    " its transactions twice a second."
 )
 KILLED: Final = 4.5
 PLANNED: Final = 1.0
