@@ -133,7 +133,6 @@ def test_a_work_tree_with_changes_is_no_commit() -> None:
 def test_each_measure_is_on_one_page_and_each_page_is_there() -> None:
     """One run writes them all, so that all are of one commit and one machine."""
     names = [measure.name for of_page in measures.PAGES.values() for measure in of_page]
-    names += [measure.name for measure in measures.WITHOUT_PAGE]
     assert len(set(names)) == len(names) == len(measures.MEASURES)
     assert sorted(measures.PAGES) == [page.name for page in PAGES]
     written = main.pages(main.DOCUMENTS, measures.MEASURES)

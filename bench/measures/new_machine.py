@@ -24,8 +24,8 @@ class NewMachine(Measure):
     """10 GB of 1 KB messages in the store (`--store-bytes` says how much), then SIGTERM to the broker, and a new one
     with an empty disk on the same store: the time from the start of its process until it serves. It reads the newest
     checkpoint, which names the records and has none of them, and the journal since then. A clean stop writes no
-    checkpoint, so that journal is as long as it happens to be; the row below has the whole journal in the store, which
-    is that of two checkpoints, and so an upper bound. Records come when somebody asks: the last row is how long a
+    checkpoint, so that journal is as long as it happens to be; the row below has the whole journal in the store, and
+    so an upper bound. Records come when somebody asks: the last row is how long a
     consumer waits for the very first one, which only the store has. Afterwards everything that was acknowledged must be
     there.
 
