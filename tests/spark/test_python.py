@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from semel.spark import python as module
 from semel.spark.python import python_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PYSPARK = pytest.importorskip("pyspark").__file__
-ARCHIVES = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
+PYSPARK = Path(pytest.importorskip("pyspark").__file__)
+ARCHIVES = ":".join(map(str, sorted(PYSPARK.parent.glob("python/lib/*.zip"), reverse=True)))
+TELLS = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable)"
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def said_by(python: str, code: str, environment: dict[str, str]) -> str:
+    return subprocess.run([python, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_task_imports_the_pyspark_that_is_compiled(spark: SparkSession) -> None:
@@ -25,44 +40,85 @@ def test_a_task_imports_the_pyspark_that_is_compiled(spark: SparkSession) -> Non
     def run_by(batches: object) -> object:
         import pyspark
 
-        yield pyarrow.RecordBatch.from_pydict({"place": [pyspark.__file__]})
+        yield pyarrow.RecordBatch.from_pydict({"place": [os.path.realpath(pyspark.__file__)]})
 
-    assert spark.range(1).mapInArrow(run_by, "place string").collect()[0].place == PYSPARK  # type: ignore[arg-type]
+    place = spark.range(1).mapInArrow(run_by, "place string").collect()[0].place  # type: ignore[arg-type]
+    assert place == str(PYSPARK.resolve())
 
 
 @pytest.mark.parametrize(
     ("path", "left"),
     [
-        (f"{ARCHIVES}:/spark/jars/spark-core.jar:/own", "/spark/jars/spark-core.jar:/own"),
-        ("/own:/other", "/own:/other"),
+        (f"{ARCHIVES}:/spark/jars/spark-core.jar:/own", "PACKAGES:/spark/jars/spark-core.jar:/own"),
+        # Where Spark looks up formats, it names them twice.
+        (f"{ARCHIVES}:/own:{ARCHIVES}", "PACKAGES:/own"),
+        ("/own:/spark/pyspark.zip", "/own:/spark/pyspark.zip"),
         ("", ""),
     ],
 )
-def test_the_archives_are_left_out_and_what_the_user_has_on_the_path_stays(
-    path: str, left: str, tmp_path: Path
+def test_the_installed_packages_take_the_place_of_the_archives_and_the_rest_stays(
+    path: str, left: str, cache: Path
 ) -> None:
-    told = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable)"
-    directory = tmp_path / "with a space"
-    directory.mkdir()
-    python = python_for_spark(directory)
-    said = subprocess.run([python, "-c", told], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True)
-    assert said.stdout == f"{left} {sys.executable}\n"
+    python = python_for_spark()
     assert python != sys.executable
+    packages = Path(python).parent / "packages"
+    assert {link.name for link in packages.iterdir()} == {"py4j", "pyspark"}
+    left = left.replace("PACKAGES", str(packages))
+    assert said_by(python, TELLS, {"PYTHONPATH": path}) == f"{left} {sys.executable}\n"
+
+
+def test_another_pyspark_on_the_path_is_not_taken_nor_are_variables_lost(cache: Path, tmp_path: Path) -> None:
+    """The archives, too, would come first. A shell would drop the variable, whose name is none for it."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    environment = {"PYTHONPATH": f"{ARCHIVES}:{tmp_path}", "spark.own": "kept"}
+    code = "import os, pyspark; print(os.path.realpath(pyspark.__file__), os.environ['spark.own'])"
+    assert said_by(python_for_spark(), code, environment) == f"{PYSPARK.resolve()} kept\n"
+
+
+def test_the_script_is_kept_for_the_next_process(cache: Path) -> None:
+    """Whoever deletes old temporary files does not stop a stream that begins later."""
+    assert python_for_spark() == python_for_spark()
+    assert python_for_spark().startswith(str(cache))
+
+
+def test_what_is_missing_of_it_is_written_again(cache: Path) -> None:
+    script = Path(python_for_spark())
+    (script.parent / "packages" / "pyspark").unlink()
+    script.unlink()
+    assert python_for_spark() == str(script)
+    assert said_by(str(script), "import pyspark; print('found')", {"PYTHONPATH": ARCHIVES}) == "found\n"
 
 
 def test_where_another_spark_runs_its_archive_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert python_for_spark(tmp_path) == sys.executable
+    assert python_for_spark() == sys.executable
 
 
-def test_where_pyspark_is_on_the_path_of_this_process_alone_its_archive_stays(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def found_at(place: Path) -> Callable[[str], ModuleSpec | None]:
+    """A PySpark that this process has found there."""
+    spec = ModuleSpec("pyspark", None, origin=str(place / "pyspark" / "__init__.py"))
+    return lambda name: spec if name == "pyspark" else importlib.util.find_spec(name)
+
+
+def test_a_pyspark_without_spark_ends_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cluster gives it to a driver as an archive. PySpark's own search for Spark would end the program."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(module, "find_spec", found_at(tmp_path / "pyspark.zip"))
+    monkeypatch.setattr("pyspark.find_spark_home._find_spark_home", lambda: sys.exit(-1))
+    assert python_for_spark() == sys.executable
+
+
+@pytest.mark.parametrize("name", ["with a space", "$HOME", "it's"])
+def test_a_path_that_a_shell_reads_otherwise_is_not_given_to_spark(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("site.getsitepackages", lambda: [str(tmp_path)])
-    assert python_for_spark(tmp_path) == sys.executable
+    """Spark gives it to a shell unquoted, and then finds no format of any package."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+    assert python_for_spark() == sys.executable
 
 
-def test_where_no_script_may_be_run_this_python_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_no_script_may_be_run_this_python_is_taken(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     """As on a file system that is mounted with `noexec`."""
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.X_OK)
-    assert python_for_spark(tmp_path) == sys.executable
+    assert python_for_spark() == sys.executable

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,9 +63,16 @@ def test_it_talks_to_its_workers_through_unix_sockets_and_no_task_waits_for_an_a
     assert spark.range(1).mapInArrow(run_by, "families string").collect()[0].families == "AF_UNIX"  # type: ignore[arg-type]
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_not_tried() -> None:
-    assert _unix_sockets(Path("/tmp/semel-spark-01234567"))["spark.python.unix.domain.socket.enabled"] == "true"
-    assert _unix_sockets(Path("/" + 70 * "t")) == {}
+def test_where_no_socket_can_be_bound_none_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        assert _unix_sockets(Path(short))["spark.python.unix.domain.socket.enabled"] == "true"
+        assert os.listdir(short) == []
+        too_long = Path(short, 70 * "t")
+        too_long.mkdir()
+        assert _unix_sockets(too_long) == {}
+        assert _unix_sockets(Path(short, "missing")) == {}
+        monkeypatch.setenv("PYSPARK_UDS_MODE", "false")
+        assert _unix_sockets(Path(short)) == {}, "that was the user's choice"
 
 
 def test_a_day_begins_at_the_same_moment_on_every_machine(spark: SparkSession) -> None:

@@ -6,8 +6,6 @@ refuse to start, so they get a JAVA_HOME of their own, whose `bin/java` is a she
 This file must never start Spark and never change the environment: it only returns what to change.
 """
 
-import atexit
-import hashlib
 import importlib.metadata
 import os
 import pwd
@@ -15,10 +13,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from semel.spark.scripts import kept, write_script
 
 JAVA_MIN: Final = 17
 JAVA_SECONDS_MAX: Final = 10.0
@@ -129,39 +128,11 @@ def _major(version: str) -> int:
 
 
 def _wrapped(java: Java) -> Path:
-    """A JAVA_HOME for a Java that lacks the module. Many processes may make the same one at once."""
+    """A JAVA_HOME for a Java that lacks the module."""
     script = _SCRIPT.format(
         argument=f"--add-modules={_VECTOR_MODULE}", executable=shlex.quote(str(java.executable.absolute()))
     )
-    name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    try:
-        return _write_home(_cache() / "semel" / "java" / name, script)
-    except OSError:
-        # In containers the home directory is often not writable.
-        temporary = tempfile.mkdtemp(prefix="semel-java-")
-        atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-        return _write_home(Path(temporary), script)
-
-
-def _cache() -> Path:
-    """This user's directory for files that can be made again."""
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return Path(chosen)
-    # An empty HOME counts as unset: otherwise the path would be relative to the current directory.
-    return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir, ".cache")
-
-
-def _write_home(home: Path, script: str) -> Path:
-    wrapper = home / "bin" / "java"
-    wrapper.parent.mkdir(parents=True, exist_ok=True)
-    if wrapper.is_file() and os.access(wrapper, os.X_OK) and wrapper.read_text() == script:
-        return home
-    descriptor, written = tempfile.mkstemp(dir=wrapper.parent)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(script)
-        os.fchmod(descriptor, 0o755)
-    os.replace(written, wrapper)
-    return home
+    return kept("java", script, lambda home: write_script(home / "bin" / "java", script))
 
 
 _SCRIPT: Final = """\

@@ -3,43 +3,83 @@
 Spark puts an archive of PySpark, `pyspark.zip`, in front of everything else on the path of each Python process that it
 starts. Python keeps no compiled code of what is in an archive, so each of these processes compiles PySpark again, for
 0.4 s of CPU: where a session begins, where a stream begins, and on a busy machine it takes longer than Spark waits. A
-script leaves the archive out. This file must never make Spark run another PySpark than the archive's.
+script puts the installed PySpark in the place of the archive. This file must never make Spark run another PySpark than
+the archive's.
 """
 
 import os
 import shlex
-import site
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-# Spark's archives come first on the path: pyspark.zip, and py4j-...-src.zip.
-_SCRIPT: Final = """\
-#!/bin/sh
-export PYTHONPATH="${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}}"
-exec {executable} "$@"
-"""
+from semel.spark.scripts import kept, link, write_script
+
+# In Python, because a shell drops the variables that it has no names for.
+_SCRIPT: Final = '''\
+#!{python} -IS
+"""Python with the installed PySpark in the place of Spark's archives of it. Written by semel."""
+import os
+import sys
+
+packages = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packages")
+path = []
+for place in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    if not os.path.realpath(place).startswith({archives!r}):
+        path.append(place)
+    elif packages not in path:
+        path.append(packages)
+os.environ["PYTHONPATH"] = os.pathsep.join(path)
+os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+'''
+# A Linux before 5.1 reads no more of the first line of a script.
+_FIRST_LINE_BYTES_MAX: Final = 127
 
 
-def python_for_spark(directory: Path) -> str:
-    """The path of the script, which is written to this directory. The path of this Python where the archive's PySpark
-    may be another one, or where no script can be run there."""
-    if os.name != "posix" or not _is_the_installed_pyspark():
+class _Installed(NamedTuple):
+    """The directories of the packages, and of the archives that have the same in them."""
+
+    pyspark: Path
+    py4j: Path
+    archives: Path
+
+
+def python_for_spark() -> str:
+    """The path of the script. The path of this Python where the archive's PySpark may be another one, or where no
+    script can be run."""
+    installed = _installed()
+    first_line = f"#!{sys.executable} -IS"
+    if installed is None or len(os.fsencode(first_line)) > _FIRST_LINE_BYTES_MAX or not _is_a_word(sys.executable):
         return sys.executable
-    script = directory / "python"
-    script.write_text(_SCRIPT.format(executable=shlex.quote(sys.executable)))
-    script.chmod(0o700)
-    # On a file system that is mounted with `noexec` the answer is no.
-    return str(script) if os.access(script, os.X_OK) else sys.executable
+    text = _SCRIPT.format(python=sys.executable, archives=f"{installed.archives}{os.sep}")
+
+    def write(directory: Path) -> None:
+        link(directory / "packages" / "pyspark", installed.pyspark)
+        link(directory / "packages" / "py4j", installed.py4j)
+        write_script(directory / "python", text)
+
+    script = kept("python", f"{text}{installed}", write) / "python"
+    # On a file system that is mounted with `noexec` it cannot be run.
+    return str(script) if _is_a_word(str(script)) and os.access(script, os.X_OK) else sys.executable
 
 
-def _is_the_installed_pyspark() -> bool:
-    """Whether a Python without the archive imports the same PySpark: the one whose Spark runs, from a place that each
-    process of this Python has on its path."""
+def _is_a_word(path: str) -> bool:
+    """Whether the first line of a script, and a shell, take this path as it is. Spark does not quote it everywhere."""
+    return shlex.quote(path) == path
+
+
+def _installed() -> _Installed | None:
+    """None if Spark's archives may have another PySpark than this process, or another py4j."""
+    specs = [find_spec(name) for name in ("pyspark", "py4j")]
+    pyspark, py4j = (Path(spec.origin or "").resolve().parent for spec in specs if spec is not None)
+    # Elsewhere there may be no Spark at all, and then the search for one ends the program.
+    if not (pyspark / "bin" / "spark-submit").is_file():
+        return None
     from pyspark.find_spark_home import _find_spark_home
 
-    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    places = {Path(place).resolve() for place in (*site.getsitepackages(), *own)}
-    py4j, pyspark = (Path(spec.origin or "").resolve().parent for spec in map(find_spec, ("py4j", "pyspark")) if spec)
-    return pyspark == Path(_find_spark_home()).resolve() and {py4j.parent, pyspark.parent} <= places
+    archives = pyspark / "python" / "lib"
+    has_this_py4j = (archives / f"py4j-{version('py4j')}-src.zip").is_file()
+    is_of_this_spark = Path(_find_spark_home()).resolve() == pyspark
+    return _Installed(pyspark, py4j, archives) if has_this_py4j and is_of_this_spark else None

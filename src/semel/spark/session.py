@@ -5,24 +5,22 @@ PYSPARK_SUBMIT_ARGS, the environment, and a session that runs already. This file
 the result of a query, except the time zone; the comment there says why.
 """
 
-import atexit
 import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import shlex
-import shutil
 import socket
 import sys
-import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from semel.spark.java import find_java, java_environment
 from semel.spark.python import python_for_spark
+from semel.spark.scratch import scratch
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -30,9 +28,10 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "127.0.0.1"
 PANDAS_MAX: Final = 2
-# The longest path of a Unix socket, on macOS; and the name that Spark gives one.
-_SOCKET_PATH_BYTES_MAX: Final = 103
-_SOCKET_NAME_BYTES: Final = len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
+# A name as long as those that Spark gives its sockets.
+_SOCKET_NAME: Final = ".01234567-89ab-cdef-0123-456789abcdef.sock"
+# One thread at a time begins a session: the environment is another one meanwhile.
+_beginning: Final = threading.Lock()
 # These settings choose the kind of session, and do not configure it: the JVM must not see them.
 _OF_THE_CLIENT: Final = ("spark.remote", "spark.api.mode")
 _STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -96,7 +95,8 @@ def session(
     calling thread.
     """
     _check_packages()
-    began = _session(name, master, remote, ui, config or {})
+    with _beginning:
+        began = _session(name, master, remote, ui, config or {})
     # Spark finds the source by itself if semel is installed, but not if semel was shipped with the job. Only the name
     # of the class is registered, so every process that runs the plan must be able to import it.
     from semel.spark.data_source import SemelDataSource
@@ -204,11 +204,11 @@ def _defaults(known: "SparkConf") -> dict[str, str]:
     if known.get("spark.ui.enabled", _DEFAULTS["spark.ui.enabled"]) == "false":
         defaults |= _WITHOUT_UI_DEFAULTS
     if _is_local(known):
-        defaults |= _LOCAL_DEFAULTS | _unix_sockets(_scratch())
+        defaults |= _LOCAL_DEFAULTS | _unix_sockets(scratch())
         # Without a persistent catalog, Spark forgets a table when the session ends, and its files should then be
         # deleted too.
         if known.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
-            defaults["spark.sql.warehouse.dir"] = str(_scratch() / "warehouse")
+            defaults["spark.sql.warehouse.dir"] = str(scratch() / "warehouse")
     defaults = {key: value for key, value in defaults.items() if not known.contains(key)}
     if is_ours:
         # Spark takes a JVM that Python started for a shell, and turns its progress bar on.
@@ -217,34 +217,47 @@ def _defaults(known: "SparkConf") -> dict[str, str]:
 
 
 def _unix_sockets(directory: Path) -> dict[str, str]:
-    """Has the JVM and its Python processes talk through Unix sockets in this directory, if the paths are short enough.
+    """Has the JVM and its Python processes talk through Unix sockets in this directory. Not if the path is too long,
+    the file system has no sockets, or this process may make none; nor if the environment says what to do.
 
     Over TCP, which is Spark's default, a task stands still for 40 ms: the JVM's kernel keeps the second part of what it
     hands over until Python's kernel has acknowledged the first one, and that one waits for an answer to send along.
     """
-    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(directory)) + _SOCKET_NAME_BYTES > _SOCKET_PATH_BYTES_MAX:
+    if "PYSPARK_UDS_MODE" in os.environ or not _may_bind(directory / _SOCKET_NAME):
         return {}
     name = "spark.python.unix.domain.socket"
     return {f"{name}.enabled": "true", f"{name}.dir": str(directory)}
 
 
+def _may_bind(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(str(path))
+        path.unlink()
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
 def _variables() -> dict[str, str | None]:
     """The environment variables to change while Spark starts; None stands for a variable to unset."""
+    # A JVM that has started this process has its environment already.
+    is_ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     python: dict[str, str | None] = {
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         # The user cannot choose this one: this process is the driver, and in this one Spark looks up formats.
-        "PYSPARK_DRIVER_PYTHON": python_for_spark(_scratch()),
+        "PYSPARK_DRIVER_PYTHON": python_for_spark() if is_ours else sys.executable,
     }
     from pyspark import SparkContext
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
+    if not is_ours or SparkContext._gateway is not None:
         return python
     java = find_java()
     if java.passed_over:
         warnings.warn(f"Spark runs on Java {java}: {java.passed_over}", stacklevel=3)
     variables = python | java_environment(java)
     if not _has_logging():
-        quiet = _scratch() / "log4j2.properties"
+        quiet = scratch() / "log4j2.properties"
         quiet.write_text(_QUIET)
         options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), shlex.quote(f"-Dlog4j2.configurationFile={quiet.as_uri()}")]
         variables["SPARK_SUBMIT_OPTS"] = " ".join(options).strip()
@@ -262,20 +275,6 @@ def _has_logging() -> bool:
 
     directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
     return any(directory.glob("log4j2.*")) or "log4j" in os.environ.get("SPARK_SUBMIT_OPTS", "")
-
-
-@cache
-def _scratch() -> Path:
-    """A directory that is deleted when this process ends."""
-    directory = Path(tempfile.mkdtemp(prefix="semel-spark-"))
-    atexit.register(_delete, directory, os.getpid())
-    return directory
-
-
-def _delete(directory: Path, owner: int) -> None:
-    """Not from a process that was forked from this one: Spark would miss its sockets."""
-    if os.getpid() == owner:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
