@@ -193,13 +193,6 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # -- the session ------------------------------------------------------------------------------------------------
     Bug(
-        "a socket's path may have any length",
-        "semel.spark.session:_unix_sockets",
-        "_SOCKET_PATH_BYTES_MAX",
-        "9999",
-        ("tests/spark/test_session.py", "-k", "too_long"),
-    ),
-    Bug(
         "another PySpark than that of the Spark that runs is taken",
         "semel.spark.python:_installed",
         "Path(_find_spark_home()).resolve() == pyspark",

@@ -94,7 +94,7 @@ def test_nothing_but_such_a_directory_is_deleted(parent: Path) -> None:
 
 
 def test_one_that_was_deleted_is_made_again_at_its_place() -> None:
-    """A session that runs has its path."""
+    """The JVM of this process has its path."""
     directory = scratch()
     directory.rmdir()
     assert scratch() == directory

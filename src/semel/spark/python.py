@@ -3,7 +3,7 @@
 Spark puts an archive of PySpark, `pyspark.zip`, in front of everything else on the path of each Python process that it
 starts. Python keeps no compiled code of what is in an archive, so each of these processes compiles PySpark again, for
 0.4 s of CPU: where a session begins, where a stream begins, and on a busy machine it takes longer than Spark waits. A
-script puts the installed PySpark in the place of the archive. This file must never make Spark run another PySpark than
+script replaces the archive by the installed PySpark. This file must never make Spark run another PySpark than
 the archive's.
 """
 
@@ -20,7 +20,7 @@ from semel.spark.scripts import kept, link, write_script
 # In Python, because a shell drops the variables that it has no names for.
 _SCRIPT: Final = '''\
 #!{python} -IS
-"""Python with the installed PySpark in the place of Spark's archives of it. Written by semel."""
+"""Python with the installed PySpark instead of Spark's archives of it. Written by semel."""
 import os
 import sys
 

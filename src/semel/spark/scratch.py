@@ -31,7 +31,7 @@ _held: _Held | None = None
 
 
 def scratch() -> Path:
-    """The directory of this process. If it was deleted it is made again, because a session that runs has its path."""
+    """The directory of this process. If it was deleted it is made again: the JVM of this process has its path."""
     global _held
     with _mutex:
         if _held is None or _held.owner != os.getpid():
