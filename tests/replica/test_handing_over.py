@@ -255,13 +255,17 @@ def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
 
 
 class NoteStore(MemoryStore):
-    """Takes the note of a standby late."""
+    """Takes the note of a standby late, and refuses it at first."""
 
     seconds = 0.0
+    refusals = 0
 
     async def create(self, key: str, body: Buffer) -> str:
         if key.startswith(FOLDER):
             await asyncio.sleep(self.seconds)
+            if self.refusals:
+                self.refusals -= 1
+                raise Unsure("busy")
         return await super().create(key, body)
 
 
@@ -283,12 +287,33 @@ def test_a_broker_hands_over_to_a_standby_that_has_just_come() -> None:
     asyncio.run(scenario())
 
 
+def test_a_broker_that_stops_answers_by_itself_who_is_active() -> None:
+    """It would not wait for the answer of the next one, to which everybody comes just now."""
+    reached: list[object] = []
+
+    async def reach(*address: Any, **options: Any) -> Any:
+        reached.append(address)
+        raise ConnectionRefusedError
+
+    async def scenario() -> None:
+        async with two_brokers(MemoryStore(), reach=reach) as (active, standby):
+            asker = await elsewhere(lambda: Asker(active.bootstrap))
+            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+            stopping = await begun_stop(active)
+            assert await elsewhere(lambda: leader(asker)) == standby.bootstrap
+            asker.close()
+            await stopping
+            assert reached == []
+
+    asyncio.run(scenario())
+
+
 def test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 8.0)
 
     async def scenario() -> None:
         store = NoteStore()
-        store.seconds = 0.1
+        store.seconds, store.refusals = 0.1, 2
         async with two_brokers(store) as (active, _):
             assert active.role.standby_ids
 

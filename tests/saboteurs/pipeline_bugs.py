@@ -207,6 +207,13 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/spark/test_python.py", "-k", "without_spark"),
     ),
     Bug(
+        "Spark runs a script that another user has written",
+        "semel.spark.scripts:kept",
+        "all(map(_is_private, above))",
+        "True",
+        ("tests/spark/test_python.py", "-k", "others_could_change"),
+    ),
+    Bug(
         "Spark gets a path that its shell reads as two",
         "semel.spark.python:_is_a_word",
         "shlex.quote(path) == path",
@@ -230,7 +237,7 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a driver whose directory was deleted begins no session any more",
         "semel.spark.scratch:scratch",
-        "not _held.path.is_dir()",
+        "not _is_ours(_held.path)",
         "False",
         ("tests/spark/test_scratch.py", "-k", "made_again"),
     ),

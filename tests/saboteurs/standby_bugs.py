@@ -138,7 +138,7 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a broker that stops closes its ports before another one is active",
         "semel.broker.broker:Broker.stop",
-        "not self.failed.done() and await self.role.finds_standby()",
+        "not self.failed.done() and await self.role.finds_standby() and not self.failed.done()",
         "False",
         (f"{_HANDING_OVER}::test_clients_hear_where_to_go_before_the_port_is_closed",),
     ),
@@ -155,6 +155,20 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "await membership.is_noted()",
         "None",
         (f"{_HANDING_OVER}::test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it",),
+    ),
+    Bug(
+        "a standby whose first note is refused is not found for ten seconds",
+        "semel.replica.membership:Membership._keep_note",
+        "self._is_noted.is_set()",
+        "True",
+        (f"{_HANDING_OVER}::test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it",),
+    ),
+    Bug(
+        "a broker that stops asks the next one who is active, and does not wait for the answer",
+        "semel.broker.broker:Broker._may_forward",
+        "not self._stopping",
+        "True",
+        (f"{_HANDING_OVER}::test_a_broker_that_stops_answers_by_itself_who_is_active",),
     ),
     Bug(
         "a standby whose note is not taken does not start",
@@ -308,7 +322,7 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "reads of a standby are under way when it has ended",
-        "semel.replica.reader:SlotReader.read_on",
+        "semel.replica.reader:SlotReader._read_up_to",
         "self._ahead.stop()",
         "None",
         ("tests/replica/test_read_ahead.py", "-k", "under_way"),

@@ -82,6 +82,18 @@ def test_the_script_is_kept_for_the_next_process(cache: Path) -> None:
     assert python_for_spark().startswith(str(cache))
 
 
+@pytest.mark.parametrize("open_one", ["", "semel", "semel/python"])
+def test_no_script_is_taken_from_where_others_could_change_it(open_one: str, cache: Path) -> None:
+    python_for_spark()
+    (cache / open_one).chmod(0o777)
+    assert not python_for_spark().startswith(str(cache))
+
+
+def test_a_script_that_others_could_change_is_not_taken(cache: Path) -> None:
+    Path(python_for_spark()).chmod(0o777)
+    assert not python_for_spark().startswith(str(cache))
+
+
 def test_what_is_missing_of_it_is_written_again(cache: Path) -> None:
     script = Path(python_for_spark())
     (script.parent / "packages" / "pyspark").unlink()

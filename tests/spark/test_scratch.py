@@ -101,6 +101,16 @@ def test_one_that_was_deleted_is_made_again_at_its_place() -> None:
     assert directory.is_dir()
 
 
+def test_what_has_come_to_its_place_is_not_taken_for_it(parent: Path) -> None:
+    directory = scratch()
+    directory.rmdir()
+    elsewhere = parent / "elsewhere"
+    elsewhere.mkdir()
+    directory.symlink_to(elsewhere)
+    assert scratch() != directory
+    assert scratch().is_dir()
+
+
 def test_a_process_that_is_forked_has_its_own_and_leaves_that_of_its_parent(parent: Path) -> None:
     directory = scratch()
     child = os.fork()

@@ -285,7 +285,7 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
-        if not self.failed.done() and await self.role.finds_standby():
+        if not self.failed.done() and await self.role.finds_standby() and not self.failed.done():
             await self._hand_over()
         self._stop_beginning()
         self.connections.stop_serving()
@@ -312,21 +312,26 @@ class Broker:
         which one is as soon as there is one; none of them has to find out by a connection that is refused.
         """
         self.role.lead_no_more()
-        self._questions = []
+        questions: list[Callable[[], None]] = []
+        self._questions = questions
         self._stop_chores()
         self.compactor.stop()
         self.groups.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS_MAX):
-                await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())
-            # Only now no fetch begins to wait any more.
-            for connection in self.connections:
-                connection.hurry()
-            if not self.failed.done():
-                await self.role.hand_over()
-        questions, self._questions = self._questions, None
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS_MAX):
+                    await self._progress.until(lambda: self._has_nothing_under_way or self.failed.done())
+                # Only now no fetch begins to wait any more.
+                for connection in self.connections:
+                    connection.hurry()
+                if not self.failed.done():
+                    await self.role.hand_over()
+        finally:
+            self._questions = None
         for serve in questions:
             serve()
+            # Others are served in between.
+            await asyncio.sleep(0)
         if self.role.is_another_active:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARD_SECONDS_MAX):
@@ -392,7 +397,7 @@ class Broker:
         if self._questions is not None and exchange.api_key in QUESTIONS:
             # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
             self._questions.append(lambda: self.serve(exchange, body, done))
-        elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
+        elif self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
             # The next request of the client waits, because it may depend on this one.
@@ -404,8 +409,11 @@ class Broker:
 
     @property
     def _may_forward(self) -> bool:
-        """Whether it makes no difference to the active broker who asks, because nobody has to log in anywhere."""
-        return not (self._access_rules or self.doors.need_access_rules)
+        """Whether another broker is active, and it makes no difference to that one who asks, because nobody has to log
+        in anywhere. A broker that stops may not wait for an answer.
+        """
+        is_asked_by_anybody = not (self._access_rules or self.doors.need_access_rules)
+        return self.role.is_another_active and is_asked_by_anybody and not self._stopping
 
     def _serve_here(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         answered = ANSWERED

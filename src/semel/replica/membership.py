@@ -127,7 +127,7 @@ class Membership:
         self._watch: NoteWatch
         self.standbys: Sequence[Addresses] = ()
         self._has_read = asyncio.Event()
-        self._has_tried_to_note = asyncio.Event()
+        self._is_noted = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
         self._active_position = 0
 
@@ -175,6 +175,8 @@ class Membership:
         finally:
             for task in (*beside, following):
                 task.cancel()
+            # Nobody waits for the note of a broker that takes over.
+            self._is_noted.set()
 
     async def _note_floors(self, note_floor: Callable[[Floor], Awaitable[None]]) -> None:
         while True:
@@ -196,15 +198,15 @@ class Membership:
             note = StandbyNote(self.addresses, self._holder.nonce, history.epoch, history.position, time.time())
             with contextlib.suppress(StoreError):
                 await self._note.put(note)
-            self._has_tried_to_note.set()
-            await asyncio.sleep(NOTE_SECONDS)
+                self._is_noted.set()
+            await asyncio.sleep(NOTE_SECONDS if self._is_noted.is_set() else _AGAIN_SECONDS)
 
     async def is_noted(self) -> None:
-        """Return when an active broker that looks finds this standby. If the store does not take the note, return after
-        a moment."""
+        """Return when an active broker that looks finds this standby, or after a moment if the store does not take the
+        note."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SEARCH_SECONDS_MAX):
-                await self._has_tried_to_note.wait()
+                await self._is_noted.wait()
 
     async def _follow(self, note_active: Callable[[Lease], None]) -> None:
         watch = LeaseWatch(self._store)

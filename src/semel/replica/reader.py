@@ -147,10 +147,8 @@ class SlotReader:
         """Read and apply up to this many slots; return whether there may be more. Raises Overtaken, BrokenHistory,
         NoRoom, or StoreError if the store cannot be read.
         """
-        read = 0
         try:
-            while read < slots_max and await self._read_next(slots_max - read):
-                read += 1
+            read = await self._read_up_to(slots_max)
         except BrokenHistory:
             # Nothing may be read after the fence, so this waits until the store answers.
             await answered(self._verify)
@@ -164,11 +162,19 @@ class SlotReader:
                     f"the disk does not take {where} ({refusal}), and a checkpoint covers that slot: start again"
                 ) from None
             raise
+        await self._verify()
+        return read == slots_max
+
+    async def _read_up_to(self, slots_max: int) -> int:
+        """Read and apply up to this many slots; return how many there were."""
+        read = 0
+        try:
+            while read < slots_max and await self._read_next(slots_max - read):
+                read += 1
         finally:
             # A store may be closed when nobody reads on.
             self._ahead.stop()
-        await self._verify()
-        return read == slots_max
+        return read
 
     async def _verify(self) -> Floor:
         """Return the floor. Raises Overtaken if a slot that was read, or the next slot, may have been deleted."""

@@ -10,7 +10,7 @@ the archive's.
 import os
 import shlex
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,6 +80,9 @@ def _installed() -> _Installed | None:
     from pyspark.find_spark_home import _find_spark_home
 
     archives = pyspark / "python" / "lib"
-    has_this_py4j = (archives / f"py4j-{version('py4j')}-src.zip").is_file()
+    try:
+        has_this_py4j = (archives / f"py4j-{version('py4j')}-src.zip").is_file()
+    except PackageNotFoundError:
+        return None
     is_of_this_spark = Path(_find_spark_home()).resolve() == pyspark
     return _Installed(pyspark, py4j, archives) if has_this_py4j and is_of_this_spark else None

@@ -9,13 +9,17 @@ import atexit
 import contextlib
 import fcntl
 import os
+import platform
 import shutil
+import stat
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
-PREFIX: Final = "semel-driver-"
+# Several machines may share the directory for temporary files, and have locks of their own.
+PREFIX: Final = f"semel-driver-{zlib.crc32(platform.node().encode()):08x}-"
 
 
 class _Held(NamedTuple):
@@ -38,11 +42,30 @@ def scratch() -> Path:
             _sweep(Path(tempfile.gettempdir()))
             _held = _new()
             atexit.register(_delete, _held.path, _held.owner)
-        elif not _held.path.is_dir():
-            os.close(_held.descriptor)
-            _held.path.mkdir(mode=0o700)
-            _held = _held._replace(descriptor=_locked(_held.path))
+        elif not _is_ours(_held.path):
+            _held = _made_again(_held)
         return _held.path
+
+
+def _is_ours(path: Path) -> bool:
+    """False also if another user has made a directory of this name."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def _made_again(gone: _Held) -> _Held:
+    try:
+        gone.path.mkdir(mode=0o700)
+        made = gone._replace(descriptor=_locked(gone.path))
+    except OSError:
+        # Something else is there, or the place for temporary files is another one now.
+        made = _new()
+        atexit.register(_delete, made.path, made.owner)
+    os.close(gone.descriptor)
+    return made
 
 
 def _new() -> _Held:
@@ -75,6 +98,9 @@ def _sweep(parent: Path) -> None:
             try:
                 if os.fstat(descriptor).st_uid == os.getuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if not os.path.samestat(os.fstat(descriptor), left.lstat()):
+                        # Its process has made it again.
+                        continue
                     shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(descriptor)

@@ -1,6 +1,7 @@
 """Scripts that Spark starts: written once, and kept for every later process of this user.
 
-Many processes may write the same one at once, and none may ever see half of it.
+Many processes may write the same one at once, and none may ever see half of it. Nothing may be kept where another user
+could change it.
 """
 
 import contextlib
@@ -8,6 +9,7 @@ import hashlib
 import os
 import pwd
 import secrets
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,20 +20,32 @@ from semel.spark.scratch import scratch
 def kept(kind: str, description: str, write: Callable[[Path], None]) -> Path:
     """The directory that `write` fills, if it is not filled yet. What has the same description is the same."""
     name = hashlib.sha256(description.encode()).hexdigest()[:16]
-    # A user without a name has no home.
-    with contextlib.suppress(OSError, KeyError):
+    # A user without a name has no home, and somebody may have written anything there.
+    with contextlib.suppress(OSError, KeyError, UnicodeDecodeError):
         directory = _cache() / "semel" / kind / name
-        write(directory)
-        return directory
+        above = [*reversed(directory.parents[:3]), directory]
+        for each in above:
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if all(map(_is_private, above)):
+            write(directory)
+            if all(map(_is_private, directory.rglob("*"))):
+                return directory
     # In containers the home directory is often not writable.
     directory = scratch() / kind / name
     write(directory)
     return directory
 
 
+def _is_private(path: Path) -> bool:
+    """Whether only this user can change it; a link can only be replaced, in its directory."""
+    found = path.lstat()
+    return found.st_uid == os.getuid() and (path.is_symlink() or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
 def _cache() -> Path:
     """This user's directory for files that can be made again."""
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
+    # By the XDG Base Directory Specification a relative path is ignored.
+    if os.path.isabs(chosen := os.environ.get("XDG_CACHE_HOME", "")):
         return Path(chosen)
     # An empty HOME counts as unset: otherwise the path would be relative to the current directory.
     return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir, ".cache")
@@ -39,10 +53,10 @@ def _cache() -> Path:
 
 def write_script(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file() and os.access(path, os.X_OK) and path.read_text() == text:
+    if path.is_file() and os.access(path, os.X_OK) and path.read_text("utf-8") == text:
         return
     descriptor, written = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         os.fchmod(descriptor, 0o755)
     os.replace(written, path)
