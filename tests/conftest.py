@@ -43,6 +43,20 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """A command that ran in a test handles signals from then on, and has them sent again until it has received them:
+    not to a later test, nor to the worker itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return (yield)
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) != handler:
+                signal.signal(number, handler)
+                signal.set_wakeup_fd(-1)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Every Spark that a test starts, by a command or a page as well, starts fast if it can without further ado. And
     where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""

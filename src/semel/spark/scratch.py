@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 # Several machines may share the directory for temporary files, and have locks of their own.
-PREFIX: Final = f"semel-driver-{zlib.crc32(platform.node().encode()):08x}-"
+PREFIX: Final = f"semel-{zlib.crc32(platform.node().encode()):08x}-"
 
 
 class _Held(NamedTuple):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "127.0.0.1"
 PANDAS_MAX: Final = 2
+# Spark takes no longer path of a directory for its sockets.
+_SOCKETS_PATH_MAX: Final = 60
 # A name as long as those that Spark gives its sockets.
 _SOCKET_NAME: Final = ".01234567-89ab-cdef-0123-456789abcdef.sock"
 # One thread at a time begins a session: the environment is another one meanwhile.
@@ -223,7 +225,8 @@ def _unix_sockets(directory: Path) -> dict[str, str]:
     Over TCP, which is Spark's default, a task stands still for 40 ms: the JVM's kernel keeps the second part of what it
     hands over until Python's kernel has acknowledged the first one, and that one waits for an answer to send along.
     """
-    if "PYSPARK_UDS_MODE" in os.environ or not _may_bind(directory / _SOCKET_NAME):
+    is_short = len(os.fsencode(directory)) <= _SOCKETS_PATH_MAX
+    if "PYSPARK_UDS_MODE" in os.environ or not (is_short and _may_bind(directory / _SOCKET_NAME)):
         return {}
     name = "spark.python.unix.domain.socket"
     return {f"{name}.enabled": "true", f"{name}.dir": str(directory)}
