@@ -94,6 +94,15 @@ def test_a_script_that_others_could_change_is_not_taken(cache: Path) -> None:
     assert not python_for_spark().startswith(str(cache))
 
 
+def test_it_is_kept_where_the_group_may_change_what_a_user_makes(cache: Path) -> None:
+    """As on systems on which each user has a group of his own."""
+    usual = os.umask(0o002)
+    try:
+        assert python_for_spark().startswith(str(cache))
+    finally:
+        os.umask(usual)
+
+
 def test_what_is_missing_of_it_is_written_again(cache: Path) -> None:
     script = Path(python_for_spark())
     (script.parent / "packages" / "pyspark").unlink()

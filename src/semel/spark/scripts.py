@@ -52,7 +52,7 @@ def _cache() -> Path:
 
 
 def write_script(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.is_file() and os.access(path, os.X_OK) and path.read_text("utf-8") == text:
         return
     descriptor, written = tempfile.mkstemp(dir=path.parent)
@@ -63,7 +63,7 @@ def write_script(path: Path, text: str) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.is_symlink() and path.readlink() == target:
         return
     made = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
