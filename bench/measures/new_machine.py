@@ -25,9 +25,8 @@ class NewMachine(Measure):
     with an empty disk on the same store: the time from the start of its process until it serves. It reads the newest
     checkpoint, which names the records and has none of them, and the journal since then. A clean stop writes no
     checkpoint, so that journal is as long as it happens to be; the row below has the whole journal in the store, and
-    so an upper bound. Records come when somebody asks: the last row is how long a
-    consumer waits for the very first one, which only the store has. Afterwards everything that was acknowledged must be
-    there.
+    so an upper bound. Records come when somebody asks: the last row is how long a consumer waits for the very first
+    one, which only the store has. Afterwards everything that was acknowledged must be there.
 
     After `kill -9` a newcomer waits for the end of the lease as well, which `takeover` measures."""
 

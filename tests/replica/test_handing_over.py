@@ -146,21 +146,30 @@ class HeldStore(MemoryStore):
         return await super().replace(key, body, version)
 
 
+@asynccontextmanager
+async def lease_on_its_way() -> AsyncIterator[tuple[Broker, Asker]]:
+    """The active one of two brokers, which stops, and a client of it that has written to `payments`. After this the
+    store takes the lease that it releases, and the other one becomes active.
+    """
+    store = HeldStore()
+    async with two_brokers(store) as (active, standby):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        stopping = asyncio.ensure_future(active.stop())
+        await store.asked.wait()
+        yield active, asker
+        asker.close()
+        store.may.set()
+        await stopping
+        await standby.activated
+
+
 def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
     async def scenario() -> None:
-        store = HeldStore()
-        async with two_brokers(store) as (active, standby):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = asyncio.ensure_future(active.stop())
-            await store.asked.wait()
+        async with lease_on_its_way() as (active, asker):
             end = active.log.end
             assert await elsewhere(lambda: produce(asker)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert active.log.end == end
-            asker.close()
-            store.may.set()
-            await stopping
-            await standby.activated
 
     asyncio.run(scenario())
 
@@ -170,20 +179,12 @@ def test_a_broker_that_nobody_follows_in_time_says_so_and_creates_no_topic(monke
     monkeypatch.setattr(membership, "TAKEN_SECONDS_MAX", 0.1)
 
     async def scenario() -> None:
-        store = HeldStore()
-        async with two_brokers(store) as (active, _):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = asyncio.ensure_future(active.stop())
-            await store.asked.wait()
+        async with lease_on_its_way() as (active, asker):
             end = active.log.end
             answer = await elsewhere(lambda: metadata(asker, "orders"))
             assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
             assert active.log.end == end
             assert answer.controller_id == active.role.node_id, "nobody else is active"
-            asker.close()
-            store.may.set()
-            await stopping
 
     asyncio.run(scenario())
 

@@ -70,9 +70,8 @@ class Alone:
         """There is none."""
         return False
 
-    async def hand_over(self) -> bool:
+    async def hand_over(self) -> None:
         """There is nobody to hand over to."""
-        return False
 
     def stop(self) -> None:
         """There is nothing to stop."""

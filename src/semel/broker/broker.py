@@ -397,7 +397,7 @@ class Broker:
         if self._questions is not None and exchange.api_key in QUESTIONS:
             # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
             self._questions.append(lambda: self.serve(exchange, body, done))
-        elif self._may_forward and self._forwarder.takes(exchange):
+        elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
             # The next request of the client waits, because it may depend on this one.
@@ -409,11 +409,10 @@ class Broker:
 
     @property
     def _may_forward(self) -> bool:
-        """Whether another broker is active, and it makes no difference to that one who asks, because nobody has to log
-        in anywhere. A broker that stops may not wait for an answer.
+        """Whether it makes no difference to the active broker who asks, because nobody has to log in anywhere. A broker
+        that stops may not wait for its answer.
         """
-        is_asked_by_anybody = not (self._access_rules or self.doors.need_access_rules)
-        return self.role.is_another_active and is_asked_by_anybody and not self._stopping
+        return not self._stopping and not (self._access_rules or self.doors.need_access_rules)
 
     def _serve_here(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         answered = ANSWERED

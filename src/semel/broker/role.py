@@ -255,9 +255,9 @@ class Role:
         self._leads = False
         self.stop()
 
-    async def hand_over(self) -> bool:
-        """Release the lease, when nothing is under way any more; return whether another broker has become active in
-        time, so that clients can be told where it is.
+    async def hand_over(self) -> None:
+        """Release the lease, when nothing is under way any more, and wait a moment for another broker to become active,
+        so that clients can be told where it is.
         """
 
         def note(lease: Lease) -> None:
@@ -267,7 +267,6 @@ class Role:
         self._writer.close()
         self._checkpoints.give_up()
         await self._membership.hand_over(note)
-        return self.is_another_active
 
     def stop(self) -> None:
         """Stop following the journal, and stop renewing the lease."""

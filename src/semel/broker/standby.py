@@ -14,15 +14,10 @@ from semel.core.steps import Steps
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
 
-# The APIs that a standby answers as the active broker would, with the active broker's address.
-ANSWERED: Final = frozenset(
-    (
-        *(versions.API_VERSIONS, versions.METADATA, versions.FIND_COORDINATOR, versions.DESCRIBE_CLUSTER),
-        *(versions.SASL_HANDSHAKE, versions.SASL_AUTHENTICATE),
-    )
-)
 # The APIs by which a client looks for the right broker.
 QUESTIONS: Final = frozenset((versions.METADATA, versions.FIND_COORDINATOR, versions.DESCRIBE_CLUSTER))
+# The APIs that a standby answers as the active broker would, with the active broker's address.
+ANSWERED: Final = QUESTIONS | {versions.API_VERSIONS, versions.SASL_HANDSHAKE, versions.SASL_AUTHENTICATE}
 # The APIs that any broker may be asked, and that a standby answers from what it has read.
 READ_BY_A_STANDBY: Final = frozenset(
     (

@@ -41,7 +41,6 @@ def scratch() -> Path:
         if _held is None or _held.owner != os.getpid():
             _sweep(Path(tempfile.gettempdir()))
             _held = _new()
-            atexit.register(_delete, _held.path, _held.owner)
         elif not _is_ours(_held.path):
             _held = _made_again(_held)
         return _held.path
@@ -63,7 +62,6 @@ def _made_again(gone: _Held) -> _Held:
     except OSError:
         # Something else is there, or the place for temporary files is another one now.
         made = _new()
-        atexit.register(_delete, made.path, made.owner)
     os.close(gone.descriptor)
     return made
 
@@ -73,7 +71,9 @@ def _new() -> _Held:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         # Another process may have found it without a lock, and deleted it.
         with contextlib.suppress(FileNotFoundError):
-            return _Held(path, os.getpid(), _locked(path))
+            held = _Held(path, os.getpid(), _locked(path))
+            atexit.register(_delete, held.path, held.owner)
+            return held
 
 
 def _locked(path: Path) -> int:
