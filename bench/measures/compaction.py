@@ -38,7 +38,7 @@ class Compaction(Measure):
         Row(
             "compaction of 1 GB, 1 KB messages, every key ten times, MB/s",
             "megabytes_per_second",
-            Target(Kind.RATIO_AT_LEAST, 0.5),
+            Target(Kind.RATIO_AT_LEAST, 1.0),
             tansu=None,
             reason="a pass opens each batch in Python for its keys, and those with a last record of a key again.",
         ),

@@ -25,12 +25,12 @@ MEGABYTE = 1_000_000
 
 
 class Kind(Enum):
-    RATIO_AT_MOST = "<= {:g} x"
-    RATIO_AT_LEAST = ">= {:g} x"
-    RATIO_ABOVE = "> {:g} x"
-    EXCESS_AT_MOST = "<= + {:g}"
-    VALUE_AT_MOST = "<= {:g}"
-    VALUE_AT_LEAST = ">= {:g}"
+    RATIO_AT_MOST = "<= {} x"
+    RATIO_AT_LEAST = ">= {} x"
+    RATIO_ABOVE = "> {} x"
+    EXCESS_AT_MOST = "<= + {}"
+    VALUE_AT_MOST = "<= {}"
+    VALUE_AT_LEAST = ">= {}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Target:
         return semel > self.bound * kafka
 
     def __str__(self) -> str:
-        return self.kind.value.format(self.bound)
+        return self.kind.value.format(f"{self.bound:.10g}")
 
 
 @dataclass(frozen=True)
