@@ -34,7 +34,7 @@ class DurableAcks(Measure):
         Row(
             "acks/s on 64 partitions, 8 producers, fsync (Kafka: flush.messages=1)",
             "acks_per_second",
-            Target(Kind.RATIO_AT_LEAST, 4.0),
+            Target(Kind.RATIO_AT_LEAST, 3.0),
             kafka="kafka flush",
             tansu=None,
             reason="semel syncs once for many messages. The quicker the disk is, the less that saves, and the more of "
