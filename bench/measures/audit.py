@@ -53,12 +53,14 @@ class Audit(Measure):
             "audit of 10^8 UUIDs, 3 lost and 2 doubled, ids/s",
             "uuid_audited",
             "uuid_sorted",
-            Target(Kind.RATIO_AT_LEAST, 3.0),
+            Target(Kind.VALUE_AT_LEAST, 5_000_000),
+            reason="where something differs, both sides are read again: their ids are kept nowhere.",
         ),
         Row.beside(
             "audit of 10^8 whole numbers, 3 lost and 2 doubled, ids/s",
             "number_audited",
             "number_sorted",
+            Target(Kind.RATIO_AT_LEAST, 0.5),
         ),
     )
 

@@ -58,7 +58,7 @@ def _row(value_bytes: int) -> Row:
         f"Spark sink, stream from topic to topic, {size}, rows/s",
         f"semel_{value_bytes}",
         f"kafka_{value_bytes}",
-        Target(Kind.RATIO_AT_LEAST, 1.0),
+        Target(Kind.RATIO_AT_LEAST, 1.2 if value_bytes == SMALL_BYTES else 1.0),
         reason=EXACTLY_ONCE,
     )
 

@@ -65,7 +65,8 @@ def _row(workload: Workload) -> Row:
         workload.title(),
         workload.metric("semel"),
         workload.metric("kafka"),
-        Target(Kind.RATIO_AT_LEAST, 1.0),
+        Target(Kind.RATIO_AT_LEAST, 1.3),
+        reason="what Spark itself does with the rows, such as writing Parquet, is in both figures.",
     )
 
 
