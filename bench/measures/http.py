@@ -63,7 +63,7 @@ class Http(Measure):
         for kind, application in APPLICATIONS.items()
         for database, title in TITLES.items()
         for what, metric, target in (
-            ("a first request", "first", Target(Kind.RATIO_AT_MOST, 1.6)),
+            ("a first request", "first", Target(Kind.RATIO_AT_MOST, 1.4)),
             ("a replay", "replay", Target(Kind.EXCESS_AT_MOST, 1000)),
         )
     )

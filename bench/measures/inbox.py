@@ -49,7 +49,7 @@ class Inbox(Measure):
                 f"inbox, {title}, one event a transaction; the effect without a claim, events/s",
                 f"{kind}_once",
                 f"{kind}_bare",
-                Target(Kind.RATIO_AT_LEAST, 0.7),
+                Target(Kind.RATIO_AT_LEAST, 0.75),
                 reason="the effect is one statement and a commit, and the claim is one statement more.",
             ),
             Row.beside(
