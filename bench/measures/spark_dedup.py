@@ -45,6 +45,7 @@ class SparkDedup(Measure):
             f"spark_{metric}",
             Target(kind, bound),
             decimals=decimals,
+            reason="the rules run in Python, and most of what they cost is that Spark takes each row there and back.",
         )
         for title, metric, kind, bound, decimals in (
             ("rows/s", "rows_per_second", Kind.RATIO_AT_LEAST, 2.0, 0),
