@@ -26,6 +26,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -95,7 +96,7 @@ def rooms_named(names: Sequence[str]) -> list[Room]:
 
 
 class SchemaDiffers(RuntimeError):
-    """The tables of this database do not fit this version of semel."""
+    """This database or its tables do not fit this version of semel."""
 
 
 class UnknownRoom(ValueError):
@@ -124,6 +125,7 @@ def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
     """Make the missing tables of these rooms, or of all, and bring older ones up to date.
 
     On a connection, this runs in the caller's transaction, and other programs that make tables wait until that ends.
+    Raises what `check` raises.
     """
     selection = rooms_named(rooms)
     begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
@@ -131,14 +133,18 @@ def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
         if connection.dialect.name == "postgresql":
             # SQLite has only one writer at a time anyway.
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        _check_encoding(connection)
         versions.create(connection, checkfirst=True)
         return [_bring(connection, room) for room in selection]
 
 
 def check(handle: Engine | Connection, *rooms: str) -> None:
-    """Raise SchemaDiffers if tables of these rooms, or of all, are missing, older or newer."""
+    """Raise SchemaDiffers if tables of these rooms, or of all, are missing, older or newer, or if the database cannot
+    store every id.
+    """
     selection = rooms_named(rooms)
     with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
+        _check_encoding(connection)
         for room in selection:
             version = _stored_version(connection, room)
             if version is not None and version < room.version:
@@ -150,6 +156,19 @@ def check(handle: Engine | Connection, *rooms: str) -> None:
             if missing:
                 raise SchemaDiffers(f"this database has no table {missing[0]}: run {_COMMAND}")
             _compare(connection, room)
+
+
+def _check_encoding(connection: Connection) -> None:
+    """SQLite stores every text. In PostgreSQL, an event whose id has other characters than the encoding of the database
+    could neither be claimed nor put aside, and would end the loop of its consumer each time.
+    """
+    if connection.dialect.name == "postgresql":
+        encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding != "UTF8":
+            raise SchemaDiffers(
+                f"the encoding of this database is {encoding}, in which not every id can be stored: create a database "
+                "WITH ENCODING 'UTF8'"
+            )
 
 
 def _bring(connection: Connection, room: Room) -> Made:
