@@ -29,8 +29,8 @@ KILOBYTE: Final = 1000
 SINKS: Final = ("semel", "kafka")
 READ_SECONDS_MAX: Final = 120.0
 EXACTLY_ONCE: Final = (
-    "the peer is at-least-once. A lane of semel's sink also computes a digest of its rows and commits them with a "
-    "marker, in a transaction."
+    "the peer is at-least-once, and runs in the JVM. Spark hands each row to a lane of semel's sink in Python, which "
+    "also computes a digest of its rows and commits them with a marker, in a transaction."
 )
 
 
