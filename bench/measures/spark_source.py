@@ -123,7 +123,7 @@ class SparkSource(Measure):
                     beside[source] += took.beside
                 for source in drivers:
                     figures[workload.metric(source)] = TURNS * rows / seconds[source]
-                    # Of each workload in turn, so the last one stays.
+                    # Each workload replaces the one before, so the last one stays.
                     figures[f"{source}_beside"] = beside[source] / TURNS
             return figures
 
