@@ -67,6 +67,9 @@ def workloads() -> Iterator[Workload]:
                 yield Workload(mode, sink, value_bytes)
 
 
+*_, LAST = workloads()
+
+
 def _row(workload: Workload) -> Row:
     return Row.beside(
         workload.title(),
@@ -92,8 +95,8 @@ class SparkSource(Measure):
         *(_row(workload) for workload in workloads()),
         Row.beside(
             "the last of these streams, beside its micro-batches, s",
-            "semel_beside",
-            "kafka_beside",
+            f"{LAST.metric('semel')}_beside",
+            f"{LAST.metric('kafka')}_beside",
             Target(Kind.EXCESS_AT_MOST, 0.5),
             decimals=2,
             reason="Spark starts a process of Python for a source in Python, and asks it before the first micro-batch.",
@@ -123,8 +126,7 @@ class SparkSource(Measure):
                     beside[source] += took.beside
                 for source in drivers:
                     figures[workload.metric(source)] = TURNS * rows / seconds[source]
-                    # Each workload replaces the one before, so the last one stays.
-                    figures[f"{source}_beside"] = beside[source] / TURNS
+                    figures[f"{workload.metric(source)}_beside"] = beside[source] / TURNS
             return figures
 
 
