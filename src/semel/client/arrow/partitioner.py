@@ -111,7 +111,7 @@ class Words:
         self._size = kind.itemsize
         lengths = np.maximum(fields.lengths, 0)
         is_sorted = len(lengths) == 0 or int(lengths.min()) == int(lengths.max())
-        self._order = None if is_sorted else np.argsort(lengths, kind="stable")
+        self._order = None if is_sorted else order_of(lengths)
         self._starts = fields.starts if self._order is None else fields.starts[self._order]
         self.lengths: Integers = lengths if self._order is None else lengths[self._order]
         self.rest_lengths: Integers = self.lengths % self._size
@@ -140,6 +140,8 @@ class Words:
 
     def _rests(self, kind: np.dtype[Any]) -> NDArray[Any]:
         """The bytes after the last whole word, as a number: the word that ends there, without the bytes before them."""
+        if not bool(self.rest_lengths.any()):
+            return np.zeros(len(self.lengths), kind)
         ends = self._starts + self.lengths
         words: NDArray[Any] = self._view[np.maximum(ends - self._size, 0)]
         early = np.flatnonzero(ends < self._size)
@@ -150,6 +152,13 @@ class Words:
         words >>= (8 * (self._size - 1 - self.rest_lengths)).astype(kind)
         words >>= kind.type(8)
         return words
+
+
+def order_of(numbers: Integers) -> Integers:
+    """The order of numbers from 0 on, in which equal ones stay as they are. numpy sorts numbers of one or two bytes in
+    a fraction of the time."""
+    order: Integers = np.argsort(numbers.astype(np.min_scalar_type(int(numbers.max()))), kind="stable")
+    return order
 
 
 def _words_at_all_places(octets: Octets, kind: np.dtype[Any]) -> NDArray[Any]:

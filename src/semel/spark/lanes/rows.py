@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from semel.client.arrow.encoding import Columns, is_valid
 from semel.client.arrow.layout import Integers
-from semel.client.arrow.partitioner import Turns, murmur2, place_of_keys
+from semel.client.arrow.partitioner import Turns, murmur2, order_of, place_of_keys
 from semel.client.errors import LogError
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ BY_KEY: Final = -1
 TIME_OF_WRITING: Final = -1
 
 _MICROSECONDS_PER_MS: Final = 1000
-# Up to this many places, numbers of 16 bits are enough, and they are sorted in a fraction of the time.
-_PLACES_SORTED_FAST: Final = 1 << 16
 
 
 class Rows(NamedTuple):
@@ -150,7 +148,7 @@ def placed(
     if rows.timestamps_ms is not None and int(times_ms.min()) == TIME_OF_WRITING:
         times_ms = np.where(times_ms == TIME_OF_WRITING, now_ms, times_ms)
     columns = Columns(rows.values, rows.keys, times_ms, rows.headers)
-    for place, part in _parted(columns, places, int(firsts[-1])):
+    for place, part in _parted(columns, places):
         topic = int(np.searchsorted(firsts, place, "right")) - 1
         yield topics[topic], place - int(firsts[topic]), part
 
@@ -188,12 +186,13 @@ def _places(rows: Rows, topics: list[str], counts: list[int], topic_of_rows: Int
     return places
 
 
-def _parted(columns: Columns, places: Integers, place_count: int) -> Iterator[tuple[int, Columns]]:
+def _parted(columns: Columns, places: Integers) -> Iterator[tuple[int, Columns]]:
     """The rows of each place that has rows."""
     edges = _edges(places)
     order = None
-    if len(edges) > 2 and len(np.unique(places[edges[:-1]])) < len(edges) - 1:
-        order = np.argsort(places.astype(np.uint16) if place_count <= _PLACES_SORTED_FAST else places, kind="stable")
+    runs_of_places = np.bincount(places[edges[:-1]])
+    if int(runs_of_places.max()) > 1:
+        order = order_of(places)
         places = places[order]
         edges = _edges(places)
     for start, stop in zip(edges.tolist(), edges[1:].tolist(), strict=False):
