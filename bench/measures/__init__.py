@@ -33,6 +33,7 @@ from bench.measures.spark_latency import SparkLatency
 from bench.measures.spark_sink import SparkSink
 from bench.measures.spark_source import SparkSource
 from bench.measures.spark_sql import SparkSql
+from bench.measures.starts import Starts
 from bench.measures.stores import StoreAcks, StoreFlood, StoreLatency, StoreTransactions
 from bench.measures.takeover import Takeover
 from bench.measures.transactions import Transactions
@@ -47,6 +48,7 @@ PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
         Consume(),
         DurableAcks(),
         Idempotence(),
+        Starts(),
         Footprint(),
         Recovery(),
     ),
