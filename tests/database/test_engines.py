@@ -1,17 +1,19 @@
-"""An engine for a file that others are making at the same moment."""
+"""An engine for a file that others are making, or writing, at the same moment."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from semel.database import engine_of, engines
+from semel.database import engine_of, engines, is_passing
 
 
 def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,4 +41,39 @@ def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(engines, "BUSY_TIMEOUT_MS", 0)
     with pytest.raises(OperationalError, match="database is locked"):
         engine_of(f"sqlite:///{tmp_path}/new.db", connect_args={"timeout": 0}).connect()
+    other.close()
+
+
+def test_a_prompt_transaction_never_sleeps_for_long_beside_a_writer(tmp_path: Path) -> None:
+    """It comes back from SQLite after the short sleeps, and tries again until the writer has ended."""
+    engine = engines.prompt(engine_of(f"sqlite:///{tmp_path}/some.db"))
+    other = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
+    with engine.connect() as connection:
+        other.execute("BEGIN IMMEDIATE")
+        tries = count()
+
+        def let_go_at_the_fifth() -> float:
+            if next(tries) == 5:
+                other.execute("ROLLBACK")
+            return 0.0
+
+        with patch.object(engines, "time", SimpleNamespace(monotonic=let_go_at_the_fifth)), connection.begin():
+            assert next(tries) == 6
+            # The statements that follow wait as long as anybody's.
+            assert connection.scalar(text("PRAGMA busy_timeout")) == engines.BUSY_TIMEOUT_MS
+    other.close()
+
+
+def test_a_prompt_transaction_gives_up_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines.prompt(engine_of(f"sqlite:///{tmp_path}/some.db"))
+    other = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
+    with engine.connect() as connection:
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(engines, "BUSY_TIMEOUT_MS", 0)
+        with pytest.raises(OperationalError, match="database is locked") as refused, connection.begin():
+            pass
+        assert is_passing(refused.value)
+        other.execute("ROLLBACK")
+        with connection.begin():
+            assert connection.scalar(text("SELECT 1")) == 1
     other.close()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.errors import UnknownDatabase, sqlite_code
@@ -22,6 +22,12 @@ _READER_PRAGMAS: Final = (f"busy_timeout={BUSY_TIMEOUT_MS}", "query_only=ON")
 _SWITCH_AGAIN_SECONDS: Final = 0.01
 # The execution option of an engine whose transactions only read.
 _READS: Final = "semel_reads"
+# The execution option of an engine whose transactions begin soon after another writer's.
+_PROMPTLY: Final = "semel_promptly"
+# While another connection writes, SQLite sleeps between two tries: at first for 1, 2, 5 and 10 ms, in the end for
+# 100 ms. A timeout after the first four, and a new try, keep each sleep that short.
+_SHORT_SLEEPS_MS: Final = 18
+_BEGIN_AS_WRITER: Final = "BEGIN IMMEDIATE"
 
 EngineT = TypeVar("EngineT", Engine, AsyncEngine)
 
@@ -88,8 +94,34 @@ def _begin_for(engine: Engine, prepare: Callable[[Any], None]) -> None:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Any) -> None:
-        reads = connection.get_execution_options().get(_READS)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        options = connection.get_execution_options()
+        if options.get(_PROMPTLY):
+            _begin_promptly(connection)
+        else:
+            connection.exec_driver_sql("BEGIN" if options.get(_READS) else _BEGIN_AS_WRITER)
+
+
+def _begin_promptly(connection: Connection) -> None:
+    """On the driver's cursor, because SQLAlchemy would roll back after each try."""
+    cursor: Any = connection.connection.cursor()
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    _set(cursor, (f"busy_timeout={_SHORT_SLEEPS_MS}",))
+    try:
+        while not _has_begun(cursor, until):
+            pass
+    finally:
+        _set(cursor, (f"busy_timeout={BUSY_TIMEOUT_MS}",))
+        cursor.close()
+
+
+def _has_begun(cursor: Any, until: float) -> bool:
+    try:
+        cursor.execute(_BEGIN_AS_WRITER)
+    except sqlite3.Error as error:
+        if sqlite_code(error) == sqlite3.SQLITE_BUSY and time.monotonic() < until:
+            return False
+        raise OperationalError(_BEGIN_AS_WRITER, None, error) from error
+    return True
 
 
 def _set(cursor: Any, pragmas: Iterable[str]) -> None:
@@ -105,6 +137,12 @@ def read_only(engine: EngineT) -> EngineT:
     """
     options: Any = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
     return cast(EngineT, options)
+
+
+def prompt(engine: Engine) -> Engine:
+    """The same engine for a tool that works beside an application: on SQLite its transactions begin some milliseconds
+    after a long one of the application, and not up to a hundred."""
+    return engine.execution_options(**{_PROMPTLY: True})
 
 
 def _switch_to_wal(cursor: Any) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine
 
 from semel.database import within
 from semel.database.clock import Clock, now_ms
+from semel.database.engines import prompt
 from semel.outbox import layout
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.counters import FENCED, PUBLISHED
@@ -102,7 +103,7 @@ class Relay:
             raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
-        self._engine = _read_committed(engine)
+        self._engine = _fitted(engine)
         client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka)
         self._bootstrap = str(client.pop(_BOOTSTRAP, ""))
         if not self._bootstrap:
@@ -304,8 +305,10 @@ class Relay:
             yield connection
 
 
-def _read_committed(engine: Engine) -> Engine:
-    """A statement that has waited for a lock must see what was committed meanwhile, so the isolation level is set."""
+def _fitted(engine: Engine) -> Engine:
+    """On PostgreSQL, a statement that has waited for a lock must see what was committed meanwhile, so the isolation
+    level is set. On SQLite, a transaction that adds many messages keeps the relay waiting, so it must not wait for
+    longer than that."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="READ COMMITTED")
-    return engine
+    return prompt(engine)
