@@ -177,7 +177,8 @@ class Publisher:
         """One attempt; False if only the cursor can say whether it was committed."""
         transaction = Transaction(producer, deadline)
         try:
-            transaction.write((*records, self._cursor_record(number)))
+            # The cursor is the second record, so that the client asks for its partition while it gets the others.
+            transaction.write((*records[:1], self._cursor_record(number), *records[1:]))
             # If anything interrupts the commit, only the cursor knows its outcome.
             self._producer = None
             self._uncertain = number
