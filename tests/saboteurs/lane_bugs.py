@@ -108,7 +108,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the rows of a partition are in any order",
-        "semel.spark.lanes.rows:_parted",
+        "semel.client.arrow.partitioner:order_of",
         'kind="stable"',
         'kind="quicksort"',
         (_ATTEMPTS, "-k", "in_their_order"),
