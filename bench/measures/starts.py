@@ -38,12 +38,7 @@ class Starts(Measure):
         Row(title, metric, Target(Kind.VALUE_AT_MOST, bound), kafka=None, tansu=None, decimals=3, reason=reason)
         for title, metric, bound, reason in (
             ("semel --help, s", "help_seconds", 0.1, "most of it is Python's own start."),
-            (
-                "semel serve until it is ready, s",
-                "ready_seconds",
-                0.15,
-                "most of it is the imports.",
-            ),
+            ("semel serve until it is ready, s", "ready_seconds", 0.15, "most of it is the imports."),
             ("semel.broker() in a new process, s", "embedded_seconds", 0.15, "most of it is the imports."),
         )
     )

@@ -51,14 +51,17 @@ def test_a_prompt_transaction_never_sleeps_for_long_beside_a_writer(tmp_path: Pa
     with engine.connect() as connection:
         other.execute("BEGIN IMMEDIATE")
         tries = count()
+        pauses: list[float] = []
 
         def let_go_at_the_fifth() -> float:
             if next(tries) == 5:
                 other.execute("ROLLBACK")
             return 0.0
 
-        with patch.object(engines, "time", SimpleNamespace(monotonic=let_go_at_the_fifth)), connection.begin():
+        clock = SimpleNamespace(monotonic=let_go_at_the_fifth, sleep=pauses.append)
+        with patch.object(engines, "time", clock), connection.begin():
             assert next(tries) == 6
+            assert set(pauses) == {0}
             # The statements that follow wait as long as anybody's.
             assert connection.scalar(text("PRAGMA busy_timeout")) == engines.BUSY_TIMEOUT_MS
     other.close()

@@ -37,7 +37,7 @@ SCHEMA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a new file is given up at the first lock",
-        "semel.database.engines:_switch_to_wal",
+        "semel.database.engines:_insist",
         "time.monotonic() >= until",
         "True",
         ("tests/database/test_engines.py",),

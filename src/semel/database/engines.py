@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.errors import UnknownDatabase, sqlite_code
@@ -104,24 +104,14 @@ def _begin_for(engine: Engine, prepare: Callable[[Any], None]) -> None:
 def _begin_promptly(connection: Connection) -> None:
     """On the driver's cursor, because SQLAlchemy would roll back after each try."""
     cursor: Any = connection.connection.cursor()
-    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     _set(cursor, (f"busy_timeout={_SHORT_SLEEPS_MS}",))
     try:
-        while not _has_begun(cursor, until):
-            pass
+        _insist(cursor, _BEGIN_AS_WRITER, pause_seconds=0)
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(_BEGIN_AS_WRITER, None, error, sqlite3.Error) from error
     finally:
         _set(cursor, (f"busy_timeout={BUSY_TIMEOUT_MS}",))
         cursor.close()
-
-
-def _has_begun(cursor: Any, until: float) -> bool:
-    try:
-        cursor.execute(_BEGIN_AS_WRITER)
-    except sqlite3.Error as error:
-        if sqlite_code(error) == sqlite3.SQLITE_BUSY and time.monotonic() < until:
-            return False
-        raise OperationalError(_BEGIN_AS_WRITER, None, error) from error
-    return True
 
 
 def _set(cursor: Any, pragmas: Iterable[str]) -> None:
@@ -148,15 +138,20 @@ def prompt(engine: Engine) -> Engine:
 def _switch_to_wal(cursor: Any) -> None:
     """If many connections switch a new file to WAL together, SQLite refuses some at once, whatever the busy timeout
     is."""
+    _insist(cursor, "PRAGMA journal_mode=WAL", pause_seconds=_SWITCH_AGAIN_SECONDS)
+
+
+def _insist(cursor: Any, statement: str, *, pause_seconds: float) -> None:
+    """Execute a statement again while others keep the file busy, for as long as any statement may wait."""
     until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute(statement)
             return
         except sqlite3.OperationalError as error:
             if sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
-        time.sleep(_SWITCH_AGAIN_SECONDS)
+        time.sleep(pause_seconds)
 
 
 def _parse(url: str | URL) -> URL:
