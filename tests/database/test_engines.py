@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from semel.database import engine_of, engines, is_passing
 
@@ -65,6 +65,22 @@ def test_a_prompt_transaction_never_sleeps_for_long_beside_a_writer(tmp_path: Pa
             # The statements that follow wait as long as anybody's.
             assert connection.scalar(text("PRAGMA busy_timeout")) == engines.BUSY_TIMEOUT_MS
     other.close()
+
+
+def test_a_prompt_transaction_finds_a_dead_connection_and_keeps_the_timeout_of_an_application(tmp_path: Path) -> None:
+    engine = engine_of(f"sqlite:///{tmp_path}/some.db")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=500")
+    with engines.prompt(engine).begin() as connection:
+        assert connection.scalar(text("PRAGMA busy_timeout")) == 500
+        dead = connection.connection.dbapi_connection
+    assert dead is not None
+    dead.close()
+    with pytest.raises(DBAPIError) as refused, engines.prompt(engine).begin():
+        pass
+    assert is_passing(refused.value)
+    with engines.prompt(engine).begin() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
 
 
 def test_a_prompt_transaction_gives_up_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,8 @@ def _begin_for(engine: Engine, prepare: Callable[[Any], None]) -> None:
 
 def _begin_promptly(connection: Connection) -> None:
     """On the driver's cursor, because SQLAlchemy would roll back after each try."""
+    # By SQLAlchemy, which finds out here whether the connection is dead. An application may have set another timeout.
+    timeout_ms = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
     cursor: Any = connection.connection.cursor()
     _set(cursor, (f"busy_timeout={_SHORT_SLEEPS_MS}",))
     try:
@@ -110,7 +112,7 @@ def _begin_promptly(connection: Connection) -> None:
     except sqlite3.Error as error:
         raise DBAPIError.instance(_BEGIN_AS_WRITER, None, error, sqlite3.Error) from error
     finally:
-        _set(cursor, (f"busy_timeout={BUSY_TIMEOUT_MS}",))
+        _set(cursor, (f"busy_timeout={timeout_ms}",))
         cursor.close()
 
 
