@@ -296,7 +296,7 @@ def test_a_batch_holds_no_more_messages_than_it_may_whatever_commits_while_it_is
                 late.commit()
 
         with makers.begin() as connection:
-            batch = ledger.advance(connection, claim, None, ledger.NOTHING, ledger.Size(10, 1_000))
+            batch = ledger.advance(connection, claim, None, ledger.NOTHING, ledger.Size(10, 1_000), 0)
     assert not late.in_transaction()
     assert batch is not None
     assert [record.value for record in batch.records] == [b"late"] * 5
@@ -379,6 +379,6 @@ def test_a_batch_is_durable_before_it_is_published_even_if_other_commits_are_not
         settled(connection, None, None)
         ledger.take_over(connection, owner, "test", 0)
     with hasty.begin() as connection:
-        assert ledger.advance(connection, owner, None, ledger.NOTHING, ledger.Size(10, 1000)) is None
+        assert ledger.advance(connection, owner, None, ledger.NOTHING, ledger.Size(10, 1000), 0) is None
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == for_batches
     hasty.dispose()

@@ -8,6 +8,7 @@ _COUNTED: Final = "tests/outbox/test_outbox_counted.py"
 _RELAYING: Final = "tests/outbox/test_relaying.py"
 _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
 _REFUSED: Final = "tests/outbox/test_refused.py"
+_OF_OTHERS: Final = "tests/outbox/test_rows_of_others.py"
 
 OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- batches: dense, made once, and of all that waits -----------------------------------------------------------
@@ -149,6 +150,45 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "len(batch.records) > 1",
         "len(batch.records) < 1",
         (_REFUSED, "-k", "only_too_many and sqlite"),
+    ),
+    # -- rows that another program has written ----------------------------------------------------------------------
+    Bug(
+        "headers that cannot be read end the relay",
+        "semel.outbox.rows:_headers_of",
+        "except (ValueError, RecursionError) as error: ...",
+        """
+        except (ValueError, RecursionError) as error:
+            raise TypeError from error
+        """,
+        (_OF_OTHERS, "-k", "in_the_same_batch and sqlite"),
+    ),
+    Bug(
+        "the driver decodes what another program has written",
+        "semel.outbox.rows:_as_text",
+        'case((kind == "text", text), (kind == "null", None), else_=_OF_ANOTHER_KIND)',
+        "column",
+        (_OF_OTHERS, "-k", "whatever_is_wrong and sqlite"),
+    ),
+    Bug(
+        "what follows a row that cannot be a record overtakes it",
+        "semel.outbox.rows:read",
+        "not unreadable",
+        "True",
+        (_OF_OTHERS, "-k", "in_the_same_batch and sqlite"),
+    ),
+    Bug(
+        "a message in a bucket below 0 is nobody's",
+        "semel.outbox.ledger:_WAITS",
+        'func.abs(messages.c.bucket % bindparam("of_shards", type_=BigInteger))',
+        'messages.c.bucket % bindparam("of_shards", type_=BigInteger)',
+        (_OF_OTHERS, "-k", "whatever_else and sqlite and 3"),
+    ),
+    Bug(
+        "a message that is in the log is put aside over what was written into its row since",
+        "semel.outbox.ledger:advance",
+        "in_log >= batch.number",
+        "in_log > batch.number",
+        (_OF_OTHERS, "-k", "in_the_log_is_done and sqlite"),
     ),
     Bug(
         "what is deleted is all up to the last message of the batch",

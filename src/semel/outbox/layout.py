@@ -15,8 +15,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused, Unsettled
-from semel.outbox.ledger import NOTHING, delete_messages, is_held_up, numbers_of
+from semel.outbox.ledger import BEGIN_AGAIN, NOTHING, delete_messages, is_held_up, numbers_of
+from semel.outbox.rows import ADDED_AT_MS
 from semel.outbox.tables import messages, quarantine, relays, shards
+from semel.publish.clients import is_name
 
 NAME_DEFAULT: Final = "outbox"
 # Each shard takes a thread of the relay, a connection to the database and some to the brokers.
@@ -55,7 +57,22 @@ def settled(connection: Connection, name: str | None, count: int | None) -> Layo
             f"this outbox is relayed under the name {row.name!r}, and its place in the log is known by that: leave the "
             f"name {name!r} out"
         )
-    return Layout(row.name, row.random, row.shards)
+    return _checked(Layout(row.name, row.random, row.shards))
+
+
+def _checked(known: Layout) -> Layout:
+    """Refuse a layout that no relay has stored; other programs can write to this table, too."""
+    for column, value, is_good in (
+        ("name", known.name, isinstance(known.name, str) and is_name(known.publisher_name(SHARDS_MAX))),
+        ("random", known.random, isinstance(known.random, str) and known.random.isalnum()),
+        ("shards", known.shards, isinstance(known.shards, int) and 1 <= known.shards <= SHARDS_MAX),
+    ):
+        if not is_good:
+            raise OutOfStep(
+                f"column {column} of {relays.name} cannot be what a relay has written ({str(value)[:60]!r}): somebody "
+                f"has changed the tables. {BEGIN_AGAIN}"
+            )
+    return known
 
 
 def change(connection: Connection, count: int, owners: Mapping[int, str]) -> None:
@@ -88,7 +105,7 @@ def renew(connection: Connection, at_hand: AtHand | None = None) -> None:
                 "its messages are to be sent (again), or dropped"
             )
         if at_hand is AtHand.DROP:
-            delete_messages(connection, numbers_of(row.at_hand))
+            delete_messages(connection, numbers_of(row.shard, row.at_hand))
     for table in (shards, relays):
         connection.execute(delete(table))
 
@@ -121,7 +138,7 @@ class Status(NamedTuple):
     # The number of messages that are not known to be in the log, and when the oldest of them was added.
     waiting: int
     oldest_added_at_ms: int | None
-    # Among those: messages that the broker refused, and messages that wait for a refused one.
+    # Among those: messages that the broker refused or that cannot be records, and messages that wait for a refused one.
     quarantined: int
     held_up: int
     # None until the first relay has begun.
@@ -131,8 +148,10 @@ class Status(NamedTuple):
 
 def status(connection: Connection) -> Status:
     """The state of an outbox. This counts rows, so it takes longer the more of them there are."""
-    waiting, oldest = connection.execute(select(func.count(), func.min(messages.c.added_at_ms))).one()
-    quarantined = connection.scalar(select(func.count()).select_from(quarantine)) or 0
+    oldest_added = func.min(ADDED_AT_MS[connection.dialect.name])
+    waiting, oldest = connection.execute(select(func.count(), oldest_added).select_from(messages)).one()
+    refused = quarantine.join(messages, messages.c.number == quarantine.c.number)
+    quarantined = connection.scalar(select(func.count()).select_from(refused)) or 0
     held_up = 0
     if quarantined:
         both = connection.scalar(select(func.count()).select_from(messages).where(is_held_up())) or 0

@@ -19,7 +19,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Result,
     Row,
     and_,
     any_,
@@ -37,11 +36,15 @@ from sqlalchemy import (
 )
 
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused
-from semel.outbox.messages import record_of
+from semel.outbox.rows import BYTES, COLUMNS, ROW_BYTES_MAX, TOO_LARGE, UnreadableRow, read
 from semel.outbox.tables import messages, quarantine, relays, shards
 from semel.publish import Record
 
 REASON_CHARACTERS_MAX: Final = 500
+# No transaction of a log should be larger, and a database takes no number of more than 64 bits.
+BATCH_ROWS_MAX: Final = 1_000_000
+# How much of a value an error shows.
+_SHOWN_CHARACTERS_MAX: Final = 60
 NOTHING: Final = -1
 # What to do if the log and the database do not agree.
 BEGIN_AGAIN: Final = "Going on would lose messages or send them twice; `semel outbox renew` begins again"
@@ -74,6 +77,8 @@ class Batch(NamedTuple):
     # The numbers of its messages, and their records.
     numbers: Sequence[int]
     records: Sequence[Record]
+    # The rows that were put aside when the batch was made, because they cannot be records.
+    unreadable: Sequence[UnreadableRow] = ()
 
 
 class Size(NamedTuple):
@@ -103,7 +108,9 @@ def standing(connection: Connection, owner: Owner) -> Standing:
     """The state of the shard. Its row is locked, and does not change until the transaction ends."""
     locked = _LOCKED_DURABLY if connection.dialect.name == "postgresql" else _LOCKED
     row = _of_this_life(owner, connection.execute(locked, {"of_shard": owner.shard}).first())
-    return Standing(row.last_batch, None if row.at_hand is None else numbers_of(row.at_hand))
+    if not isinstance(row.last_batch, int) or row.last_batch < NOTHING:
+        raise _changed(owner.shard, "last_batch", row.last_batch)
+    return Standing(row.last_batch, None if row.at_hand is None else numbers_of(owner.shard, row.at_hand))
 
 
 def is_waiting(connection: Connection, owner: Owner) -> bool:
@@ -111,21 +118,33 @@ def is_waiting(connection: Connection, owner: Owner) -> bool:
     return bool(_of_this_life(owner, connection.execute(_LOOK, _of(owner)).first()).is_waiting)
 
 
-def advance(connection: Connection, owner: Owner, published: int | None, in_log: int, size: Size) -> Batch | None:
+def advance(
+    connection: Connection, owner: Owner, published: int | None, in_log: int, size: Size, now_ms: int
+) -> Batch | None:
     """Note that a batch is in the log, and return the next one: the one at hand, or a new one of waiting messages.
 
     `in_log` is the last batch that is known to be in the log. After a failover to another server, the database may have
-    lost it; then a new batch would get its number again and count as published.
+    lost it; then a new batch would get its number again and count as published. Rows that cannot be records go into the
+    quarantine, and the batch ends before the first of them: what follows of its aggregate has to wait.
     """
     known = standing(connection, owner)
     check_not_older(owner, known, in_log)
     if known.at_hand is not None:
         if published != known.last_batch:
-            return _content(connection, known.last_batch, known.at_hand)
+            batch = _content(connection, known.last_batch, known.at_hand)
+            if not batch.unreadable:
+                return batch
+            if in_log >= batch.number:
+                # It is published already, whatever has been written into its rows since.
+                return batch._replace(unreadable=())
+            _note(connection, owner, batch.number, batch.numbers)
+            _put_aside(connection, batch.unreadable, now_ms)
+            return batch
         delete_messages(connection, known.at_hand)
     made = _made(connection, owner, known.last_batch + 1, size)
     if made is not None:
         _note(connection, owner, made.number, made.numbers)
+        _put_aside(connection, made.unreadable, now_ms)
         return made
     if known.at_hand is not None:
         _note(connection, owner, known.last_batch, None)
@@ -146,14 +165,7 @@ def put_aside(connection: Connection, owner: Owner, batch: int, refused: int, re
         # Done before, by a transaction whose commit was not acknowledged.
         return
     _note(connection, owner, batch, [number for number in at_hand if number != refused])
-    connection.execute(
-        insert(quarantine).values(
-            number=refused,
-            aggregate=select(messages.c.aggregate).where(messages.c.number == refused).scalar_subquery(),
-            reason=" ".join(reason.split())[:REASON_CHARACTERS_MAX],
-            refused_at_ms=now_ms,
-        )
-    )
+    _put_aside(connection, [UnreadableRow(refused, reason)], now_ms)
 
 
 def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
@@ -161,9 +173,15 @@ def delete_messages(connection: Connection, numbers: Sequence[int]) -> None:
     connection.execute(delete(messages).where(_is_among(connection, numbers)))
 
 
-def numbers_of(text: str) -> Sequence[int]:
+def numbers_of(shard: int, text: str) -> Sequence[int]:
     """The numbers of the messages of the batch at hand, from the text in the shard's row."""
-    return [number for first, last in json.loads(text) for number in range(first, last + 1)]
+    try:
+        runs = [(int(first), int(last)) for first, last in json.loads(text)]
+    except (ValueError, TypeError, RecursionError):
+        raise _changed(shard, "at_hand", text) from None
+    if sum(last - first + 1 for first, last in runs) > BATCH_ROWS_MAX:
+        raise _changed(shard, "at_hand", text)
+    return [number for first, last in runs for number in range(first, last + 1)]
 
 
 def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
@@ -173,6 +191,23 @@ def check_not_older(owner: Owner, known: Standing, in_log: int) -> None:
             f"batch {in_log} of shard {owner.shard} is in the log, and the database knows of none after "
             f"{known.last_batch}: it is older than the log, as after a restore. {BEGIN_AGAIN}"
         )
+
+
+def _changed(shard: int, column: str, value: object) -> OutOfStep:
+    return OutOfStep(
+        f"column {column} of shard {shard} in {shards.name} cannot be read ({str(value)[:_SHOWN_CHARACTERS_MAX]!r}): "
+        f"somebody has changed the tables. {BEGIN_AGAIN}"
+    )
+
+
+def _put_aside(connection: Connection, refused: Sequence[UnreadableRow], now_ms: int) -> None:
+    """Into the quarantine, with their aggregates; but not a message that is gone, or there already."""
+    for number, reason in refused:
+        row = select(
+            *(messages.c.number, messages.c.aggregate),
+            *(literal(" ".join(reason.split())[:REASON_CHARACTERS_MAX]), literal(now_ms)),
+        ).where(messages.c.number == number, not_(exists().where(quarantine.c.number == number)))
+        connection.execute(insert(quarantine).from_select(quarantine.c.keys(), row))
 
 
 def _at_hand(connection: Connection, owner: Owner, batch: int) -> Sequence[int]:
@@ -196,9 +231,13 @@ def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch
     if not rows:
         return None
     if rows_bytes > size.bytes_max:
-        rows = _fitting(connection.scalars(_BYTES_OF_FIRST, first).all(), size.bytes_max)
+        bytes_of_rows = connection.scalars(_BYTES_OF_FIRST, first).all()
+        if bytes_of_rows[0] > ROW_BYTES_MAX:
+            [number] = connection.scalars(_TOO_LARGE_FIRST, first)
+            return Batch(batch, [], [], [UnreadableRow(number, TOO_LARGE)])
+        rows = _fitting(bytes_of_rows, size.bytes_max)
     # Not more rows than were counted: since then, others may have committed rows with lower numbers.
-    return _batch(batch, connection.execute(_FIRST, {**first, "rows_max": rows}))
+    return Batch(batch, *read(connection.execute(_FIRST[connection.dialect.name], {**first, "rows_max": rows})))
 
 
 def _fitting(bytes_of_rows: Sequence[int], bytes_max: int) -> int:
@@ -208,17 +247,8 @@ def _fitting(bytes_of_rows: Sequence[int], bytes_max: int) -> int:
 
 
 def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batch:
-    content = select(*_MESSAGE).where(_is_among(connection, numbers)).order_by(messages.c.number)
-    return _batch(batch, connection.execute(content))
-
-
-def _batch(number: int, result: Result[Any]) -> Batch:
-    numbers, records = [], []
-    rows: Sequence[Any] = result.all()
-    for of_row, topic, key, value, headers, added_at_ms in rows:
-        numbers.append(of_row)
-        records.append(record_of(topic, key, value, headers, added_at_ms))
-    return Batch(number, numbers, records)
+    content = select(*COLUMNS[connection.dialect.name]).where(_is_among(connection, numbers))
+    return Batch(batch, *read(connection.execute(content.order_by(messages.c.number))))
 
 
 def _runs_of(numbers: Sequence[int]) -> str:
@@ -264,31 +294,32 @@ def _of_this_life(owner: Owner, row: Row[Any] | None) -> Row[Any]:
 
 
 def is_held_up() -> ColumnElement[bool]:
-    """Whether a message is in the quarantine, or another one of its aggregate is."""
+    """Whether a message is in the quarantine, or another one of its aggregate is. What is in the quarantine holds
+    nothing up if somebody has deleted its message."""
+    refused = messages.alias()
     there = or_(quarantine.c.number == messages.c.number, quarantine.c.aggregate == messages.c.aggregate)
+    is_message = exists().where(refused.c.number == quarantine.c.number)
     # The database evaluates the first half once for a statement, and nearly always nothing more.
-    return and_(exists(select(quarantine.c.number)), exists(select(quarantine.c.number).where(there)))
+    return and_(exists(select(quarantine.c.number)), exists(select(quarantine.c.number).where(there, is_message)))
 
 
-_MESSAGE: Final = (
-    *(messages.c.number, messages.c.topic, messages.c.key, messages.c.value, messages.c.headers),
-    messages.c.added_at_ms,
-)
-_BYTES: Final = (
-    func.coalesce(func.length(messages.c.key), 0)
-    + func.coalesce(func.length(messages.c.value), 0)
-    + func.coalesce(func.length(messages.c.headers), 0)
-)
 _WAITS: Final = and_(
-    messages.c.bucket % bindparam("of_shards", type_=BigInteger) == bindparam("of_shard"),
+    # Another program may have written a bucket below 0, whose remainder is that of no shard.
+    func.abs(messages.c.bucket % bindparam("of_shards", type_=BigInteger)) == bindparam("of_shard"),
     not_(is_held_up()),
 )
 _BYTES_OF_FIRST: Final = (
-    select(_BYTES.label("bytes")).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+    select(BYTES.label("bytes")).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
 )
 _EACH: Final = _BYTES_OF_FIRST.subquery()
 _SIZE_OF_FIRST: Final = select(func.count(), func.coalesce(func.sum(_EACH.c.bytes), 0)).select_from(_EACH)
-_FIRST: Final = select(*_MESSAGE).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+_FIRST: Final = {
+    dialect: select(*columns).where(_WAITS).order_by(messages.c.number).limit(bindparam("rows_max"))
+    for dialect, columns in COLUMNS.items()
+}
+_TOO_LARGE_FIRST: Final = (
+    select(messages.c.number).where(_WAITS, BYTES > ROW_BYTES_MAX).order_by(messages.c.number).limit(1)
+)
 # The table fills and empties faster than PostgreSQL updates its statistics. With old ones, PostgreSQL would read and
 # sort all waiting rows for every batch, or spend more time on compiling the statement than on running it. This makes it
 # use the index.

@@ -23,7 +23,8 @@ from semel.metrics.traces import trace_headers
 from semel.outbox.bell import WAKES_RELAY, wake
 from semel.outbox.errors import MessageRefused
 from semel.outbox.tables import messages
-from semel.publish.rules import Headers, Record
+from semel.publish.clients import TOPIC_PREFIX
+from semel.publish.rules import Headers
 
 _BUCKET_BYTES: Final = 4
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -43,8 +44,9 @@ class Message:
 
 def columns_of(message: Message, added_at_ms: int) -> dict[str, Any]:
     """The columns of a new row."""
-    if not isinstance(message.topic, str) or not _TOPIC.fullmatch(message.topic) or message.topic in (".", ".."):
-        raise MessageRefused(f"{message.topic!r} is no topic: letters, digits, '.', '_' and '-', 249 at most")
+    obstacle = obstacle_of_topic(message.topic)
+    if obstacle is not None:
+        raise MessageRefused(f"{message.topic!r} {obstacle}")
     key = _bytes("a key", message.key)
     aggregate = key if message.aggregate is None else _bytes("an aggregate", message.aggregate)
     return {
@@ -58,13 +60,13 @@ def columns_of(message: Message, added_at_ms: int) -> dict[str, Any]:
     }
 
 
-def record_of(topic: str, key: bytes | None, value: bytes | None, headers: str | None, added_at_ms: int) -> Record:
-    """The record of a row. Its timestamp is the time when the message was added."""
-    return Record(topic, key, value, _headers_of(headers) if headers else (), timestamp_ms=added_at_ms)
-
-
-def _headers_of(text: str) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple((name, None if value is None else bytes.fromhex(value)) for name, value in json.loads(text))
+def obstacle_of_topic(topic: Any) -> str | None:
+    """Why no message can go to this topic; None if one can."""
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        return "is no topic: letters, digits, '.', '_' and '-', 249 at most"
+    if topic.startswith(TOPIC_PREFIX):
+        return "is a topic in which a publisher keeps its progress, and nothing else may be written there"
+    return None
 
 
 def _bucket(aggregate: bytes | None) -> int:

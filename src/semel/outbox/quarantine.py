@@ -1,20 +1,22 @@
-"""Lets a person handle messages that the broker refused: list them, retry them, or drop them.
+"""Lets a person handle messages that the broker refused, or that cannot be records: list, retry or drop them.
 
 After a retry or a drop, the messages that waited for them can be published. Each call runs in the caller's transaction.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, select
 
 from semel.outbox.bell import wake
 from semel.outbox.errors import Unsettled
+from semel.outbox.rows import ADDED_AT_MS, SHOWN, shown_text
 from semel.outbox.tables import messages, quarantine
 
 
 class RefusedMessage(NamedTuple):
-    """A message that was refused."""
+    """A message that was refused. What another program has written into its row is shown as far as it can be: a time
+    that is none as 0, and of a row that is too large to be read neither key nor value."""
 
     number: int
     topic: str
@@ -36,16 +38,19 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
         .where(other.c.aggregate == messages.c.aggregate, other.c.number != messages.c.number)
         .scalar_subquery()
     )
+    dialect = connection.dialect.name
+    topic, *content = SHOWN[dialect]
     statement = (
         select(
-            *(messages.c.number, messages.c.topic, messages.c.key, messages.c.value, messages.c.aggregate),
-            *(quarantine.c.reason, messages.c.added_at_ms, quarantine.c.refused_at_ms, behind),
+            *(messages.c.number, topic, *content, quarantine.c.reason),
+            *(func.coalesce(ADDED_AT_MS[dialect], 0), quarantine.c.refused_at_ms, behind),
         )
         .join(quarantine, quarantine.c.number == messages.c.number)
         .order_by(messages.c.number)
         .limit(count_max)
     )
-    return [RefusedMessage(*row) for row in connection.execute(statement)]
+    rows: Sequence[Any] = connection.execute(statement).all()
+    return [RefusedMessage(number, shown_text(topic), *rest) for number, topic, *rest in rows]
 
 
 def retry(connection: Connection, numbers: Sequence[int]) -> None:

@@ -25,7 +25,7 @@ from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.counters import FENCED, PUBLISHED
 from semel.outbox.errors import RelayFailed, RelayFenced, RelayRefused
 from semel.outbox.layout import SHARDS_MAX, Layout
-from semel.outbox.ledger import Batch, Owner, Size
+from semel.outbox.ledger import BATCH_ROWS_MAX, Batch, Owner, Size
 from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
@@ -34,8 +34,6 @@ from semel.retries.budget import PROCESS_BUDGET, RetryBudget
 # times as many rows made a lagging relay 1.3 times as fast. But a transaction has to stay short, because readers wait
 # for its end.
 BATCH_ROWS: Final = 2000
-# No transaction of a log should be larger, and a database takes no number of more than 64 bits.
-BATCH_ROWS_MAX: Final = 1_000_000
 # The most bytes that a batch holds in memory, unless one message is larger.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # How long a call to the brokers may take before the relay says that it waits.

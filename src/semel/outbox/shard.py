@@ -187,6 +187,8 @@ class Shard:
         self._is_unsettled = batch is not None
         if batch is None:
             return False
+        for row in batch.unreadable:
+            _count_put_aside(row.number, "cannot be a record and was put aside", row.reason)
         self._publish(batch)
         return True
 
@@ -209,7 +211,7 @@ class Shard:
     def _advance(self, connection: Connection) -> Batch | None:
         size = self._size._replace(rows_max=min(self._rows_max, self._size.rows_max))
         published = None if self._published is None else self._published.number
-        return ledger.advance(connection, self._owner, published, self._in_log, size)
+        return ledger.advance(connection, self._owner, published, self._in_log, size, self._clock())
 
     def _with_database(self, work: Callable[[Connection], T]) -> T:
         def in_transaction() -> T:
@@ -309,10 +311,12 @@ class Shard:
             )
         )
         self._rows_max = self._size.rows_max
-        QUARANTINED.add()
-        logger.error(
-            "message %d for topic %r was refused and put aside, and what follows of its aggregate waits: %s",
-            refused,
-            refusal.record.topic,
-            refusal.reason,
-        )
+        _count_put_aside(refused, f"for topic {refusal.record.topic!r} was refused and put aside", refusal.reason)
+
+
+def _count_put_aside(number: int, what: str, reason: str) -> None:
+    QUARANTINED.add()
+    logger.error(
+        "message %d of semel_outbox %s, and what follows of its aggregate waits: %s",
+        *(number, what, reason),
+    )

@@ -177,7 +177,7 @@ def settings_of(
     bootstrap: str, name: str, gaps: str, timeout_seconds: float, cursor_topic: str | None, client: Mapping[str, Any]
 ) -> PublishSettings:
     """All settings, checked without a broker."""
-    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+    if not is_name(name):
         raise PublishRefused(
             f"{name!r} is no name for a publisher: letters, digits, '.', '_' and '-', {NAME_LENGTH_MAX} at most"
         )
@@ -208,6 +208,10 @@ def settings_of(
     return PublishSettings(
         name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection, events
     )
+
+
+def is_name(name: object) -> bool:
+    return isinstance(name, str) and len(name) <= NAME_LENGTH_MAX and _NAME.fullmatch(name) is not None
 
 
 def _check(setting: str, value: Any) -> None:
