@@ -1,11 +1,9 @@
 """Two `semel serve` on one store, for tests in which one of them takes over from the other."""
 
 import asyncio
-import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -67,8 +65,7 @@ class Pair:
         elif how == "stop":
             gone.terminate()
         else:
-            with self._lock():
-                gone.pause()
+            gone.pause()
         meanwhile()
         self._wait_until_active()
         self.taken_over = time.monotonic()
@@ -85,17 +82,6 @@ class Pair:
         if self.standby.is_standing_by:
             # It was started again, and stands by.
             self._wait_until_active()
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """A process that stands still with the lock of the directory would keep the standby waiting for it."""
-        path = self._directory / "store/.lock"
-        if not path.exists():
-            yield
-            return
-        with path.open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def end(self) -> None:
         for broker in (self.standby, self.active):

@@ -6,6 +6,7 @@ from saboteurs.planting import Bug
 
 _BUCKET: Final = "tests/store/test_bucket.py"
 _DIRECTORY: Final = "tests/store/test_directory.py"
+_STOPPED: Final = "tests/store/test_stopped_callers.py"
 _POSTGRES: Final = "tests/store/test_postgres_store.py"
 
 STORE_BUGS: Final[tuple[Bug, ...]] = (
@@ -18,7 +19,7 @@ STORE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a directory gives an object its name before its bytes are on the disk",
-        "semel.store.directory:DirectoryStore._written",
+        "semel.store.directory:DirectoryStore._write",
         "self._sync(descriptor)",
         "",
         (_DIRECTORY,),
@@ -29,6 +30,28 @@ STORE_BUGS: Final[tuple[Bug, ...]] = (
         "self._sync_failed = True",
         "",
         (_DIRECTORY,),
+    ),
+    Bug(
+        "a directory waits for the turn of a process that has stopped",
+        "semel.store.directory:DirectoryStore._take_turn",
+        "time.monotonic() + TURN_SECONDS_MAX",
+        "time.monotonic() + 1000 * TURN_SECONDS_MAX",
+        (f"{_STOPPED}::test_the_turn_of_a_process_that_was_killed_is_taken_away",),
+        seconds_max=5,
+    ),
+    Bug(
+        "a directory replaces an object after another process has taken the turn away",
+        "semel.store.directory:DirectoryStore.replace",
+        "os.replace(turn / _BODY, path)",
+        "path.write_bytes(body)",
+        (_STOPPED,),
+    ),
+    Bug(
+        "a directory deletes an object after another process has taken the turn away",
+        "semel.store.directory:DirectoryStore.delete",
+        "os.replace(path, turn / _BODY)",
+        "path.unlink()",
+        (_STOPPED,),
     ),
     Bug(
         "a store in PostgreSQL counts a commit whose wait was cancelled",

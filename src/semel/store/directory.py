@@ -1,18 +1,22 @@
 """The engine for a directory: a disk that all brokers of one machine share, or a file system that several mount.
 
 An object is written to a file in `.new`, synced, and gets its name by link(2), which fails if the name is taken: so no
-half-written object is ever visible, and of many creators one succeeds. Then the folder is synced. To replace an object,
-this takes a lock on the file `.lock`, compares, and renames. It promises what the file system promises: on a single
-disk, objects survive a power failure, but not the loss of the disk. This must never remove a file that another process
-may be about to link.
+half-written object is ever visible, and of many creators one succeeds. Then the folder is synced. It promises what the
+file system promises: on a single disk, objects survive a power failure, but not the loss of the disk.
+
+A caller that replaces or deletes an object first takes a turn: it renames a folder to `.turns/<key>`, which fails while somebody
+else's is there. In that folder is another one with a name that is never used again, and in this the new body. Then it
+compares, and renames the body to the object. A process may stop between any two of these calls, for ever, so a turn
+can be taken away: others wait for a moment, remove the inner folder, and go on. What the stopped process does later
+needs that folder, and fails. This must never hold a lock of the operating system, which a stopped process would keep.
 """
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +27,16 @@ from semel.storage.files import sync_with_metadata
 from semel.store.contract import Buffer, Changed, Exists, Found, Listed, Missing, StoreRefused, Unsure
 
 _NEW: Final = ".new"
-_LOCK: Final = ".lock"
-# A file that a crash has left in `.new` is removed after this time; writing an object never takes as long.
+_TURNS: Final = ".turns"
+# In the folder of a turn: the new body, or the deleted object.
+_BODY: Final = "body"
+# What a crash has left in `.new` and `.turns` is removed after this time; writing an object never takes as long.
 ABANDONED_SECONDS: Final = 24 * 3600
+# After this time a turn is taken away from its holder, which needs it for less than a millisecond if it is not stopped.
+TURN_SECONDS_MAX: Final = 0.1
+_LOOK_SECONDS: Final = 0.002
+# How often a caller tries again after others have taken its turn away. More says that the machine is overloaded.
+TURNS_MAX: Final = 10
 PAGE_OBJECTS: Final = 1000
 # These errors end when there is space again, or when the server of the file system is back.
 _PASSING: Final = frozenset(
@@ -50,8 +61,9 @@ class DirectoryStore:
         self._sync = sync
         self._sync_failed = False
         with self._errors("open"):
-            self._make_folder(self._root / _NEW)
-            self._clean(now() - ABANDONED_SECONDS)
+            for name in (_NEW, _TURNS):
+                self._make_folder(self._root / name)
+                self._clean(self._root / name, now() - ABANDONED_SECONDS)
 
     def create(self, key: str, body: Buffer) -> str:
         path = self._path(key)
@@ -67,11 +79,17 @@ class DirectoryStore:
 
     def replace(self, key: str, body: Buffer, version: str) -> str:
         path = self._path(key)
-        with self._errors(key), self._written(body) as new, self._alone():
+
+        def land(turn: Path) -> None:
             if _version(self._read(key)) != version:
+                # The object that the caller reads there next must be as durable as a replaced one.
+                self._sync_folder(path.parent)
                 raise Changed(f"{key} in {self.describe()} was replaced by somebody else")
-            os.replace(new, path)
+            os.replace(turn / _BODY, path)
             self._sync_folder(path.parent)
+
+        with self._errors(key):
+            self._in_a_turn(key, body, land)
         return _version(body)
 
     def get(self, key: str) -> Found:
@@ -95,12 +113,21 @@ class DirectoryStore:
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with self._errors(key), self._alone():
+
+        def land(turn: Path) -> None:
+            if path.is_dir():
+                return
             try:
-                path.unlink()
+                # Unlike unlink(2), this fails if another process has taken the turn away.
+                os.replace(path, turn / _BODY)
             except _ABSENT:
+                if not (turn / _BODY).exists():
+                    raise
                 return
             self._sync_folder(path.parent)
+
+        with self._errors(key):
+            self._in_a_turn(key, None, land)
 
     def close(self) -> None:
         pass
@@ -114,26 +141,87 @@ class DirectoryStore:
     @contextlib.contextmanager
     def _written(self, body: Buffer) -> Iterator[Path]:
         """A synced file in `.new`, which is removed afterwards."""
-        new = self._root / _NEW / f"{os.getpid()}-{threading.get_ident()}-{secrets.token_hex(8)}"
+        new = self._root / _NEW / _unique_name()
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            try:
-                rest = memoryview(body).cast("B")
-                while rest.nbytes:
-                    rest = rest[os.write(descriptor, rest) :]
-                self._sync(descriptor)
-            finally:
-                os.close(descriptor)
+            self._write(new, body)
             try:
                 yield new
             except FileNotFoundError:
                 if new.exists() or not new.parent.is_dir():
                     raise
-                # A process with another clock took it for one that a crash has left. The next try has another file.
-                raise Unsure(f"{self.describe()}: {new.name} was removed: compare the clocks of all machines") from None
+                raise self._removed(new) from None
         finally:
             with contextlib.suppress(OSError):
                 new.unlink()
+
+    def _write(self, path: Path, body: Buffer | None) -> None:
+        """Make a file with this body, and sync it; an empty one without a sync if there is no body."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            if body is not None:
+                rest = memoryview(body).cast("B")
+                while rest.nbytes:
+                    rest = rest[os.write(descriptor, rest) :]
+                self._sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _removed(self, new: Path) -> Unsure:
+        """A process with another clock took it for one that a crash has left. The next try has another name."""
+        return Unsure(f"{self.describe()}: {new.name} was removed: compare the clocks of all machines")
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    def _in_a_turn(self, key: str, body: Buffer | None, land: Callable[[Path], None]) -> None:
+        """Call `land` with the folder of a turn for this object, in which the body is. Its last step must need that
+        folder; if it raises FileNotFoundError because others have taken the turn away, it is called again with another
+        turn.
+        """
+        place = self._root / _TURNS / key.replace("/", "=")
+        for _ in range(TURNS_MAX):
+            name = _unique_name()
+            new = self._root / _NEW / name
+            turn = place / name
+            try:
+                os.mkdir(new)
+                os.mkdir(new / name)
+                self._write(new / name / _BODY, body)
+                self._take_turn(new, place)
+                land(turn)
+                return
+            except FileNotFoundError:
+                if (turn / _BODY).exists() or not new.parent.is_dir():
+                    raise
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    _remove_turn(turn)
+                    # This fails if another process has its turn there by now.
+                    place.rmdir()
+        raise Unsure(f"{self.describe()}: {key}: other processes have taken its turn away {TURNS_MAX} times")
+
+    def _take_turn(self, new: Path, place: Path) -> None:
+        """Rename `new` to `place`, when it is nobody's turn there. Take a turn away that lasts too long."""
+        holders: list[str] = []
+        taken_away_at = 0.0
+        while True:
+            try:
+                os.rename(new, place)
+                return
+            except FileNotFoundError:
+                if new.exists():
+                    raise
+                raise self._removed(new) from None
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            before, holders = holders, _names_in(place)
+            if holders != before:
+                taken_away_at = time.monotonic() + TURN_SECONDS_MAX
+            elif time.monotonic() >= taken_away_at:
+                for holder in holders:
+                    _remove_turn(place / holder)
+            time.sleep(_LOOK_SECONDS)
 
     def _link(self, new: Path, path: Path) -> None:
         try:
@@ -164,16 +252,6 @@ class DirectoryStore:
             # A second sync may succeed although the kernel has dropped the pages that the first one could not write.
             self._sync_failed = True
             raise
-        finally:
-            os.close(descriptor)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A context in which no other thread or process replaces or deletes."""
-        descriptor = os.open(self._root / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
         finally:
             os.close(descriptor)
 
@@ -209,10 +287,14 @@ class DirectoryStore:
                 key = Path(entry.path).relative_to(self._root).as_posix()
                 yield Listed(key, entry.stat(follow_symlinks=False).st_size)
 
-    def _clean(self, before: float) -> None:
-        for entry in list(os.scandir(self._root / _NEW)):
+    def _clean(self, folder: Path, before: float) -> None:
+        for entry in list(os.scandir(folder)):
             with contextlib.suppress(FileNotFoundError):
-                if entry.stat(follow_symlinks=False).st_mtime < before:
+                if entry.stat(follow_symlinks=False).st_mtime >= before:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
                     os.unlink(entry.path)
 
     @contextlib.contextmanager
@@ -227,6 +309,35 @@ class DirectoryStore:
             if error.errno in _PASSING:
                 raise Unsure(reason) from error
             raise StoreRefused(f"{reason}: make it a directory that this user may write to") from error
+
+
+def _unique_name() -> str:
+    """A name that no other call uses, of any process."""
+    return f"{os.getpid()}-{threading.get_ident()}-{secrets.token_hex(8)}"
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _remove_turn(turn: Path) -> None:
+    """Remove the folder of a turn. Whatever its holder does with it later fails, also if it has begun already: the
+    file system looks for the body, and whether the folder is still there, when it holds the folder's lock.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                (turn / _BODY).unlink()
+            try:
+                turn.rmdir()
+                return
+            except OSError as error:
+                # The holder has just moved an object here, to delete it.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
 
 
 def _read(descriptor: int, start: int, size: int) -> bytes:
