@@ -5,28 +5,22 @@ To start Python and to load it takes most of their time.
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
-import pkgutil
 import re
-import runpy
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from semel import cli
-
 SECONDS_MAX: Final = 250
-_FORKS: Final = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    [module.name for module in pkgutil.iter_modules(cli.__path__, "semel.cli.")]
-    + ["semel.audit.run", "semel.database.engines", "sqlalchemy.dialects.sqlite", "sqlalchemy.orm", "pyarrow.compute"]
-    + ["alembic.config", "confluent_kafka", "fastapi", "httpx", "hypothesis", "pytest", "semel.http", "semel.inbox"]
-    + ["semel.outbox", "semel.publish", "semel.testing.broker"]
-)
+SERVER: Final = Path(__file__).with_name("fork_server.py")
+_NUMBER_BYTES_MAX: Final = 20
 # As pytest's last line has it where nothing failed.
 _PASSED: Final = re.compile(r"(\d+) passed(, \d+ warnings?)? in ")
 
@@ -41,18 +35,19 @@ def run(
     """What a command with its words says, and its exit code: one that is installed beside Python, or `python` with a
     program."""
     with TemporaryDirectory() as place:
-        streams = [Path(place, name) for name in ("stdin", "stdout", "stderr" if errors_apart else "stdout")]
-        streams[0].write_text(stdin)
-        told = (words, streams, folder or Path.cwd(), dict(os.environ if environment is None else environment))
-        process = _FORKS.Process(target=_be, args=told)
-        process.start()
-        process.join(SECONDS_MAX)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            raise TimeoutError(f"{' '.join(words)} did not end")
-        stdout, stderr = (stream.read_text() if stream.exists() else "" for stream in streams[1:])
-        return subprocess.CompletedProcess(words, process.exitcode, stdout, stderr)
+        streams = [str(Path(place, name)) for name in ("stdin", "stdout", "stderr" if errors_apart else "stdout")]
+        Path(streams[0]).write_text(stdin, encoding="utf-8")
+        request = {
+            "words": words,
+            "streams": streams,
+            "folder": str(folder or Path.cwd()),
+            "environment": dict(os.environ if environment is None else environment),
+        }
+        code = _exit_code(json.dumps(request).encode(), words)
+        stdout, stderr = (
+            Path(stream).read_text(encoding="utf-8") if Path(stream).exists() else "" for stream in streams[1:]
+        )
+        return subprocess.CompletedProcess(words, code, stdout, stderr)
 
 
 def tests_passed(folder: Path) -> int:
@@ -66,24 +61,28 @@ def tests_passed(folder: Path) -> int:
     return int(passed[1])
 
 
-def _be(words: Sequence[str], streams: Sequence[Path], folder: Path, environment: Mapping[str, str]) -> None:
-    """Be this command, as if it had been started with these three streams."""
-    for number, (stream, mode) in enumerate(zip(streams, "raa", strict=True)):
-        with stream.open(mode) as file:
-            os.dup2(file.fileno(), number)
-    # At a terminal a program's lines come out one by one.
-    sys.stdin, sys.stdout, sys.stderr = (open(0), *(open(number, "w", buffering=1) for number in (1, 2)))  # noqa: SIM115
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
-    if words[:2] == ("python", "-m"):
-        sys.path.insert(0, str(folder))
-        sys.argv = sys.argv[2:]
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        return
-    if words[0] == "python":
-        sys.argv = sys.argv[1:]
-        sys.path.insert(0, str((folder / sys.argv[0]).parent))
-    # A command is a program as well.
-    runpy.run_path(sys.argv[0], run_name="__main__")
+def _exit_code(request: bytes, words: tuple[str, ...]) -> int:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        socket.send_fds(_server(), [request], [theirs.fileno()])
+        theirs.close()
+        ours.settimeout(SECONDS_MAX)
+        program = int(ours.recv(_NUMBER_BYTES_MAX))
+        try:
+            return int(ours.recv(_NUMBER_BYTES_MAX))
+        except TimeoutError:
+            os.kill(program, signal.SIGKILL)
+            raise TimeoutError(f"{' '.join(words)} did not end") from None
+
+
+@cache
+def _server() -> socket.socket:
+    """The socket of the process that is forked; it ends with this one. It is started without what variables say to
+    Python itself: with PYTHONUNBUFFERED, which images of containers often have, nobody would notice that a program has
+    left in a buffer what it had to say."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with theirs:
+        command = [sys.executable, str(SERVER), str(theirs.fileno())]
+        subprocess.Popen(command, env=variables, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    return ours
