@@ -40,8 +40,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = (
-            _begun(self._name, self._name, self._key.public_key(), timedelta())
+            self._begun(self._name, self._key.public_key(), timedelta())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file = str(directory / f"{name.replace(' ', '-')}.pem")
@@ -59,8 +60,12 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         whole = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         since = -10 * _VALID if expired else timedelta()
-        certificate = _begun(whole, self._name, key.public_key(), since).add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        certificate = (
+            self._begun(whole, key.public_key(), since)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         )
         if hosts:
             certificate = certificate.add_extension(
@@ -78,19 +83,34 @@ class Authority:
         Path(files.key).write_bytes(private)
         return files
 
+    def _begun(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, since: timedelta) -> x509.CertificateBuilder:
+        """With the identifiers of both keys, which a strict client asks for: Python's is one from 3.13 on."""
+        begin = datetime.now(UTC) - timedelta(hours=1) + since
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begin)
+            .not_valid_after(begin + _VALID)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(signer, critical=False)
+        )
 
-def _begun(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, since: timedelta
-) -> x509.CertificateBuilder:
-    begin = datetime.now(UTC) - timedelta(hours=1) + since
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + _VALID)
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 
