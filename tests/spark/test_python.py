@@ -130,13 +130,30 @@ def test_a_pyspark_without_spark_ends_no_program(monkeypatch: pytest.MonkeyPatch
     assert python_for_spark() == sys.executable
 
 
-@pytest.mark.parametrize("name", ["with a space", "$HOME", "it's"])
-def test_a_path_that_a_shell_reads_otherwise_is_not_given_to_spark(
+@pytest.mark.parametrize("name", ["with a space", "$HOME", "it's", "schön"])
+def test_a_script_whose_path_a_shell_reads_otherwise_is_not_given_to_spark(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Spark gives it to a shell unquoted, and then finds no format of any package."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
-    assert python_for_spark() == sys.executable
+    script = python_for_spark()
+    assert script != sys.executable
+    assert name not in script
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["with a space", "schön", "long" * 40])
+def test_the_python_behind_the_script_may_have_any_path(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a clone below a directory of any name."""
+    environment = tmp_path / name
+    environment.symlink_to(sys.prefix)
+    python = str(environment / Path(sys.executable).relative_to(sys.prefix))
+    monkeypatch.setattr(sys, "executable", python)
+    script = python_for_spark()
+    assert script != python
+    assert said_by(script, "import sys; print(sys.executable)", {}) == f"{python}\n"
 
 
 def test_where_no_script_may_be_run_this_python_is_taken(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -8,18 +8,18 @@ the archive's.
 """
 
 import os
-import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from semel.spark.scripts import kept, link, write_script
+from semel.spark.scripts import is_word, kept, link, write_script
 
-# In Python, because a shell drops the variables that it has no names for.
+# In Python, because a shell drops the variables that it has no names for. The first line names a link in the same
+# directory: the path of this Python may hold a space, which ends the name there, or be too long for a Linux before 5.1.
 _SCRIPT: Final = '''\
-#!{python} -IS
+#!{interpreter} -IS
 """Python with the installed PySpark instead of Spark's archives of it. Written by semel."""
 import os
 import sys
@@ -34,7 +34,6 @@ for place in os.environ.get("PYTHONPATH", "").split(os.pathsep):
 os.environ["PYTHONPATH"] = os.pathsep.join(path)
 os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 '''
-# A Linux before 5.1 reads no more of the first line of a script.
 _FIRST_LINE_BYTES_MAX: Final = 127
 
 
@@ -50,24 +49,24 @@ def python_for_spark() -> str:
     """The path of the script. The path of this Python where the archive's PySpark may be another one, or where no
     script can be run."""
     installed = _installed()
-    first_line = f"#!{sys.executable} -IS"
-    if installed is None or len(os.fsencode(first_line)) > _FIRST_LINE_BYTES_MAX or not _is_a_word(sys.executable):
+    if installed is None:
         return sys.executable
-    text = _SCRIPT.format(python=sys.executable, archives=f"{installed.archives}{os.sep}")
+    archives = f"{installed.archives}{os.sep}"
 
     def write(directory: Path) -> None:
+        interpreter = directory / "interpreter"
+        link(interpreter, Path(sys.executable).resolve())
         link(directory / "packages" / "pyspark", installed.pyspark)
         link(directory / "packages" / "py4j", installed.py4j)
+        text = _SCRIPT.format(interpreter=interpreter, python=sys.executable, archives=archives)
         write_script(directory / "python", text)
 
-    script = kept("python", f"{text}{installed}", write) / "python"
+    directory = kept("python", f"{_SCRIPT}{sys.executable}{Path(sys.executable).resolve()}{installed}", write)
+    script = directory / "python"
+    first_line = f"#!{directory / 'interpreter'} -IS"
+    is_short = len(os.fsencode(first_line)) <= _FIRST_LINE_BYTES_MAX
     # On a file system that is mounted with `noexec` it cannot be run.
-    return str(script) if _is_a_word(str(script)) and os.access(script, os.X_OK) else sys.executable
-
-
-def _is_a_word(path: str) -> bool:
-    """Whether the first line of a script, and a shell, take this path as it is. Spark does not quote it everywhere."""
-    return shlex.quote(path) == path
+    return str(script) if is_short and is_word(directory) and os.access(script, os.X_OK) else sys.executable
 
 
 def _installed() -> _Installed | None:

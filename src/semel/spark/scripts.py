@@ -9,6 +9,7 @@ import hashlib
 import os
 import pwd
 import secrets
+import shlex
 import stat
 import tempfile
 from collections.abc import Callable
@@ -24,16 +25,22 @@ def kept(kind: str, description: str, write: Callable[[Path], None]) -> Path:
     with contextlib.suppress(OSError, KeyError, UnicodeDecodeError):
         directory = _cache() / "semel" / kind / name
         above = [*reversed(directory.parents[:3]), directory]
-        for each in above:
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if all(map(_is_private, above)):
-            write(directory)
-            if all(map(_is_private, directory.rglob("*"))):
-                return directory
+        if is_word(directory):
+            for each in above:
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if all(map(_is_private, above)):
+                write(directory)
+                if all(map(_is_private, directory.rglob("*"))):
+                    return directory
     # In containers the home directory is often not writable.
     directory = scratch() / kind / name
     write(directory)
     return directory
+
+
+def is_word(path: Path) -> bool:
+    """Whether the first line of a script, and a shell, take this path as it is. Spark does not quote it everywhere."""
+    return shlex.quote(str(path)) == str(path)
 
 
 def _is_private(path: Path) -> bool:
