@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import locale
 import os
 import socket
 import subprocess
@@ -156,6 +157,21 @@ def test_a_machine_that_does_not_know_its_own_name_starts_spark_all_the_same(
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr("socket.gethostbyname", unknown)
     assert _variables()["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_java_finds_files_of_any_name_where_python_was_started_without_a_language(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by cron: Java takes names of files to be in the encoding of the language, and that one has ASCII alone."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    usual = locale.setlocale(locale.LC_CTYPE)
+    try:
+        locale.setlocale(locale.LC_CTYPE, "POSIX")
+        assert _variables()["LC_ALL"] == "C.UTF-8"
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+        assert "LC_ALL" not in _variables()
+    finally:
+        locale.setlocale(locale.LC_CTYPE, usual)
 
 
 @pytest.mark.slow

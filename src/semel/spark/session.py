@@ -8,6 +8,7 @@ the result of a query, except the time zone; the comment there says why.
 import contextlib
 import importlib.metadata
 import importlib.util
+import locale
 import os
 import shlex
 import socket
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+# What glibc and other C libraries call the encoding of the locales C and POSIX.
+_ASCII: Final = ("ANSI_X3.4-1968", "US-ASCII", "646")
 _LOOPBACK: Final = "127.0.0.1"
 PANDAS_MAX: Final = 2
 # Spark takes no longer path of a directory for its sockets.
@@ -264,6 +267,9 @@ def _variables() -> dict[str, str | None]:
         quiet.write_text(_QUIET)
         options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), shlex.quote(f"-Dlog4j2.configurationFile={quiet.as_uri()}")]
         variables["SPARK_SUBMIT_OPTS"] = " ".join(options).strip()
+    if locale.getencoding() in _ASCII:
+        # Java would find no file whose name has another character.
+        variables["LC_ALL"] = "C.UTF-8"
     try:
         socket.gethostbyname(socket.gethostname())
     except OSError:
