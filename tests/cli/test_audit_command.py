@@ -38,8 +38,8 @@ def test_a_clean_audit_says_so_and_ends_with_0(source: str, tmp_path: Path) -> N
     assert (ran.returncode, ran.stderr) == (0, "")
     head, first, second, _, counts, last = ran.stdout.splitlines()
     assert head.split() == ["rows", "lost", "doubled", "foreign", "altered", "amount"]
-    assert first.split()[2:] == ["3", "7.75"]
-    assert second.split()[2:] == ["3", "0", "0", "0", "0", "7.75"]
+    assert first.split()[-2:] == ["3", "7.75"]
+    assert second.split()[-6:] == ["3", "0", "0", "0", "0", "7.75"]
     assert counts.startswith("6 rows in ")
     assert last == "clean: every record is stored exactly once"
 

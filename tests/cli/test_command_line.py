@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -102,9 +103,8 @@ def test_ctrl_c_ends_a_command_without_a_word() -> None:
 def test_a_reader_that_goes_away_is_no_error_to_speak_of(tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.write_text("LOG_SIZE\n" * 100_000)
-    done = subprocess.run(
-        ["bash", "-c", f"{SEMEL} lab {commands} | head -n 1"], capture_output=True, text=True, timeout=SECONDS_MAX
-    )
+    pipe = f"{shlex.join([SEMEL, 'lab', str(commands)])} | head -n 1"
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=SECONDS_MAX)
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 

