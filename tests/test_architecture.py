@@ -56,7 +56,7 @@ ARROWS: dict[str, set[str]] = {
         *("semel", "client", "wire", "core.producers", "database", "outbox", "inbox", "watch", "charts"),
         # What keeps the page of another site from the console keeps it from the broker's decisions, too; and it logs in
         # there.
-        *("security.hosts", "security.basic"),
+        *("security.hosts", "security.basic", "security.places"),
         # Who is active on a store is asked of the store, for all brokers may be down.
         *("store", "replica", "core.slots"),
         # A trial is a broker of the console's own behind a faulty network.

@@ -6,6 +6,8 @@ from saboteurs.planting import Bug
 
 _SCRAM: Final = "tests/security/test_scram.py"
 _LOGINS: Final = "tests/security/test_broker_logins.py"
+_PLACES: Final = "tests/security/test_places.py"
+_CROWDS: Final = "tests/broker/test_crowds.py"
 _TLS: Final = "tests/security/test_tls.py"
 _NAMES: Final = "tests/security/test_names.py"
 _USERS: Final = "tests/core/test_users.py"
@@ -189,9 +191,9 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "strangers are not counted by address",
-        "semel.broker.doors:Doors.has_space",
-        "of_address < self._limits.unknown_connections_per_address_max",
-        "True",
+        "semel.security.places:Places._has_place",
+        "free >= 0 and count < self._per_address_max",
+        "free >= 0",
         (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
     ),
     Bug(
@@ -238,9 +240,9 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "strangers of all addresses together are not limited",
-        "semel.broker.doors:Doors.has_space",
-        "len(self.strangers) < self._limits.unknown_connections_max",
-        "True",
+        "semel.security.places:Places._has_place",
+        "free >= 0 and count < self._per_address_max",
+        "count < self._per_address_max",
         (f"{_LOGINS}::test_strangers_of_all_addresses_together_are_limited",),
     ),
     Bug(
@@ -281,9 +283,45 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "who logs in stays a stranger",
         "semel.broker.doors:Doors.note_known",
-        "self.strangers.remove(connection)",
+        "self.strangers.leave(connection)",
         "pass",
         (f"{_LOGINS}::test_so_many_strangers_may_be_connected_and_those_who_log_in_make_room",),
+    ),
+    # -- places of connections ----------------------------------------------------------------------------------------
+    Bug(
+        "one address gets every place",
+        "semel.security.places:Places._has_place",
+        "2 * free >= self._places_max or count <= free",
+        "free >= 0",
+        (_PLACES,),
+    ),
+    Bug(
+        "nobody is closed for a newcomer",
+        "semel.broker.connections:Connections._displace",
+        "connection.abort()",
+        "pass",
+        (_CROWDS,),
+    ),
+    Bug(
+        "the clients of one listener take the places of another one",
+        "semel.broker.connections:Connections.__init__",
+        "(THIS_MACHINE, *doors.listener_names)",
+        "()",
+        (f"{_CROWDS}::test_all_clients_of_one_listener_together_leave_the_places_of_another_one",),
+    ),
+    Bug(
+        "a connection that is at work is closed for a newcomer",
+        "semel.broker.connection:Connection._serve_frames",
+        "self.host.connections.note_heard(self)",
+        "pass",
+        (f"{_CROWDS}::test_a_client_that_is_at_work_never_displaced",),
+    ),
+    Bug(
+        "silent connections keep a scraper of metrics out",
+        "semel.security.places:Places.admit",
+        "place.unheard[guest] = None",
+        "pass",
+        ("tests/broker/test_metrics.py::test_who_asks_is_answered_however_many_connections_are_silent",),
     ),
     # -- TLS ----------------------------------------------------------------------------------------------------------
     Bug(

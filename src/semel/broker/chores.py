@@ -8,12 +8,12 @@ as new, and an operator must be able to see why. This file must never answer a c
 
 import logging
 from asyncio import TimerHandle, get_running_loop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from semel.broker.compactor import Compactor
-from semel.broker.connection import Connection
+from semel.broker.connections import Connections
 from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.runtime import Runtime
 from semel.core.entries import GroupDeleted
@@ -38,10 +38,9 @@ class Chores:
         runtime: Runtime,
         compactor: Compactor,
         memory: ReceiveMemory,
-        connections: Iterable[Connection],
+        connections: Connections,
         look_at_credentials: Callable[[], None],
     ) -> None:
-        """`connections` gives the open connections each time."""
         self._look_at_credentials = look_at_credentials
         self._runtime = runtime
         self._compactor = compactor
@@ -104,6 +103,8 @@ class Chores:
                 connection.abort()
             elif silent > limits.idle_connection_ms_max / 1000 and not connection.is_waiting:
                 connection.close()
+            if connection.is_resting:
+                self._connections.note_resting(connection)
             yield 1
         self._memory.offer()
         yield from forget_silent_producers(runtime)

@@ -40,8 +40,9 @@ API_KEY: Final = struct.Struct(">h")
 UNSENT_BYTES_HIGH: Final = 1024 * 1024
 # Up to this many unsent bytes are counted every few seconds only, and not with every answer.
 UNSENT_BYTES_NOTED: Final = 4 * 1024
-# How much a client must send or take to count as making progress: otherwise one byte a minute would keep a connection
-# open for ever.
+# A connection that was silent for this long, and waits for no answer, is closed if its place is needed.
+RESTING_SECONDS: Final = 10.0
+# How much a client must send or take to count as making progress: one byte a minute does not.
 PROGRESS_BYTES: Final = 64 * 1024
 
 
@@ -49,23 +50,20 @@ class Doors(Protocol):
     """What a connection reports about the TLS and the login of its client."""
 
     def note_known(self, connection: "Connection") -> None: ...
-
     def principal_of(self, certificate: bytes | None) -> Principal: ...
-
     def tls_failed(self, connection: "Connection", reason: str) -> None: ...
 
 
 class Connections(Protocol):
     """The connections of the broker, this one among them."""
 
-    def enter(self, connection: "Connection") -> bool:
-        """A client has connected; False if it must not stay."""
-
-    def leave(self, connection: "Connection") -> None:
-        """A connection has ended."""
-
-    def break_off(self, connection: "Connection", error: ProtocolError) -> None:
-        """A client has sent an invalid request."""
+    # A client has connected; False if it must not stay.
+    def enter(self, connection: "Connection") -> bool: ...
+    def leave(self, connection: "Connection") -> None: ...
+    # It has sent its first request.
+    def note_heard(self, connection: "Connection") -> None: ...
+    # It has sent an invalid request.
+    def break_off(self, connection: "Connection", error: ProtocolError) -> None: ...
 
 
 class Throttle(Protocol):
@@ -205,7 +203,6 @@ class Connection(asyncio.BufferedProtocol):
         self._parked.pop(parked, None)
 
     def hurry(self) -> None:
-        """Answer all parked requests at once."""
         for parked in list(self._parked):
             parked.answer_now()
 
@@ -263,6 +260,8 @@ class Connection(asyncio.BufferedProtocol):
                 buffer.fit(size)
                 return True
             frame = buffer.take(size)[SIZE_BYTES:]
+            if not self._frames_served:
+                self.host.connections.note_heard(self)
             self._frames_served += 1
             self._serve(frame)
         return False
@@ -313,7 +312,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._is_shaking_hands or (self.login is not None and not self.login.is_over)
 
     def _go_on(self) -> None:
-        """The handler is done with the request, though the answer may come later."""
         self._has_to_wait = False
         if self._transport is None:
             self._buffer.release()
@@ -460,6 +458,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_waiting(self) -> bool:
         """Whether the broker owes the client an answer."""
         return bool(self._exchanges)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the client was silent for long, and waits for no answer."""
+        return not self.is_waiting and self.host.clock.uptime() - self.last_progress_at >= RESTING_SECONDS
 
     def stop_serving(self) -> None:
         """Serve no more requests; those under way are still answered."""

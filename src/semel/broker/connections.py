@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from semel.broker.classic_groups import ClassicGroupCoordinator
 from semel.broker.connection import Connection
@@ -11,7 +12,12 @@ from semel.broker.events import Events
 from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.throttle import Throttle
+from semel.security.hosts import is_loopback
+from semel.security.places import THIS_MACHINE, Places
 from semel.wire.errors import ProtocolError
+
+# At most this part of all places is kept for one listener, or for this machine.
+KEPT_PART: Final = 20
 
 
 class Connections:
@@ -37,6 +43,12 @@ class Connections:
         self._note_progress = note_progress
         # In the order in which they came, so that the same events have the same outcome.
         self._open: dict[Connection, None] = {}
+        self._places: Places[Connection] = Places(
+            limits.connections_max,
+            lambda connection: connection.is_resting,
+            kept=min(limits.connections_kept, limits.connections_max // KEPT_PART),
+            groups=(THIS_MACHINE, *doors.listener_names),
+        )
         self._admits = True
 
     def __len__(self) -> int:
@@ -47,25 +59,58 @@ class Connections:
         return iter(list(self._open))
 
     def enter(self, connection: Connection) -> bool:
-        """A client has connected; False if there are too many connections, or the broker stops."""
-        count = len(self._open)
-        has_space = count < self._limits.connections_max and self._doors.has_space(connection)
-        if not (has_space and self._admits and self._throttle.admits(connection)):
+        """A client has connected; False if there is no place for it, or the broker stops."""
+        if not (self._admits and self._throttle.admits(connection) and self._has_place(connection)):
             self._metrics.connections_refused += 1
-            self._events.tell(logging.WARNING, "connection_refused", peer=connection.peer, connections=count)
+            self._events.tell(logging.WARNING, "connection_refused", peer=connection.peer, connections=len(self._open))
             return False
         self._open[connection] = None
-        self._doors.enter(connection)
         self._metrics.connections_opened += 1
         self._metrics.connections_open += 1
         connection.number = self._metrics.connections_opened
         return True
 
+    def _has_place(self, connection: Connection) -> bool:
+        """Give a connection its place; another one may be closed for it."""
+        host = connection.client_host
+        groups = (THIS_MACHINE, connection.listener.name) if is_loopback(host) else (connection.listener.name,)
+        for places in (self._doors.strangers, self._places) if connection.is_unknown else (self._places,):
+            is_let_in, leaver = places.admit(connection, host, groups)
+            if leaver is not None:
+                self._displace(leaver)
+            if not is_let_in:
+                self._give_up_places(connection)
+                return False
+        return True
+
+    def _displace(self, connection: Connection) -> None:
+        self._events.tell(
+            logging.WARNING, "connection_closed", peer=connection.peer, reason="it was silent, and its place is needed"
+        )
+        self._give_up_places(connection)
+        connection.abort()
+
+    def _give_up_places(self, connection: Connection) -> None:
+        self._doors.strangers.leave(connection)
+        self._places.leave(connection)
+
+    def note_heard(self, connection: Connection) -> None:
+        """A connection has sent its first request."""
+        for places in (self._doors.strangers, self._places):
+            if connection in places:
+                places.note_heard(connection)
+
+    def note_resting(self, connection: Connection) -> None:
+        """A connection was silent for long."""
+        for places in (self._doors.strangers, self._places):
+            if connection in places:
+                places.note_resting(connection)
+
     def leave(self, connection: Connection) -> None:
         """A connection has ended."""
         if connection in self._open:
             del self._open[connection]
-            self._doors.note_known(connection)
+            self._give_up_places(connection)
             self._metrics.connections_open -= 1
             self._throttle.forget(connection)
             self._groups.connection_lost(connection.number)

@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import ssl
-from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +33,7 @@ from semel.security.listeners import (
     check_listeners,
 )
 from semel.security.login import Login
+from semel.security.places import Places
 from semel.security.tokens import OAUTHBEARER, TokenSettings
 from semel.storage.log import Log
 
@@ -83,11 +83,14 @@ class Doors:
         self._hashing = Door(1)
         # The receive buffer that all TLS layers share, one after the other.
         self._tls_bytes = memoryview(bytearray(RECEIVED_BYTES))
-        self._limits = limits
         self._metrics = metrics
         self._events = events
-        self.strangers: set[Connection] = set()
-        self._of_address: Counter[str] = Counter()
+        # The places of the connections that have not logged in yet.
+        self.strangers: Final[Places[Connection]] = Places(
+            limits.unknown_connections_max,
+            lambda connection: connection.is_resting,
+            per_address_max=limits.unknown_connections_per_address_max,
+        )
 
     def begin(self, runtime: Runtime) -> None:
         """Make the log's secret for the salts of unknown users, if it has none yet."""
@@ -96,6 +99,10 @@ class Doors:
             runtime.pump.follow()
         if self._tokens is not None:
             self._tokens.refresh()
+
+    @property
+    def listener_names(self) -> list[str]:
+        return [listener.name for listener in self._listeners]
 
     # -- how a connection begins --------------------------------------------------------------------------------------
 
@@ -153,27 +160,9 @@ class Doors:
 
     # -- strangers ----------------------------------------------------------------------------------------------------
 
-    def has_space(self, connection: Connection) -> bool:
-        """Whether one more stranger may connect."""
-        of_address = self._of_address[connection.address]
-        return not connection.is_unknown or (
-            len(self.strangers) < self._limits.unknown_connections_max
-            and of_address < self._limits.unknown_connections_per_address_max
-        )
-
-    def enter(self, connection: Connection) -> None:
-        """A client has connected."""
-        if connection.is_unknown:
-            self.strangers.add(connection)
-            self._of_address[connection.address] += 1
-
     def note_known(self, connection: Connection) -> None:
-        """A client is no longer a stranger, or has disconnected."""
-        if connection in self.strangers:
-            self.strangers.remove(connection)
-            self._of_address[connection.address] -= 1
-            if not self._of_address[connection.address]:
-                del self._of_address[connection.address]
+        """A client is no longer a stranger."""
+        self.strangers.leave(connection)
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 

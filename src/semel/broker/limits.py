@@ -15,8 +15,14 @@ NODE_ID: Final = 1
 class Limits:
     """Named limits; `semel serve --limit NAME=VALUE` sets any of them."""
 
-    # Connections cost a socket and a receive buffer each; one process on one machine easily serves this many.
+    # Connections cost a socket and a receive buffer each; one process on one machine easily serves this many. When half
+    # of the limit is taken, an address gets more only while it has taken less than is still free. A newcomer that gets
+    # no place takes that of a connection that has never sent a request, or was silent for ten seconds: one of its own
+    # address, or one of the address with the most.
     connections_max: int = 2_000
+    # The places that are kept for each listener, and for clients on this machine, but at most a twentieth of all: so
+    # nobody on one listener can keep the clients of another one out.
+    connections_kept: int = 100
     # Connections whose clients have not logged in yet, in all and from one address: the most that strangers can open.
     unknown_connections_max: int = 500
     unknown_connections_per_address_max: int = 100

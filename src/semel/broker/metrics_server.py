@@ -27,13 +27,18 @@ from semel.broker.windows import windows
 from semel.core.refusals import Refused
 from semel.security.basic import BasicLogin
 from semel.security.hosts import is_loopback, is_own_host
+from semel.security.places import THIS_MACHINE, Admission, Places
 
 METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
 WINDOWS_PATH: Final = "/producers"
 PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH)
 REQUEST_BYTES_MAX: Final = 8 * 1024
+# Requests that are under way at once, and TLS handshakes. One address has half of these places: if it wants more, its
+# oldest connection without a request is closed.
 CONNECTIONS_MAX: Final = 16
+# The places among these for clients on this machine.
+CONNECTIONS_KEPT: Final = 2
 # The deadline for a request to arrive and its answer to be taken, and for each event of a stream.
 DEADLINE_SECONDS: Final = 10.0
 # The decisions within this time share an event: people read no faster.
@@ -79,17 +84,24 @@ async def serve_metrics(
     """
     tells_decisions = insecure or is_loopback(host) or login is not None
     names = {host, *(name for one in broker.listeners for name in (one.host, one.reached_at[0]))}
-    open_connections = 0
+    # Once a request is read, its connection is at work, and is never closed for another one.
+    places: Places[asyncio.StreamWriter] = Places(
+        CONNECTIONS_MAX, lambda _: False, kept=CONNECTIONS_KEPT, groups=(THIS_MACHINE,)
+    )
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_connections
-        open_connections += 1
         try:
-            if open_connections > CONNECTIONS_MAX:
+            is_let_in, leaver = _admit(places, writer)
+            if leaver is not None:
+                leaver.transport.abort()
+            if not is_let_in:
                 return
             async with asyncio.timeout(deadline_seconds):
                 subscription = await _answer(reader, writer)
-                if subscription is None:
+                # Streams have a limit of their own.
+                if subscription is not None:
+                    places.leave(writer)
+                else:
                     await writer.drain()
                     writer.close()
                     await writer.wait_closed()
@@ -102,7 +114,7 @@ async def serve_metrics(
             # A task is cancelled if it still runs when the loop ends; some versions of asyncio would print that.
             pass
         finally:
-            open_connections -= 1
+            places.leave(writer)
             # Abort, because the client will not take the rest.
             writer.transport.abort()
 
@@ -110,6 +122,8 @@ async def serve_metrics(
         """Answer a request; return the subscription if a stream of decisions is to follow."""
         try:
             request = await _read(reader)
+            if writer in places:
+                places.note_heard(writer)
             if login is not None and not login.is_in(request.headers):
                 _tell_refused(broker, writer)
                 raise _HttpRefused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
@@ -147,6 +161,11 @@ async def serve_metrics(
         limits: dict[str, Any] = {"handshakes_max": CONNECTIONS_MAX, "deadline_seconds": deadline_seconds}
         connection = SealedStreams(streams, tls, partial(_tell_no_tls, broker), **limits)
     return await asyncio.get_running_loop().create_server(connection, host, port)
+
+
+def _admit(places: Places[asyncio.StreamWriter], writer: asyncio.StreamWriter) -> Admission[asyncio.StreamWriter]:
+    host, *_ = writer.get_extra_info("peername") or ("unknown",)
+    return places.admit(writer, host, (THIS_MACHINE,) if is_loopback(host) else ())
 
 
 def _tell_no_tls(broker: Broker, peer: str, reason: str) -> None:

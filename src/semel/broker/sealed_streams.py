@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from semel.broker.tls import RECEIVED_BYTES, TlsLayer
+from semel.security.places import Places
 
 _PLAIN_BYTES: Final = 16 * 1024
 
@@ -32,24 +33,23 @@ class SealedStreams:
         self.deadline_seconds: Final = deadline_seconds
         self._streams = streams
         self._context = context
-        self._handshakes_max = handshakes_max
         self._received = memoryview(bytearray(RECEIVED_BYTES))
-        self._shaking_hands: set[_Sealed] = set()
+        self._shaking_hands: Places[_Sealed] = Places(handshakes_max, lambda _: False)
 
     def __call__(self) -> TlsLayer:
         """The protocol of a new connection."""
         return TlsLayer(_Sealed(self, self._streams()), self._context(), self._received)
 
     def has_begun(self, connection: "_Sealed") -> bool:
-        """A client has connected; False if there are too many in a handshake."""
-        if len(self._shaking_hands) >= self._handshakes_max:
-            return False
-        self._shaking_hands.add(connection)
-        return True
+        """A client has connected; False if there are too many in a handshake. Another one may be closed for it."""
+        is_let_in, leaver = self._shaking_hands.admit(connection, connection.host)
+        if leaver is not None:
+            leaver.abort()
+        return is_let_in
 
     def is_over(self, connection: "_Sealed") -> None:
         """Its handshake is over, or it has disconnected."""
-        self._shaking_hands.discard(connection)
+        self._shaking_hands.leave(connection)
 
 
 class _Sealed:
@@ -62,9 +62,12 @@ class _Sealed:
         self._transport: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
         self._is_established = False
+        self.host = "unknown"
+        self._port = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.host, self._port, *_ = transport.get_extra_info("peername") or ("unknown", 0)
         if self._server.has_begun(self):
             self._deadline = asyncio.get_running_loop().call_later(self._server.deadline_seconds, self._transport.abort)
         else:
@@ -76,8 +79,11 @@ class _Sealed:
         self._streams.connection_made(self._transport)
 
     def handshake_failed(self, reason: str) -> None:
-        host, port, *_ = self._transport.get_extra_info("peername") or ("unknown", 0)
-        self._server.note_refused(f"{host}:{port}", reason)
+        self._server.note_refused(f"{self.host}:{self._port}", reason)
+
+    def abort(self) -> None:
+        """Another client needs its place."""
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_handshake()

@@ -21,7 +21,8 @@ from semel.console.door import Door
 from semel.console.http import HEAD_BYTES_MAX, PageRefused, Response, head, in_time, read_request, refusal
 from semel.console.live import Live
 from semel.console.site import File, Site, Stream, mistake
-from semel.security.hosts import shown_address
+from semel.security.hosts import is_loopback, shown_address
+from semel.security.places import THIS_MACHINE, Places
 
 if TYPE_CHECKING:
     from semel.console.audits import Audits
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from semel.console.standbys import Stores
     from semel.console.trial import Trial
 
+# Requests that are under way at once. One address has half of these places: if it wants more, its oldest connection
+# without a request is closed. A few are kept for browsers on this machine.
 CONNECTIONS_MAX: Final = 128
+CONNECTIONS_KEPT: Final = 6
 # How many streams may be open. A browser opens at most six connections to a console.
 STREAMS_MAX: Final = 48
 # How many files may be read and sent at once, because each is in memory as a whole: as large as the largest record.
@@ -79,7 +83,10 @@ class Console:
         self._allow_changes = allow_changes
         self._tell = tell
         self._deadline_seconds = deadline_seconds
-        self._connections = 0
+        # Once a request is read, its connection is at work, and is never closed for another one.
+        self._places: Places[asyncio.StreamWriter] = Places(
+            CONNECTIONS_MAX, lambda _: False, kept=CONNECTIONS_KEPT, groups=(THIS_MACHINE,)
+        )
         self._streams = 0
         self._files = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -149,7 +156,6 @@ class Console:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._connections += 1
         try:
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.CancelledError):
@@ -157,17 +163,19 @@ class Console:
             # cancelled.
             pass
         finally:
-            self._connections -= 1
+            self._places.leave(writer)
             self._tasks.discard(task)
             writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answer = await self._answer(reader)
+        answer = await self._answer(reader, writer)
         if isinstance(answer, File):
             await self._send_file(answer, writer)
         if isinstance(answer, Response):
             await self._write(answer, writer)
         if isinstance(answer, Stream):
+            # Streams have a limit of their own.
+            self._places.leave(writer)
             self._streams += 1
             try:
                 await _stream(answer, reader, writer)
@@ -204,14 +212,26 @@ class Console:
             writer.close()
             await writer.wait_closed()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Response | Stream | File | None:
+    def _enter(self, writer: asyncio.StreamWriter) -> None:
+        """Give a connection its place; another one may be closed for it. PageRefused if there is no place."""
+        host, *_ = writer.get_extra_info("peername") or ("unknown",)
+        is_let_in, leaver = self._places.admit(writer, host, (THIS_MACHINE,) if is_loopback(host) else ())
+        if leaver is not None:
+            leaver.transport.abort()
+        if not is_let_in:
+            raise PageRefused(503, "too many connections: close some pages of the console")
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Response | Stream | File | None:
         try:
-            if self._connections > CONNECTIONS_MAX:
-                raise PageRefused(503, "too many connections: close some pages of the console")
+            self._enter(writer)
             async with asyncio.timeout(self._deadline_seconds):
                 request = await read_request(reader)
             if request is None:
                 return None
+            if writer in self._places:
+                self._places.note_heard(writer)
             answer = await in_time(self._site.answer(request), self._deadline_seconds, _AGAIN)
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
                 raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
