@@ -1,8 +1,10 @@
 """What semel needs of a machine: the same everywhere it is named, and `make setup` says in one line what is missing."""
 
 import re
+import runpy
 import subprocess
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,46 @@ def test_a_python_without_its_venv_module_is_named_with_the_cure(tmp_path: Path)
     assert len(result.stderr.splitlines()) == 1
     assert python in result.stderr
     assert "python3-venv" in result.stderr
+
+
+def test_the_environment_finds_the_sources_below_a_path_of_any_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the language has ASCII alone, too: until 3.13, Python reads that file in the language's encoding."""
+    clone = tmp_path / "semel clönē"
+    environment = clone / ".venv"
+    venv.create(environment, symlinks=True)
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "_semel.pth").write_text(str(clone / "src"), encoding="utf-8")
+    (clone / "src").mkdir()
+    (clone / "src" / "found.py").touch()
+    monkeypatch.chdir(clone)
+    runpy.run_path(str(ROOT / "tools/setup.py"))["name_sources_relatively"](environment)
+    asked = [environment / "bin/python", "-c", "import found; print(ascii(found.__file__))"]
+    ran = subprocess.run(asked, env={"LC_ALL": "POSIX"}, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == (f"{str(clone / 'src/found.py')!a}\n", "")
+
+
+def test_what_every_change_must_pass_runs_without_what_the_environment_happens_to_hold(tmp_path: Path) -> None:
+    """Else a test that only holds by a variable is green there, and red for everybody else."""
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "made $1"\nenv\n')
+    make.chmod(0o755)
+    held = {"PIP_INDEX_URL": "https://packages.example/a b", "PIP_NO_INPUT": "1"}
+    environment = {"HOME": "/home/anna", "PATH": f"{tmp_path}:/usr/bin:/bin", **held}
+    dropped = {"PYTHONUNBUFFERED": "1", "CI": "true", "TERM": "xterm", "SPARK_HOME": "/spark", "http_proxy": "x"}
+    ran = subprocess.run(["bash", ROOT / ".ci/run"], env={**environment, **dropped}, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    lines = ran.stdout.splitlines()
+    assert {line for line in lines if line.startswith("PIP_")} == {f"{name}={value}" for name, value in held.items()}
+    assert {"HOME=/home/anna", "LANG=C.UTF-8"} <= set(lines)
+    # A shell sets the other ones.
+    names = {line.partition("=")[0] for line in lines if re.match(r"\w+=", line)}
+    assert names == {"HOME", "PATH", "LANG", *held, "PWD", "OLDPWD", "SHLVL", "_"}
+    made = [line.removeprefix("made ") for line in lines if line.startswith("made ")]
+    assert "test" in made
+    read_me = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [target for target in made if f"`make {target}`" not in read_me and f"make {target} " not in read_me] == []
 
 
 def test_every_place_that_names_the_versions_of_python_names_the_same() -> None:

@@ -91,6 +91,13 @@ def run_pip(progress: Progress, part: str, total: int, *arguments: str) -> None:
         fail(f"pip could not do it: {last_error} (all it said: {REPORT})")
 
 
+def name_sources_relatively(environment: Path = ENVIRONMENT) -> None:
+    """Name `src` by its way from the file that Python reads at each start. By its whole path, Python 3.11 and 3.12 do
+    not start where the language has ASCII alone (LC_ALL=POSIX) and a directory above has another character."""
+    [named] = environment.glob("lib/python*/site-packages/*semel*.pth")
+    named.write_text(f"{os.path.relpath('src', named.parent)}\n", encoding="ascii")
+
+
 def main() -> None:
     progress = Progress()
     if not works():
@@ -106,7 +113,8 @@ def main() -> None:
     total = len(re.findall(r"^[a-z].*==", lock, re.MULTILINE))
     run_pip(progress, "fetching packages", total, *hashed, str(LOCK))
     run_pip(progress, "installing semel", 1, "--no-deps", "--no-build-isolation", "--editable", ".")
-    STAMP.write_text(f"{Path.cwd()}\n")
+    name_sources_relatively()
+    STAMP.write_bytes(os.fsencode(f"{Path.cwd()}\n"))
     progress.finish()
 
 
