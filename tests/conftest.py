@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from cluster_under_test import FOREIGN_CLUSTER
+from failures import Failures
 from fast_spark import java_made_before
 from shares import WORKERS_PER_CORE, BySize, in_order
 
@@ -62,6 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
     if "SPARK_SUBMIT_OPTS" not in os.environ:
         os.environ |= java_made_before()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures())
     if (
         not config.getoption("numprocesses", None)
         or hasattr(config, "workerinput")
