@@ -142,3 +142,38 @@ def test_a_server_is_named_that_can_be_started_and_not_what_is_called_so(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (found,) = [line for line in semel_lines("doctor", "--data", str(tmp_path)) if "PostgreSQL" in line]
     assert str(tmp_path) not in found
+
+
+def test_a_spark_that_would_be_started_instead_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert "SPARK_HOME" not in examined(capsys, tmp_path)[1]
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert examined(capsys, tmp_path)[1]["SPARK_HOME"] == f"-- {tmp_path} holds no Spark: unset SPARK_HOME"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch()
+    assert examined(capsys, tmp_path)[1]["SPARK_HOME"].startswith(f"-- {tmp_path}: it has to be Spark ")
+
+
+def test_what_a_small_container_lacks_is_named_and_not_fatal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MEMORY_BYTES_WANTED", "TEMPORARY_BYTES_WANTED", "SHARED_MEMORY_BYTES_WANTED"):
+        monkeypatch.setattr(doctor, limit, 1 << 62)
+    code, said = examined(capsys, tmp_path)
+    assert code == 0
+    assert {said[what][:2] for what in ("memory", "temporary files", "shared memory")} == {"--"}
+    assert said["temporary files"].endswith("set TMPDIR to another one")
+    monkeypatch.setattr(doctor, "SHARED_MEMORY", str(tmp_path / "none"))
+    assert "is missing: mount a tmpfs there" in examined(capsys, tmp_path)[1]["shared memory"]
+
+
+def test_a_machine_that_does_not_know_the_loopback_is_told_the_line_to_add(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(name: str) -> str:
+        raise OSError(f"{name} is not known")
+
+    monkeypatch.setattr("socket.gethostbyname", unknown)
+    assert examined(capsys, tmp_path)[1]["localhost"].endswith("add the line 127.0.0.1 localhost to /etc/hosts")

@@ -8,9 +8,12 @@ removes the file with which it measures the disk.
 import argparse
 import importlib
 import importlib.metadata
+import importlib.util
+import os
 import platform
 import resource
 import shutil
+import socket
 import statistics
 import sys
 import tempfile
@@ -33,6 +36,11 @@ OPEN_FILES_MIN: Final = 1024
 OPEN_FILES_WANTED: Final = 4096
 # The journal, the spares that it keeps, and a first segment.
 FREE_BYTES_MIN: Final = 512 * 1024 * 1024
+# What Spark's Java and its Python processes take together, with some room.
+MEMORY_BYTES_WANTED: Final = 4_000_000_000
+TEMPORARY_BYTES_WANTED: Final = 1_000_000_000
+SHARED_MEMORY: Final = "/dev/shm"
+SHARED_MEMORY_BYTES_WANTED: Final = 32_000_000
 # With a slower disk a single producer that waits for acknowledgements has less throughput than people expect.
 SYNC_MS_WANTED: Final = 10.0
 SYNC_WRITES: Final = 20
@@ -50,7 +58,10 @@ def run(options: argparse.Namespace) -> int:
     if options.store is not None:
         return print_findings(store_findings(options.store))
     return print_findings(
-        [_python(), *_packages(), _open_files(), *_disk(Path(options.data)), *_application(), *_pipeline()]
+        [
+            *(_python(), *_packages(), _open_files(), _localhost(), *_disk(Path(options.data))),
+            *(_memory(), _temporary_files(), *_shared_memory(), *_application(), *_pipeline()),
+        ]
     )
 
 
@@ -86,6 +97,61 @@ def _open_files() -> Finding:
             mark, "open files", f"at most {hard}", f"raise the hard limit to {OPEN_FILES_WANTED}: ulimit -Hn"
         )
     return Finding(Mark.GOOD, "open files", f"at most {hard}")
+
+
+def _localhost() -> Finding:
+    """Examples, tests and Spark name the loopback so."""
+    try:
+        address = socket.gethostbyname("localhost")
+    except OSError as error:
+        return Finding(Mark.WANTING, "localhost", str(error), "add the line 127.0.0.1 localhost to /etc/hosts")
+    return Finding(Mark.GOOD, "localhost", address)
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if total < MEMORY_BYTES_WANTED:
+        remedy = f"the pipeline and the tests want {MEMORY_BYTES_WANTED / 1e9:.0f} GB; the broker alone does with less"
+        return Finding(Mark.WANTING, "memory", f"{total / 1e9:.1f} GB", remedy)
+    return Finding(Mark.GOOD, "memory", f"{total / 1e9:.1f} GB")
+
+
+def _temporary_files() -> Finding:
+    """Where Spark, the demo and the tests write; and where Spark's scripts go if the home directory will not do."""
+    place = tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(place).free
+        with tempfile.TemporaryDirectory(prefix="semel-doctor-") as scratch:
+            script = Path(scratch, "script")
+            script.write_text("#!/bin/sh\n")
+            script.chmod(0o700)
+            runs_scripts = os.access(script, os.X_OK)
+    except OSError as error:
+        remedy = "set TMPDIR to a directory that can be written"
+        return Finding(Mark.WANTING, "temporary files", f"{place}: {error.strerror}", remedy)
+    shown = f"{place} ({free / 1e9:.1f} GB free)"
+    if free < TEMPORARY_BYTES_WANTED:
+        remedy = f"Spark, the demo and the tests want {TEMPORARY_BYTES_WANTED / 1e9:.0f} GB: set TMPDIR to another one"
+        return Finding(Mark.WANTING, "temporary files", shown, remedy)
+    if not runs_scripts:
+        remedy = "no script runs there (noexec): set TMPDIR to another directory"
+        return Finding(Mark.WANTING, "temporary files", shown, remedy)
+    return Finding(Mark.GOOD, "temporary files", shown)
+
+
+def _shared_memory() -> list[Finding]:
+    """PostgreSQL needs it, and an audit with several processes. Elsewhere than on Linux it has no place."""
+    if sys.platform != "linux":
+        return []
+    try:
+        free = shutil.disk_usage(SHARED_MEMORY).free
+    except OSError:
+        remedy = "mount a tmpfs there (docker: --shm-size 256m)"
+        return [Finding(Mark.WANTING, "shared memory", f"{SHARED_MEMORY} is missing", remedy)]
+    if free < SHARED_MEMORY_BYTES_WANTED:
+        remedy = "make it larger (docker: --shm-size 256m): PostgreSQL and an audit with several processes use it"
+        return [Finding(Mark.WANTING, "shared memory", f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}", remedy)]
+    return [Finding(Mark.GOOD, "shared memory", f"{free / 1e6:.0f} MB free in {SHARED_MEMORY}")]
 
 
 def _disk(data: Path) -> list[Finding]:
@@ -145,6 +211,7 @@ def _pipeline() -> list[Finding]:
     findings = [_package("PySpark", "pyspark", "for the pipeline", "semel[spark]"), _pandas()]
     findings += [
         _package("pyarrow", "pyarrow", "for the pipeline", "semel[spark]"),
+        *_other_spark(),
         _java(),
         _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
         _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
@@ -159,6 +226,18 @@ def _package(what: str, package: str, purpose: str, extra: str) -> Finding:
     if version is None:
         return Finding(Mark.WANTING, what, "not installed", f"{purpose}: pip install '{extra}'")
     return Finding(Mark.GOOD, what, version)
+
+
+def _other_spark() -> list[Finding]:
+    """The Spark that PySpark would start instead of its own."""
+    home = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    if home is None or spec is None or Path(home).resolve() == Path(spec.origin or "").resolve().parent:
+        return []
+    if not Path(home, "bin", "spark-submit").is_file():
+        return [Finding(Mark.WANTING, "SPARK_HOME", f"{home} holds no Spark", "unset SPARK_HOME")]
+    remedy = f"it has to be Spark {_version('pyspark')}, as PySpark is; else unset SPARK_HOME"
+    return [Finding(Mark.WANTING, "SPARK_HOME", home, remedy)]
 
 
 def _pandas() -> Finding:
