@@ -4,12 +4,12 @@ An object is written to a file in `.new`, synced, and gets its name by link(2), 
 half-written object is ever visible, and of many creators one succeeds. Then the folder is synced. It promises what the
 file system promises: on a single disk, objects survive a power failure, but not the loss of the disk.
 
-A caller that replaces or deletes an object first takes a turn: it renames a folder to `.turns/<key>`, which fails while somebody
-else's is there. In that folder is another one with a name that is never used again, and in this the new body. Then it
-compares, and renames the body to the object. A process may stop between any two of these calls, for ever, so a turn
-can be taken away: others wait for a moment, remove the inner folder, and go on. What the stopped process does later
-needs that folder, and fails. This must never hold a lock of the operating system, which a stopped process would keep.
-"""
+A caller that replaces or deletes an object first takes a turn: it renames a folder to `.turns/<key>`, which fails while
+somebody else's is there. In that folder is another one with a name that is never used again, and in this the new body.
+Then it compares, and renames the body to the object. A process may stop between any two of these calls, for ever, so a
+turn can be taken away: others wait for a moment, remove the inner folder, and go on. What the stopped process does
+later needs that folder, and fails. This must never hold a lock of the operating system, which a stopped process would
+keep."""
 
 import contextlib
 import errno
