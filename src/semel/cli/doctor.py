@@ -236,7 +236,7 @@ def _other_spark() -> list[Finding]:
         return []
     if not Path(home, "bin", "spark-submit").is_file():
         return [Finding(Mark.WANTING, "SPARK_HOME", f"{home} holds no Spark", "unset SPARK_HOME")]
-    remedy = f"it has to be Spark {_version('pyspark')}, as PySpark is; else unset SPARK_HOME"
+    remedy = f"it has to be Spark {_version('pyspark')}, as PySpark is, or unset SPARK_HOME"
     return [Finding(Mark.WANTING, "SPARK_HOME", home, remedy)]
 
 
