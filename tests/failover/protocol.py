@@ -9,136 +9,43 @@ What must hold in every state: what a writer has acknowledged, with all that sta
 beginning of what a recovery from the store would read now (`violation`). And where clients ask a writer for something
 that it knows, such as a committed offset, its answer has all that anybody had acknowledged before the question.
 
-Not in the model: bodies and digests, consumers, the contents of the journal, time. The lease appears only in the rule
-that nobody trusts it, and clocks stand still: a writer that was replaced answers as long as it has not noticed. What a
-checkpoint covers is deleted at once here; a broker waits for the checkpoint behind it, so that fewer readers have to
-begin again.
+Where the world allows it, objects go that nobody may delete: a person removes them, or a rule of the bucket. Then two
+more things must hold: no writer becomes active without what was acknowledged before it (`served_cut`), and when the
+objects are put back, all is there again. `failover.holes` has what writers do about it.
+
+Not in the model: bodies and digests, consumers, the contents of the journal, time. The lease appears in the rule that
+nobody trusts it, and as a number that it names; clocks stand still: a writer that was replaced answers as long as it
+has not noticed. What a checkpoint covers is deleted at once here; a broker waits for the checkpoint behind it, so that
+fewer readers have to begin again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
 
+from failover.holes import created_below, is_fenced_hole, removals, served_cut, with_removed
 from failover.rules import ALL_RULES, Rules
+from failover.states import (
+    ACTIVE,
+    CHECKING,
+    ENTRY,
+    FENCE,
+    FENCED,
+    FENCING,
+    IDLE,
+    MISSING,
+    READING,
+    Checkpoint,
+    Lie,
+    Object,
+    Question,
+    Size,
+    UnderWay,
+    World,
+    Writer,
+)
 
-Steps = Iterator[tuple[str, "World"]]
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large the world is."""
-
-    writers: int = 3
-    slots: int = 7
-    depth: int = 2
-    # What each writer sends at most.
-    entries: int = 2
-    checkpoints: int = 1
-    # How often each writer is asked for something that it knows, at most.
-    questions: int = 0
-    # Whether all questions are asked, or only those whose answer would be out of date. No other answer can be wrong.
-    all_questions: bool = False
-    # Whether the first writer has to put up a fence as well; otherwise it is active from the beginning.
-    from_empty: bool = False
-
-
-class Object(NamedTuple):
-    """What lies in a slot of the journal. The writer's number stands for its nonce."""
-
-    epoch: int
-    writer: int
-    kind: str
-    # Of an entry, its name.
-    value: int
-
-
-FENCE: Final = "fence"
-ENTRY: Final = "entry"
-
-
-class Checkpoint(NamedTuple):
-    """The state as of a slot; `floor` names one, and the model takes its content to lie there, too."""
-
-    # How many slots it covers: everything below this slot may be deleted, but for fences.
-    covers: int
-    epoch: int
-    log: tuple[int, ...]
-    # Where a recovery reads on.
-    read_on: int
-    # The fences of the history: slot and writer.
-    fences: tuple[tuple[int, int], ...]
-
-
-class UnderWay(NamedTuple):
-    """A create whose answer has not left yet."""
-
-    slot: int
-    object: Object
-    settled: bool
-
-
-class Question(NamedTuple):
-    """A client asks for something that a writer knows, and gets no answer yet."""
-
-    # The slot that the writer would have sent next.
-    slot: int
-    # Whether somebody had acknowledged more than the writer, whose answer shows what it has acknowledged itself.
-    is_outdated: bool
-
-
-IDLE: Final = "idle"
-READING: Final = "reading"
-FENCING: Final = "fencing"
-CHECKING: Final = "checking"
-ACTIVE: Final = "active"
-FENCED: Final = "fenced"
-
-
-class Writer(NamedTuple):
-    """One life of a broker."""
-
-    phase: str
-    epoch: int = 0
-    # Every entry that it knows, in order, and how many of them it has acknowledged or found durable.
-    log: tuple[int, ...] = ()
-    acknowledged: int = 0
-    # While it reads, the slot to be read next; while it is active, the first slot that is not settled.
-    position: int = 0
-    # What it has read there, before it looked at the floor.
-    has_read: Object | str | None = None
-    fence_slot: int = 0
-    next_slot: int = 0
-    under_way: tuple[UnderWay, ...] = ()
-    # The checkpoint that was taken last, for the floor.
-    taken: Checkpoint | None = None
-    entries: int = 0
-    checkpoints: int = 0
-    question: Question | None = None
-    # When all slots below this one are settled, it is proved that nobody had taken over when the question came.
-    proof: int | None = None
-    questions: int = 0
-    # Whether an answer has left that was out of date when its question came.
-    has_lied: bool = False
-    # All that it ever put on the wire.
-    sent: tuple[tuple[int, Object], ...] = ()
-    fences: tuple[tuple[int, int], ...] = ()
-
-
-MISSING: Final = "missing"
-
-
-class World(NamedTuple):
-    """A state of the model."""
-
-    slots: tuple[Object | None, ...]
-    floor: Checkpoint
-    writers: tuple[Writer, ...]
-
-
-class Lie(Exception):
-    """The store shows something that the protocol says cannot be."""
+Steps = Iterator[tuple[str, World]]
 
 
 class Protocol:
@@ -179,10 +86,13 @@ class Protocol:
                     yield from self._is_asked(world, number, writer)
                     yield from self._looks(world, number, writer)
                     yield from self._answers(world, number, writer)
+                    yield from self._renews_the_lease(world, number, writer)
             for slot, sent in writer.sent:
                 if world.slots[slot] is None:
                     yield f"the {name_of(sent)} of writer {number} lands in slot {slot}", _with_slot(world, slot, sent)
         yield from self._deletes(world)
+        if len(world.removed) < self.size.removals:
+            yield from removals(world)
 
     # -- taking over --------------------------------------------------------------------------------------------
 
@@ -216,7 +126,17 @@ class Protocol:
                 _with(world, number, _from(world.floor, writer)),
             )
         elif isinstance(found, Object):
+            if found.kind == FENCE and self._is_in_a_hole(world, slot, found):
+                # It ends with a line that says so.
+                return
             yield f"writer {number} applies slot {slot}", _with(world, number, self._applied(writer, slot, found))
+        elif self.rules.holes_are_looked_for_before_the_fence and self._is_a_hole(world, slot):
+            if world.slots[slot] is not None:
+                # It has come since this writer found it missing.
+                again = writer._replace(has_read=None)
+                yield f"writer {number} finds slot {slot} after all, and reads it again", _with(world, number, again)
+            elif not world.removed:
+                raise Lie(f"writer {number} takes slot {slot} for a hole, and nobody has removed anything")
         else:
             yield from self._wants_to_take_over(world, number, writer, slot)
 
@@ -242,18 +162,46 @@ class Protocol:
             slot = max([slot, *(place + 1 for place in range(slot, self.size.slots) if world.slots[place])])
             if slot >= self.size.slots:
                 return
-        sending = (slot, self._fence_of(number, writer))
+        sending = (slot, self._fence_of(number, writer, slot))
         sent = writer.sent if sending in writer.sent else (*writer.sent, sending)
         yield (
             f"writer {number} sends a fence to slot {slot}",
             _with(world, number, writer._replace(phase=FENCING, fence_slot=slot, has_read=None, sent=sent)),
         )
 
-    def _fence_of(self, number: int, writer: Writer) -> Object:
-        return Object(writer.epoch + 1 if self.rules.fences_raise_the_epoch else writer.epoch, number, FENCE, 0)
+    def _fence_of(self, number: int, writer: Writer, slot: int) -> Object:
+        epoch = writer.epoch + 1 if self.rules.fences_raise_the_epoch else writer.epoch
+        return Object(epoch, number, FENCE, 0, self._named(slot))
+
+    def _named(self, created_below: int) -> int:
+        """What a head says of the slots before it. Worlds in which nothing is removed have fewer states without it."""
+        return created_below if self.size.removals else 0
+
+    def _is_a_hole(self, world: World, slot: int) -> bool:
+        """Whether this slot, which is missing or was a moment ago, was created once."""
+        if not self.size.removals:
+            return False
+        far, lease = self.size.depth, world.lease if self.rules.leases_name_what_is_created else 0
+        heads = self.rules.heads_name_what_is_created
+        return created_below(world, far, lease, heads=heads, after=slot) > slot
+
+    def _is_in_a_hole(self, world: World, slot: int, fence: Object) -> bool:
+        """Whether objects behind this fence say that its slot was created before it."""
+        return (
+            self.size.removals > 0
+            and self.rules.fences_in_holes_are_refused
+            and is_fenced_hole(world, self.size.depth, slot, fence, heads=self.rules.heads_name_what_is_created)
+        )
+
+    def _renews_the_lease(self, world: World, number: int, writer: Writer) -> Steps:
+        """Not any more once another writer has claimed it, as it does before it looks for holes and sends its fence."""
+        claims = [sent for other in world.writers for _, sent in other.sent if sent.kind == FENCE]
+        is_claimed = any(sent.epoch > writer.epoch for sent in claims)
+        if self.size.removals and writer.position > world.lease and not is_claimed:
+            yield f"writer {number} renews the lease", world._replace(lease=writer.position)
 
     def _fences(self, world: World, number: int, writer: Writer) -> Steps:
-        slot, fence = writer.fence_slot, self._fence_of(number, writer)
+        slot, fence = writer.fence_slot, self._fence_in(writer)
         if world.slots[slot] not in (None, fence):
             reading = writer._replace(phase=READING, position=slot, fence_slot=0)
             yield f"writer {number} hears that slot {slot} is taken, and reads it", _with(world, number, reading)
@@ -268,13 +216,17 @@ class Protocol:
             _with(_with_slot(world, slot, fence), number, checking),
         )
 
+    def _fence_in(self, writer: Writer) -> Object:
+        """The fence that it has sent last."""
+        return next(sent for slot, sent in reversed(writer.sent) if (slot, sent.kind) == (writer.fence_slot, FENCE))
+
     def _checks(self, world: World, number: int, writer: Writer) -> Steps:
         if world.floor.covers > writer.fence_slot:
             yield (
                 f"writer {number} finds its fence below the floor, and begins again",
                 _with(world, number, _from(world.floor, writer)),
             )
-        else:
+        elif not self._is_in_a_hole(world, writer.fence_slot, self._fence_in(writer)):
             yield (
                 f"writer {number} finds its fence above the floor: it is active",
                 _with(world, number, self._active(writer)),
@@ -296,7 +248,7 @@ class Protocol:
             return
         label = (number + 1) * 10 + writer.entries
         grown = writer._replace(log=(*writer.log, label), entries=writer.entries + 1)
-        entry = Object(writer.epoch, number, ENTRY, label)
+        entry = Object(writer.epoch, number, ENTRY, label, self._named(writer.position))
         yield (
             f"writer {number} sends entry {label} to slot {writer.next_slot}",
             _with(world, number, _sent(grown, entry)),
@@ -422,7 +374,8 @@ class Protocol:
     # -- what must hold -----------------------------------------------------------------------------------------
 
     def recovered(self, world: World) -> tuple[int, ...]:
-        """The log that a recovery from the store would have now."""
+        """The log that a recovery from the store would have now, if what was removed is put back."""
+        world = with_removed(world)
         reader = _from(world.floor, Writer(READING))
         while reader.position < self.size.slots and (found := world.slots[reader.position]) is not None:
             reader = self._applied(reader, reader.position, found)
@@ -445,8 +398,11 @@ class Protocol:
             acknowledged = writer.log[: writer.acknowledged]
             if recovered[: len(acknowledged)] != acknowledged:
                 return f"writer {number} acknowledged {_shown(acknowledged)}, a recovery reads {_shown(recovered)}"
+            if self.size.removals and (cut := served_cut(world, number)):
+                return cut
             reads = writer.phase in (READING, FENCING) and self.rules.reads_are_checked_against_the_floor
-            if reads and recovered[: len(writer.log)] != writer.log:
+            # What lands late where something was removed is read; the next slot shows that it does not belong there.
+            if reads and not self.size.removals and recovered[: len(writer.log)] != writer.log:
                 return f"writer {number} has read {_shown(writer.log)}, a recovery reads {_shown(recovered)}"
         return ""
 

@@ -44,6 +44,14 @@ class Rules:
     proofs_begin_behind_the_question: bool = True
     # A slot that was missing proves nothing before all slots in front of it are settled.
     proofs_wait_for_the_slots_under_way: bool = True
+    # Who takes over looks at what lies behind the first missing slot, and at the lease, before it sends its fence.
+    holes_are_looked_for_before_the_fence: bool = True
+    # A head says up to which slot all was known to be created when it was sent.
+    heads_name_what_is_created: bool = True
+    # The lease says so, too: nothing lies behind the newest slot.
+    leases_name_what_is_created: bool = True
+    # A fence with an older object behind it that says the fence's slot was created is not believed.
+    fences_in_holes_are_refused: bool = True
 
 
 ALL_RULES: Final = Rules()

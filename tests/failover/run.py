@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from failover.protocol import Size
 from failover.search import exhaust
+from failover.states import Size
 from failover.worlds import LARGE, SMALL, omissions
 
 WORKERS = 2
@@ -41,9 +41,10 @@ def described(size: Size) -> str:
         questions = (
             f", and is asked up to {size.questions} times{'' if size.all_questions else ' for what it has missed'}"
         )
+    removals = f"; {size.removals} objects go that are needed" if size.removals else ""
     return (
         f"{size.writers} writers, {size.slots} slots, depth {size.depth}, from {beginning}; "
-        f"each sends up to {size.entries} entries and {size.checkpoints} checkpoints{questions}"
+        f"each sends up to {size.entries} entries and {size.checkpoints} checkpoints{questions}{removals}"
     )
 
 

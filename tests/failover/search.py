@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from failover.protocol import Lie, Protocol, Size, World
+from failover.protocol import Protocol
 from failover.rules import ALL_RULES, Rules
+from failover.states import Lie, Size, World
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from functools import cache
 
 import pytest
 
-from failover.protocol import Protocol, Size
+from failover.protocol import Protocol
 from failover.rules import RULES
 from failover.search import exhaust, reached, shortest, without
-from failover.worlds import ASKED, ASKED_AT_ANY_TIME, SMALL, world_without
+from failover.states import Size
+from failover.worlds import ASKED, ASKED_AT_ANY_TIME, REMOVED, SMALL, world_without
 
 
 @pytest.mark.parametrize("size", SMALL, ids=str)
@@ -38,6 +39,12 @@ def test_all_that_can_happen_does_happen_in_the_small_worlds() -> None:
         "writer N looks for a proof, and finds slot N missing",
         "writer N looks for a proof, and finds slot N, which it has sent",
         "writer N answers",
+    }
+    assert steps_of(REMOVED) - steps_of(SMALL[0]) == {
+        "writer N renews the lease",
+        "the entry N in slot N is removed by a person",
+        "the fence of epoch N in slot N is removed by a person",
+        "writer N finds slot N after all, and reads it again",
     }
     assert steps_of(SMALL[0]) == {
         "writer N starts: it reads from the floor",
@@ -77,6 +84,13 @@ def test_who_was_replaced_is_asked_and_never_answers_what_is_out_of_date() -> No
     """Such a question comes in many states, and its answer leaves in none."""
     assert sum(count for step, count in told(ASKED).items() if "is asked" in step) > 1_000
     assert not any("answers" in step for step in told(ASKED))
+
+
+def test_a_hole_is_never_fenced_and_every_hole_is_noticed() -> None:
+    """Where nobody looks, the shortest way to a loss is a removal and a fence in its place."""
+    trace = shortest(REMOVED, without("holes_are_looked_for_before_the_fence")).trace
+    assert any("is removed by a person" in step for step in trace)
+    assert trace[-1].endswith("it is active")
 
 
 def test_a_search_finds_the_shortest_way_there_is() -> None:
