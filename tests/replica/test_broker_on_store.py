@@ -218,7 +218,7 @@ def test_a_store_of_another_version_or_depth_is_refused() -> None:
         with pytest.raises(BrokenHistory, match="version 1"):
             await Broker(store=store).start()
         store = MemoryStore()
-        await store.create("format", b'{"version":2,"depth":5,"cluster_id":"x"}')
+        await store.create("format", b'{"version":3,"depth":5,"cluster_id":"x"}')
         with pytest.raises(BrokenHistory, match="depth 5"):
             await Broker(store=store).start()
         store = MemoryStore()

@@ -20,7 +20,8 @@ SEGMENT = 1200
 
 
 def fetched(store: WatchedStore) -> list[str]:
-    return [key for call, key in store.calls if call == "get_range"]
+    """The reads of records. Others look at the heads of slots."""
+    return [key for call, key in store.calls if call == "get_range" and key.startswith("segments/")]
 
 
 async def all_values(life: Life) -> list[bytes]:

@@ -32,7 +32,7 @@ def test_the_state_is_that_of_a_broker_and_nothing_is_changed() -> None:
         objects = [checked async for checked in objects_of(store, found.contents)]
         assert {checked.key for checked in objects} <= store.needed()
         assert [checked.trouble for checked in objects] == [""] * len(objects) != []
-        assert {call for call, _ in store.calls} == {"get"}
+        assert {call for call, _ in store.calls} == {"get", "get_range"}
 
     run(scenario())
 

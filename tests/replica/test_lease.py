@@ -1,6 +1,7 @@
 """Who may serve, by the lease: never two at once, and nobody takes over from a broker that is heard of."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.slots import BrokenHistory
-from semel.replica.lease import LEASE_KEY, LeaseHolder, LeaseWatch, boot_seconds
+from semel.replica.lease import LEASE_KEY, Lease, LeaseHolder, LeaseWatch, boot_seconds
+from semel.replica.record import encode_record
 from semel.store import Unsure
 from semel.testing.stores import MemoryStore
 
 SECONDS = 3.0
 ADDRESSES = {"PLAINTEXT": ("127.0.0.1", 9092)}
+LEASE = Lease(1, ADDRESSES, SECONDS, False, "a", puts=1, position=0, created_below=0, cluster_id="a cluster")
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +32,7 @@ def at(now: float) -> Callable[[], float]:
 
 async def held(store: MemoryStore, now: float, nonce: str = "a") -> LeaseHolder:
     """A lease that was claimed at this time."""
-    holder = LeaseHolder(store, nonce, ADDRESSES, SECONDS)
+    holder = LeaseHolder(store, nonce, ADDRESSES, SECONDS, "a cluster")
     watch = LeaseWatch(store)
     await watch.look(at(now))
     assert await holder.claim(1, watch.version, now)
@@ -126,7 +129,7 @@ def test_of_two_standbys_one_gets_the_lease() -> None:
         first = await held(store, 0.0)
         watch = LeaseWatch(store)
         await watch.look(at(0.0))
-        both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS) for nonce in "bc"]
+        both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS, "a cluster") for nonce in "bc"]
         assert [await one.claim(2, watch.version, 5.0) for one in both] == [True, False]
         assert [one.is_held(5.0) for one in both] == [True, False]
         assert not await first.renew(1, 5.0), "it is somebody else's"
@@ -195,16 +198,18 @@ def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
     [
         b'{"epoch": 1}',
         b"[" * 50_000,
-        b'{"addresses": {"PLAINTEXT": ["10.0.0.2", Infinity]}}',
-        b'{"addresses": {"PLAINTEXT": ["10.0.0.2", 1000000]}, "epoch": 1, "seconds": 3.0, "is_released": false, '
-        b'"nonce": "", "puts": 1, "position": 0}',
+        encode_record(LEASE_KEY, {"addresses": {"PLAINTEXT": ["10.0.0.2", math.inf]}}),
+        encode_record(LEASE_KEY, LEASE._replace(addresses={"PLAINTEXT": ("10.0.0.2", 1_000_000)})._asdict()),
+        LEASE.encode().replace(b"3.0", b"7.0"),
+        # A lease is no floor, and a floor no lease.
+        encode_record("floor", LEASE._asdict()),
     ],
 )
 def test_a_lease_that_is_none_is_named(content: bytes) -> None:
     async def scenario() -> None:
         store = MemoryStore()
         await store.create(LEASE_KEY, content)
-        with pytest.raises(BrokenHistory, match="'lease' is none of semel's"):
+        with pytest.raises(BrokenHistory, match="'lease' is damaged, or none of semel's"):
             await LeaseWatch(store).look(at(0.0))
 
     run(scenario())
@@ -219,7 +224,7 @@ def test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another(
         after = SECONDS + 1.0
         watch = LeaseWatch(store)
         await watch.look(at(0.0))
-        other = LeaseHolder(store, "other", ADDRESSES, SECONDS)
+        other = LeaseHolder(store, "other", ADDRESSES, SECONDS, "a cluster")
         assert await other.claim(2, watch.version, after)
         assert not await late.keeps_claim(after)
         await late.release()

@@ -37,7 +37,7 @@ def on_a_clock(scenario: Callable[[VirtualLoop], Coroutine[Any, Any, None]]) -> 
 async def held(store: Store, *, position: int = 0) -> LeaseHolder:
     """The lease of a broker that is active in epoch 3."""
     await cluster_of(store, "the-cluster")
-    holder = LeaseHolder(store, "active", ADDRESSES, 3.0)
+    holder = LeaseHolder(store, "active", ADDRESSES, 3.0, "a cluster")
     assert await holder.claim(3, None, 0.0)
     assert await holder.renew(3, 0.0, position)
     return holder
@@ -155,7 +155,7 @@ def test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby() -> None:
         store = MemoryStore()
         before = await held(store)
         standby = Active(store)
-        membership = Membership(store, standby.reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, loop.time)
+        membership = Membership(store, standby.reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, "a cluster", loop.time)
         standing_by = loop.create_task(membership.stand_by(lambda _: None))
         await asyncio.sleep(1)
         assert len(store.objects.list(FOLDER)) == 1
@@ -173,7 +173,7 @@ async def took_over(loop: VirtualLoop, store: MemoryStore) -> Membership:
     before = await held(store)
     other = StandbyNote({"PLAINTEXT": ("10.0.0.3", 9094)}, "other", 3, 0, time.time())
     await NoteKeeper(store, other.addresses).put(other)
-    membership = Membership(store, Active(store).reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, loop.time)
+    membership = Membership(store, Active(store).reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, "a cluster", loop.time)
     standing_by = loop.create_task(membership.stand_by(lambda _: None))
     await asyncio.sleep(1)
     await before.release()
@@ -194,9 +194,10 @@ def test_a_broker_knows_the_other_standbys_when_it_becomes_active() -> None:
 
 def test_a_takeover_does_not_wait_for_a_store_that_cannot_say_who_stands_by() -> None:
     class Listless(MemoryStore):
-        async def list(self, folder: str) -> AsyncIterator[Listed]:
-            await asyncio.sleep(3600)
-            yield Listed("", 0)
+        async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
+            if folder == FOLDER:
+                await asyncio.sleep(3600)
+                yield Listed("", 0)
 
     async def scenario(loop: VirtualLoop) -> None:
         membership = await took_over(loop, Listless())

@@ -57,7 +57,7 @@ async def active_on(store: MemoryStore) -> tuple[Active, Membership, "asyncio.Ta
     await cluster_of(store, "a new one")
     active = Active(store)
     clock = asyncio.get_running_loop().time
-    membership = Membership(store, active.reader, {"clients": ("127.0.0.1", 9092)}, 3.0, clock)
+    membership = Membership(store, active.reader, {"clients": ("127.0.0.1", 9092)}, 3.0, "a cluster", clock)
     await membership.stand_by(lambda _: None)
     epoch = await membership.take_over()
     active.writer.open()
@@ -137,7 +137,7 @@ def test_a_standby_does_not_take_a_store_that_is_away_for_a_broker_that_is_gone(
         _, membership, keeping = await active_on(store)
         clock = asyncio.get_running_loop().time
         standby = Active(store)
-        other = Membership(store, standby.reader, {"clients": ("127.0.0.1", 9093)}, 3.0, clock)
+        other = Membership(store, standby.reader, {"clients": ("127.0.0.1", 9093)}, 3.0, "a cluster", clock)
         standing_by = asyncio.get_running_loop().create_task(other.stand_by(lambda _: None))
         await asyncio.sleep(10)
         store.is_away = True
@@ -161,7 +161,7 @@ def test_a_broker_that_was_cut_off_while_it_took_over_does_not_fence_who_did_so_
         clock = asyncio.get_running_loop().time
         wire = CutOff(store)
         late = Active(wire)  # type: ignore[arg-type]
-        membership = Membership(wire, late.reader, {"clients": ("127.0.0.1", 9094)}, 3.0, clock)  # type: ignore[arg-type]
+        membership = Membership(wire, late.reader, {"clients": ("127.0.0.1", 9094)}, 3.0, "a cluster", clock)  # type: ignore[arg-type]
         await membership.stand_by(lambda _: None)
         wire.is_cut_off = True
         taking_over = asyncio.get_running_loop().create_task(membership.take_over())

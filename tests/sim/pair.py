@@ -57,9 +57,9 @@ class WayToStore:
     async def get_range(self, key: str, start: int, size: int) -> bytes:
         return await self._send(self._store.get_range(key, start, size))
 
-    async def list(self, folder: str) -> AsyncIterator[Listed]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
         async def listed() -> list[Listed]:
-            return [one async for one in self._store.list(folder)]
+            return [one async for one in self._store.list(folder, after)]
 
         for one in await self._send(listed()):
             yield one

@@ -191,6 +191,23 @@ def test_a_listing_shows_what_lies_below_a_folder_and_how_large_it_is(place: Pla
     place.run(story)
 
 
+def test_a_listing_may_begin_after_a_key_and_shows_only_what_sorts_behind_it(place: Place) -> None:
+    async def story(one: Store, other: Store) -> None:
+        for key in ("journal/000000000001", "journal/000000000002", "journal/000000000010", "lease", "journal-2"):
+            await one.create(key, b"content")
+        # The key need not be there.
+        for after, behind in (("1", {"02", "10"}), ("2", {"10"}), ("3", {"10"}), ("99", set())):
+            listed = {found.key async for found in other.list("journal", f"journal/{int(after):012d}")}
+            assert listed == {f"journal/0000000000{slot}" for slot in behind}
+        assert {found.key async for found in other.list("", "journal/000000000003")} == {
+            "journal/000000000010",
+            "lease",
+        }
+        assert [found async for found in other.list("journal", "lease")] == []
+
+    place.run(story)
+
+
 def test_a_listing_has_as_many_pages_as_it_takes(place: Place) -> None:
     async def story(one: Store, other: Store) -> None:
         wanted = [f"journal/{slot}" for slot in range(2100)]

@@ -34,7 +34,7 @@ class Busy:
     def get(self, key: str) -> Found:
         return Found(b"", "version")
 
-    def list(self, folder: str) -> Iterator[list[Listed]]:
+    def list(self, folder: str, after: str = "") -> Iterator[list[Listed]]:
         yield []
 
     def delete(self, key: str) -> None:

@@ -88,6 +88,7 @@ class Broker:
         commit_interval_seconds: float = 0.0,
         lease_seconds: float = LEASE_SECONDS,
         cache_bytes: int | None = CACHE_BYTES,
+        accepted_losses: Collection[str] = (),
         auto_create_topics: bool = True,
         partitions_default: int = 1,
         access_rules: bool = False,
@@ -112,7 +113,8 @@ class Broker:
 
         With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
-        not renewed its lease for `lease_seconds`. `data` keeps up to `cache_bytes` of what is in the store.
+        not renewed its lease for `lease_seconds`. `data` keeps up to `cache_bytes` of what is in the store. A store
+        that has lost an object is refused, unless the object's key is one of `accepted_losses`.
         """
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
@@ -142,7 +144,7 @@ class Broker:
         self._commit_interval_seconds = commit_interval_seconds
         self.role: Role | Alone = Alone()
         if store is not None:
-            self.role = Role(store, lease_seconds, cache_bytes, self.limits, self.metrics, boot_clock)
+            self.role = Role(store, lease_seconds, cache_bytes, accepted_losses, self.limits, self.metrics, boot_clock)
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max, shares.forwarded_max)
         settings = settings or log_settings(
             self.limits, in_memory=data is None and files is None, open_segments_max=shares.segments_max

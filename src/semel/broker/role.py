@@ -6,7 +6,7 @@ The actions at each change of role are passed in: this file must never know what
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from semel.broker.disk_thread import DiskThread
@@ -17,6 +17,7 @@ from semel.broker.metrics import Metrics
 from semel.replica.cache import Cache
 from semel.replica.checkpoints import StoreCheckpoints
 from semel.replica.floor import Floor
+from semel.replica.holes import Hole
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Addresses, Lease
 from semel.replica.membership import Membership, cluster_of
@@ -46,11 +47,14 @@ class Role:
         store: Store,
         lease_seconds: float,
         cache_bytes: int | None,
+        accepted_losses: Collection[str],
         limits: Limits,
         metrics: Metrics,
         boot_clock: Callable[[], float],
     ) -> None:
-        """The time of the lease is measured by `boot_clock`."""
+        """`accepted_losses` are the keys of objects that may be given up if they are lost. The time of the lease is
+        measured by `boot_clock`.
+        """
         # Set when the log is open.
         self.cache: Cache
         self.epoch = 0
@@ -60,6 +64,8 @@ class Role:
         self._beginning: Beginning
         self._checkpoints: StoreCheckpoints
         self._cache_bytes = cache_bytes
+        self._accepted_losses = accepted_losses
+        self._cluster_id = ""
         self._store = store
         self._lease_seconds = lease_seconds
         self._metrics = metrics
@@ -79,15 +85,18 @@ class Role:
         known = take_as_cache(files)
         try:
             cluster_id = await cluster_of(self._store, new_cluster_id, known)
+            self._cluster_id = cluster_id
             mark_as_cache(files, self._store.describe(), cluster_id)
             self.cache = Cache(self._store, files, self._cache_bytes)
-            self._beginning = beginning = await restore(self._store, self.cache)
+            self._beginning = beginning = await restore(self._store, self.cache, self._accepted_losses)
             self._journal.follow(beginning.history.position)
             log = Log.beside(self.cache.files, self._journal, cluster_id, settings, beginning.content)
         except BaseException:
             files.close()
             raise
-        self._reader = SlotReader(self._store, self._journal, log, beginning.history, self._make_room)
+        self._reader = SlotReader(
+            self._store, self._journal, log, beginning.history, self._make_room, self._accepted_losses
+        )
         self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 
@@ -113,6 +122,10 @@ class Role:
         if refusal.errno in OUT_OF_SPACE:
             self.cache.make_room()
 
+    def _note_hole(self, hole: Hole) -> None:
+        is_given_up = not self.is_another_active and self._reader.gives_up(hole)
+        self._events.tell(logging.ERROR, "hole_given_up" if is_given_up else "hole_met", reason=hole)
+
     async def _follow(self, floor: Floor) -> None:
         """Adopt the floor of another broker. Raises NoRoom if the disk has no space for what must be fetched first."""
         try:
@@ -135,7 +148,9 @@ class Role:
         """
         addresses = {listener.name: listener.reached_at for listener in listeners}
         self._membership = membership = Membership(
-            self._store, self._reader, addresses, self._lease_seconds, self._boot_clock
+            *(self._store, self._reader, addresses, self._lease_seconds, self._cluster_id),
+            clock=self._boot_clock,
+            note_hole=self._note_hole,
         )
         role_is_known = asyncio.get_running_loop().create_future()
 

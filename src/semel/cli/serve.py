@@ -117,6 +117,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "needs it (10737418240)",
     )
     add(
+        "--accept-loss",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="with --store: go on without this object, which is lost for ever; a start that misses one names it. A "
+        "slot of the journal is given up with all that was written after it; any number of times",
+    )
+    add(
         "--commit-interval",
         type=count,
         default=0,
@@ -201,6 +209,7 @@ def run(options: argparse.Namespace) -> int:
             commit_interval_seconds=options.commit_interval / 1000,
             lease_seconds=options.lease_seconds,
             cache_bytes=_cache_bytes(options),
+            accepted_losses=options.accept_loss,
             auto_create_topics=not options.no_auto_create_topics,
             partitions_default=options.partitions,
             access_rules=options.access_rules,
@@ -319,6 +328,8 @@ def _store(options: argparse.Namespace) -> "Store | None":
             raise Failure("--commit-interval is for a broker on a store: it needs --store URL")
         if options.cache_bytes is not None:
             raise Failure("--cache-bytes is for a broker on a store: it needs --store URL")
+        if options.accept_loss:
+            raise Failure("--accept-loss is for a broker on a store: it needs --store URL")
         return None
     if options.durability == "os":
         raise Failure("--durability os is for a log in --data: a store answers when an object is durable")

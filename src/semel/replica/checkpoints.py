@@ -14,14 +14,14 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from semel.core.slots import BrokenHistory
+from semel.core.slots import BrokenHistory, History
 from semel.replica.cache import Cache, Unreadable
-from semel.replica.contents import Contents
+from semel.replica.contents import SEGMENTS, Contents
 from semel.replica.floor import FLOOR_KEY, Floor, read_floor
-from semel.replica.reader import Overtaken
+from semel.replica.holes import Overtaken
 from semel.replica.restore import check_replaced, read_checkpoint
 from semel.replica.slot import JOURNAL, slot_of
-from semel.replica.uploads import CHECKPOINTS, SEGMENTS, Uploads
+from semel.replica.uploads import CHECKPOINTS, Uploads
 from semel.replica.worker import JobError, Worker
 from semel.replica.writer import Fenced, SlotWriter, answered
 from semel.storage.checkpoint import CheckpointJob
@@ -116,7 +116,7 @@ class StoreCheckpoints:
                 self._floor, self._contents = raised, contents
                 self._cache.name(contents)
                 needed = {*contents.objects, *before.objects, *(piece.key for piece in raised.pieces + floor.pieces)}
-                await self._clear(raised, history["fences"], needed)
+                await self._clear(raised, History.from_record(history), needed)
                 return
 
     def _check(self, floor: Floor, epoch: int, slot: int) -> None:
@@ -168,10 +168,10 @@ class StoreCheckpoints:
 
     # -- deleting -----------------------------------------------------------------------------------------------
 
-    async def _clear(self, floor: Floor, fences: list[int], needed: set[str]) -> None:
+    async def _clear(self, floor: Floor, history: History, needed: set[str]) -> None:
         """Delete what the floor allows. The next checkpoint finds the rest."""
         try:
-            waste = [key async for key in self._waste(floor, frozenset(fences), needed)]
+            waste = [key async for key in self._waste(floor, history, needed)]
             for first in range(0, len(waste), DELETED_AT_ONCE):
                 await asyncio.gather(*(self._store.delete(key) for key in waste[first : first + DELETED_AT_ONCE]))
         except Unsure:
@@ -179,10 +179,14 @@ class StoreCheckpoints:
         except StoreError as refusal:
             self._tell(str(refusal))
 
-    async def _waste(self, floor: Floor, fences: frozenset[int], needed: set[str]) -> AsyncIterator[str]:
+    async def _waste(self, floor: Floor, history: History, needed: set[str]) -> AsyncIterator[str]:
+        fences = frozenset(history.fences)
         async for key, _ in self._store.list(JOURNAL):
             slot = slot_of(key)
-            if slot is not None and slot < floor.deleted_below and slot not in fences:
+            if slot is None or slot >= floor.deleted_below or slot in fences:
+                continue
+            # What was given up is left to the person who did that. The fences in it keep out whom they always did.
+            if not any(first <= slot <= last for first, last in history.given_up):
                 yield key
         for folder in (SEGMENTS, CHECKPOINTS):
             async for key, _ in self._store.list(folder):

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from semel.storage.segment import Stretch
 
+# The folder of the objects.
+SEGMENTS: Final = "segments"
 # Larger objects would take more memory, because some are in memory at once; smaller ones would need more requests.
 OBJECT_BYTES_MAX: Final = 8 * 1024 * 1024
 # Neighbours become one extent if there are 16 of them, and each is smaller than one of these sizes.

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from semel.core.slots import BrokenHistory, History
 from semel.replica.contents import NOTHING, Contents, Extent
 from semel.replica.floor import Floor, read_floor
+from semel.replica.holes import Overtaken, find_hole, find_replaced
+from semel.replica.lease import read_lease
 from semel.replica.membership import FORMAT_KEY, read_cluster_id
 from semel.replica.restore import read_checkpoint
 from semel.replica.slot import JOURNAL, Slot, decode, digest_of, entries, key_of, slot_of
@@ -69,10 +71,15 @@ async def _examine_once(store: Store, found: ExaminedStore) -> bool:
             try:
                 content = (await store.get(key_of(slot))).body
             except Missing:
+                hole = await find_hole(store, found.history, await read_lease(store))
+                if hole is not None:
+                    raise hole from None
                 break
-            _apply(found, decode(slot, content))
+            await _apply(store, found, decode(slot, content))
     except Missing as gone:
         examined.stopped = f"{gone}, and the newest checkpoint needs it"
+    except Overtaken:
+        return False
     except (BrokenHistory, Damaged) as damage:
         examined.stopped = str(damage)
     except IMPOSSIBLE as error:
@@ -81,7 +88,9 @@ async def _examine_once(store: Store, found: ExaminedStore) -> bool:
     return floor.deleted_below <= found.history.next_slot and (examined.stopped is None or floor == found.floor)
 
 
-def _apply(found: ExaminedStore, read: Slot) -> None:
+async def _apply(store: Store, found: ExaminedStore, read: Slot) -> None:
+    if read.head.epoch > found.history.epoch and (replaced := await find_replaced(store, read.head)) is not None:
+        raise replaced
     found.history.take(read.head, read.digest)
     found.slots += 1
     for kind, payload in entries(read.head.slot, read.body):

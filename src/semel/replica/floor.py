@@ -6,13 +6,16 @@ slot, or that the slot was missing, only if the floor, read afterwards, says tha
 deleted.
 """
 
-import json
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.core.slots import BrokenHistory
+from semel.replica.record import UNREADABLE, decode_record, encode_record
 from semel.store import Missing, Store
 
 FLOOR_KEY: Final = "floor"
+
+
+_WAY_ON: Final = "It names the newest checkpoint, without which nothing can be read: put it back and start again"
 
 
 class Piece(NamedTuple):
@@ -37,7 +40,7 @@ class Floor(NamedTuple):
 
     def encode(self) -> bytes:
         """The bytes of the object."""
-        return json.dumps(self._asdict()).encode()
+        return encode_record(FLOOR_KEY, self._asdict())
 
 
 # The floor before the first checkpoint. It exists from the beginning, so that its loss is noticed.
@@ -47,11 +50,11 @@ FIRST_FLOOR: Final = Floor(0, 0, 0, ())
 def decode_floor(content: bytes) -> Floor:
     """The floor in these bytes; BrokenHistory if they are not a floor."""
     try:
-        fields: dict[str, Any] = json.loads(content)
+        fields = decode_record(FLOOR_KEY, content)
         pieces = tuple(Piece(str(key), int(size), str(digest)) for key, size, digest in fields.pop("pieces"))
         return Floor(pieces=pieces, **{name: int(number) for name, number in fields.items()})
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BrokenHistory(f"the object {FLOOR_KEY!r} is none of semel's: {error}") from None
+    except UNREADABLE as error:
+        raise BrokenHistory(f"the object {FLOOR_KEY!r} is damaged, or none of semel's: {error}. {_WAY_ON}") from None
 
 
 async def read_floor(store: Store) -> tuple[Floor, str]:
@@ -59,5 +62,5 @@ async def read_floor(store: Store) -> tuple[Floor, str]:
     try:
         content, version = await store.get(FLOOR_KEY)
     except Missing:
-        raise BrokenHistory(f"{store.describe()}: the object {FLOOR_KEY!r} was there and is gone") from None
+        raise BrokenHistory(f"{store.describe()}: the object {FLOOR_KEY!r} was there and is gone. {_WAY_ON}") from None
     return decode_floor(content), version

@@ -5,12 +5,12 @@ active broker serves reads only while it holds the lease. It counts the period f
 it stops serving before any other broker begins. Times come from a clock that goes on while the machine sleeps.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from semel.core.slots import BrokenHistory
+from semel.replica.record import UNREADABLE, decode_record, encode_record
 from semel.store import Changed, Exists, Missing, Store
 
 LEASE_KEY: Final = "lease"
@@ -27,8 +27,6 @@ _NOT_YET: Final = -1
 # The longest name that DNS has. A longer one would not fit into the answers to clients.
 _HOST_BYTES_MAX: Final = 255
 _PORT_MAX: Final = (1 << 16) - 1
-# What goes wrong in bytes that are damaged, or that another program wrote.
-UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def boot_seconds() -> float:
@@ -51,6 +49,10 @@ class Lease(NamedTuple):
     puts: int
     # How far it has sent slots, in bytes of entries; below 0 while it is about to become active.
     position: int
+    # All slots below this one were created, as far as any broker knew that has ever had the lease: a slot below it that
+    # is missing was lost.
+    created_below: int
+    cluster_id: str
 
     @property
     def is_active(self) -> bool:
@@ -59,7 +61,7 @@ class Lease(NamedTuple):
 
     def encode(self) -> bytes:
         """The bytes of the object."""
-        return json.dumps(self._asdict()).encode()
+        return encode_record(LEASE_KEY, self._asdict())
 
 
 def decode_addresses(fields: Any) -> Addresses:
@@ -74,10 +76,26 @@ def decode_addresses(fields: Any) -> Addresses:
 def decode_lease(content: bytes) -> Lease:
     """The lease in these bytes; BrokenHistory if they are not a lease."""
     try:
-        fields: dict[str, Any] = json.loads(content)
+        fields = decode_record(LEASE_KEY, content)
         return Lease(addresses=decode_addresses(fields.pop("addresses")), **fields)
     except UNREADABLE as error:
-        raise BrokenHistory(f"the object {LEASE_KEY!r} is none of semel's: {error}") from None
+        raise unusable(f"is damaged, or none of semel's: {error}") from None
+
+
+def unusable(what: str) -> BrokenHistory:
+    """A lease that no broker may go by."""
+    return BrokenHistory(
+        f"the object {LEASE_KEY!r} {what}. No record is lost with it, but it is what tells whether the newest slot is "
+        "gone: put it back, or, while no broker runs on this store, remove it, and start again"
+    )
+
+
+async def read_lease(store: Store) -> Lease | None:
+    """The lease, if there is one. Raises BrokenHistory if it is damaged, and StoreError."""
+    try:
+        return decode_lease((await store.get(LEASE_KEY)).body)
+    except Missing:
+        return None
 
 
 class LeaseWatch:
@@ -126,9 +144,15 @@ class LeaseWatch:
 class LeaseHolder:
     """The lease, held by the active broker, or by one that is about to become active."""
 
-    def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float) -> None:
+    def __init__(self, store: Store, nonce: str, addresses: Addresses, seconds: float, cluster_id: str) -> None:
         self._store = store
-        self._next = Lease(0, addresses, seconds, is_released=False, nonce=nonce, puts=0, position=0)
+        self._next = Lease(
+            *(0, addresses, seconds, False, nonce),
+            puts=0,
+            position=0,
+            created_below=0,
+            cluster_id=cluster_id,
+        )
         self._version: str | None = None
         # The time until which this broker certainly holds it.
         self._held_until = 0.0
@@ -156,6 +180,10 @@ class LeaseHolder:
     def is_held(self, now: float) -> bool:
         """Whether no other broker can have begun to serve."""
         return now < self._held_until
+
+    def note_created(self, below: int) -> None:
+        """Name this slot in the next write, if no higher one was noted before."""
+        self._next = self._next._replace(created_below=max(self._next.created_below, below))
 
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
         """Replace the lease that has this version; False if another broker was faster."""

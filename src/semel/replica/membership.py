@@ -15,16 +15,19 @@ from typing import Any, Final
 
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
-from semel.replica.lease import Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds
+from semel.replica.holes import Hole
+from semel.replica.lease import LEASE_KEY, Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds, unusable
 from semel.replica.note import NOTE_SECONDS, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.reader import ROOM_SECONDS, SLOTS_PER_LOOK, NoRoom, SlotReader
-from semel.replica.slot import key_of
+from semel.replica.record import UNREADABLE, decode_record, encode_record
+from semel.replica.slot import JOURNAL
 from semel.replica.writer import Fenced, answered, create_surely
 from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
-# Version 2 added the floor, below which objects may be deleted.
-VERSION: Final = 2
+# Version 2 added the floor, below which objects may be deleted; version 3 what tells a slot that was lost from one that
+# was never created.
+VERSION: Final = 3
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
 # standby waits until such a search finds it.
@@ -61,46 +64,60 @@ def _foreign(store: Store, what: str, known: str) -> BrokenHistory:
 
 def format_of(cluster_id: str) -> bytes:
     """The object `format` of a store that belongs to this cluster."""
-    return json.dumps({"version": VERSION, "depth": DEPTH, "cluster_id": cluster_id}).encode()
+    return encode_record(FORMAT_KEY, {"version": VERSION, "depth": DEPTH, "cluster_id": cluster_id})
 
 
 async def _cluster_of(store: Store, new_cluster_id: str, known: str) -> str:
     try:
         stored = await answered(lambda: store.get(FORMAT_KEY))
     except Missing:
-        if known:
-            raise _foreign(store, "no log", known) from None
-        # The floor comes first: if there is a format, a missing floor was lost.
-        is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
-        if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):
-            return new_cluster_id
+        if not await answered(lambda: _has_objects(store)):
+            if known:
+                raise _foreign(store, "no log", known) from None
+            # The floor comes first: if there is a format, a missing floor was lost.
+            is_new = await create_surely(store, FLOOR_KEY, FIRST_FLOOR.encode())
+            if is_new and await create_surely(store, FORMAT_KEY, format_of(new_cluster_id)):
+                return new_cluster_id
         try:
+            # Another broker may have created it meanwhile.
             stored = await answered(lambda: store.get(FORMAT_KEY))
         except Missing:
             raise BrokenHistory(f"{store.describe()}: {await _why_without_format(store)}") from None
     return read_cluster_id(stored.body, store.describe())
 
 
+async def _has_objects(store: Store) -> bool:
+    """Whether there is a slot, or a lease: no broker creates these before there is a format. Raises Unsure."""
+    async for _ in store.list(JOURNAL):
+        return True
+    try:
+        await store.get(LEASE_KEY)
+    except Missing:
+        return False
+    return True
+
+
 async def _why_without_format(store: Store) -> str:
     """Why there is a floor but no format."""
-    try:
-        # The first object that a broker creates when there is a format.
-        await answered(lambda: store.get(key_of(0)))
-    except Missing:
-        return "a move into it has not ended: start it again, or name a store that is empty"
-    return f"the object {FORMAT_KEY!r} was there and is gone"
+    if await answered(lambda: _has_objects(store)):
+        return f"the object {FORMAT_KEY!r} was there and is gone. It says whose log this is: put it back, then start"
+    return "a move into it has not ended: start it again, or name a store that is empty"
 
 
 def read_cluster_id(content: bytes, where: str) -> str:
     """The id of the cluster in the object `format`; BrokenHistory if this semel must not use the store."""
     try:
         fields: Any = json.loads(content)
-        version, depth, cluster_id = fields["version"], fields["depth"], fields["cluster_id"]
-    except (ValueError, LookupError, TypeError):
-        raise BrokenHistory(f"{where}: the object {FORMAT_KEY!r} is none of semel's") from None
-    if (version, depth) != (VERSION, DEPTH) or not isinstance(cluster_id, str):
-        raise BrokenHistory(f"{where}: in version {version!r} with depth {depth!r}; this semel has {VERSION}, {DEPTH}")
-    return cluster_id
+        version, depth = fields["version"], fields["depth"]
+        if (version, depth) != (VERSION, DEPTH):
+            raise BrokenHistory(
+                f"{where}: in version {version!r} with depth {depth!r}; this semel has {VERSION}, {DEPTH}"
+            )
+        return str(decode_record(FORMAT_KEY, content)["cluster_id"])
+    except UNREADABLE as error:
+        raise BrokenHistory(
+            f"{where}: the object {FORMAT_KEY!r} is damaged, or none of semel's: {error}. Put it back and start again"
+        ) from None
 
 
 class Membership:
@@ -112,14 +129,24 @@ class Membership:
         reader: SlotReader,
         addresses: Addresses,
         lease_seconds: float,
+        cluster_id: str,
         clock: Callable[[], float] = boot_seconds,
+        note_hole: Callable[[Hole], None] | None = None,
     ) -> None:
-        """The period of the lease is counted by `clock`."""
+        """The period of the lease is counted by `clock`. `note_hole` gets each hole that this broker meets while
+        another one is active, and one that it gives up.
+        """
         self._store = store
         self._reader = reader
         self._clock = clock
         self.addresses = addresses
-        self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds)
+        self._cluster_id = cluster_id
+        self._note_hole = note_hole
+        # The slot of the last hole that was noted.
+        self._hole_slot = -1
+        # The lease before this broker claimed it.
+        self._lease_before: Lease | None = None
+        self._holder = LeaseHolder(store, secrets.token_hex(8), addresses, lease_seconds, cluster_id)
         self._note = NoteKeeper(store, addresses)
         # The nonce in the last lease of another broker, whose note may still be there when it is lost.
         self._nonce_before = ""
@@ -221,10 +248,12 @@ class Membership:
                     is_full = True
                 self._has_read.set()
                 await watch.look(self._clock)
-                if watch.lease is not None and watch.lease.nonce != self._holder.nonce:
-                    self._nonce_before = watch.lease.nonce
+                if watch.lease is not None:
+                    self._check_lease(watch.lease)
                 epoch = self._reader.history.epoch + 1
                 may_claim = watch.is_over and not is_behind and not is_full
+                if not is_behind and not is_full:
+                    await self._look_for_hole(watch.lease, may_claim=may_claim)
                 if may_claim and await self._holder.claim(epoch, watch.version, self._clock()):
                     return
             except Unsure:
@@ -237,6 +266,32 @@ class Membership:
             if not is_behind:
                 await asyncio.sleep(ROOM_SECONDS if is_full else watch.pause_seconds)
 
+    def _check_lease(self, lease: Lease) -> None:
+        """Note what is known only from the lease of another broker."""
+        if lease.cluster_id != self._cluster_id:
+            raise unusable(f"is that of cluster {lease.cluster_id}, and the store is that of {self._cluster_id}")
+        if lease.nonce != self._holder.nonce:
+            self._nonce_before = lease.nonce
+
+    async def _look_for_hole(self, lease: Lease | None, *, may_claim: bool) -> None:
+        """Raise a hole after the last slot that was read if this broker would take over there. While another one is
+        active, its lease tells whether there can be one; then the operator is told, and this broker waits for the slot.
+        """
+        history, self._lease_before = self._reader.history, lease
+        if lease is not None:
+            self._holder.note_created(lease.created_below)
+        if not may_claim and (lease is None or lease.created_below <= history.next_slot):
+            return
+        hole = await self._reader.find_hole(lease)
+        if hole is None:
+            return
+        if may_claim and not self._reader.gives_up(hole):
+            # Nothing is written yet.
+            raise hole
+        if self._note_hole is not None and (may_claim or hole.slot != self._hole_slot):
+            self._hole_slot = hole.slot
+            self._note_hole(hole)
+
     async def take_over(self) -> int | None:
         """Read the remaining slots and create the fence; return the epoch in which this broker is active. None if it
         has to stand by again: its disk is full, or another broker has claimed the lease because this one took too long.
@@ -248,7 +303,9 @@ class Membership:
         try:
             while True:
                 try:
-                    epoch = await self._reader.take_over(lambda: self._holder.keeps_claim(self._clock()))
+                    epoch = await self._reader.take_over(
+                        lambda: self._holder.keeps_claim(self._clock()), self._lease_before
+                    )
                     break
                 except NoRoom:
                     # Another broker may have space.
@@ -270,6 +327,7 @@ class Membership:
         try:
             while True:
                 try:
+                    self._holder.note_created(self._reader.history.created_below)
                     is_ours = await self._holder.renew(epoch, self._clock(), self._reader.history.position)
                 except Unsure:
                     is_ours = True
@@ -307,6 +365,7 @@ class Membership:
         note_active(self._holder.released())
         with contextlib.suppress(StoreError, BrokenHistory, TimeoutError):
             async with asyncio.timeout(TAKEN_SECONDS_MAX):
+                self._holder.note_created(self._reader.history.created_below)
                 await answered(self._holder.release)
                 watch = LeaseWatch(self._store)
                 while watch.lease is None or not watch.lease.is_active:
@@ -322,6 +381,7 @@ class Membership:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS_MAX):
                 if self._holder.has_claimed:
+                    self._holder.note_created(self._reader.history.created_below)
                     with contextlib.suppress(StoreError, BrokenHistory):
                         await self._holder.release()
                 # An active broker may have a note, too, from its time as a standby.

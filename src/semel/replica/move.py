@@ -100,7 +100,8 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
     except BaseException:
         files.close()
         raise
-    membership = Membership(store, SlotReader(store, entries, log, beginning.history), _NO_ADDRESS, LEASE_SECONDS)
+    reader = SlotReader(store, entries, log, beginning.history)
+    membership = Membership(store, reader, _NO_ADDRESS, LEASE_SECONDS, cluster_id)
     try:
         await membership.become_active(lambda lease: note_active(_address_in(lease)))
         _settle_down(log)

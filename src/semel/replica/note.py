@@ -7,12 +7,12 @@ no change of it for a day. Nothing that lies among the notes may keep the active
 """
 
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from semel.replica.lease import UNREADABLE, Addresses, decode_addresses
+from semel.replica.lease import Addresses, decode_addresses
+from semel.replica.record import UNREADABLE, decode_record, encode_record
 from semel.store import Changed, Exists, Missing, Store, StoreError
 from semel.store.contract import KEY_CHARACTERS_MAX
 
@@ -44,7 +44,7 @@ class StandbyNote(NamedTuple):
 def decode_note(content: bytes) -> StandbyNote | None:
     """The note in these bytes; None if this version of semel cannot read it, or could not tell clients of it."""
     try:
-        fields: dict[str, Any] = json.loads(content)
+        fields = decode_record(FOLDER, content)
         addresses, noted_at = decode_addresses(fields.pop("addresses")), float(fields.pop("noted_at"))
         note = StandbyNote(addresses=addresses, noted_at=noted_at, **fields)
         return note if addresses and note.noted_at + note.position + note.epoch >= 0 else None
@@ -78,7 +78,7 @@ class NoteKeeper:
 
     async def put(self, note: StandbyNote) -> None:
         """Write the note, replacing the one before. After a StoreError the next write may succeed."""
-        content = json.dumps(note._asdict()).encode()
+        content = encode_record(FOLDER, note._asdict())
         while True:
             try:
                 if self._version is None:

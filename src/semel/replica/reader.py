@@ -10,16 +10,18 @@ from the checkpoint that the floor names.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 from typing import Final, Protocol
 
-from semel.core.slots import DEPTH, NONCE_BYTES, BrokenHistory, History
+from semel.core.slots import DEPTH, NONCE_BYTES, BrokenHistory, History, SlotHead
 from semel.core.steps import Steps
 from semel.replica.floor import Floor, read_floor
+from semel.replica.holes import Hole, Overtaken, fence_behind, find_hole, find_replaced
 from semel.replica.journal import SlotJournal
+from semel.replica.lease import Lease
 from semel.replica.slot import Slot, decode, digest_of, encode_head, entries, key_of
-from semel.replica.writer import Fenced, answered, create_surely
+from semel.replica.writer import answered, create_surely
 from semel.storage.files import TRIED_AGAIN
 from semel.storage.recovery import CannotFollow
 from semel.store import Missing, Store, StoreError
@@ -47,12 +49,6 @@ class Follower(Protocol):
 
     def clear(self) -> Steps[None]:
         """Remove files that are no longer needed."""
-
-
-class Overtaken(Fenced):
-    """The slots that this broker read last, or would have read next, may have been deleted. The broker can be started
-    again.
-    """
 
 
 class NoRoom(Exception):
@@ -121,15 +117,18 @@ class SlotReader:
         log: Follower,
         history: History,
         make_room: Callable[[OSError], None] | None = None,
+        accepted_losses: Collection[str] = (),
     ) -> None:
         """Continues after this history, which a checkpoint has. `make_room` is called with the error before NoRoom is
-        raised; without it the error of the disk is raised.
+        raised; without it the error of the disk is raised. `accepted_losses` are the keys of slots that may be given
+        up.
         """
         self._store = store
         self._ahead = _ReadAhead(store)
         self._make_room = make_room
         self._journal = journal
         self._log = log
+        self._accepted_losses = accepted_losses
         # What all slots say that were applied as a whole.
         self.history = history
         # The next slot, while it is applied, and how many of its entries were.
@@ -198,8 +197,15 @@ class SlotReader:
                 content = await self._ahead.get(slot, slots_max)
             except Missing:
                 return False
-            found = decode(slot, content)
-            self.history.check(found.head)
+            try:
+                found = decode(slot, content)
+                self.history.check(found.head)
+            except BrokenHistory as damage:
+                key = key_of(slot)
+                raise BrokenHistory(
+                    f"{self._store.describe()}: {damage}. Put {key} back as it was and start again; no slot was "
+                    f"written. If it is lost for ever, remove it and start once with --accept-loss {key}"
+                ) from None
             if found.head.epoch > self.history.epoch:
                 self._log.enter_epoch(found.head.epoch)
             self._current, self._applied = found, 0
@@ -212,7 +218,10 @@ class SlotReader:
             self._applied, self._refusals = self._applied + 1, 0
             if self._applied % ENTRIES_PER_TURN == 0:
                 await asyncio.sleep(0)
+        if head.epoch > self.history.epoch:
+            await self._check_fence(head)
         self.history.take(head, digest)
+        self.history.note_created(self.history.next_slot)
         self._current = None
         self._journal.follow(self.history.position)
         with contextlib.suppress(OSError):
@@ -233,21 +242,54 @@ class SlotReader:
             self._refusals += 1
             raise NoRoom(str(error)) from error
 
-    async def take_over(self, may_fence: Callable[[], Awaitable[bool]] | None = None) -> int | None:
+    async def find_hole(self, lease: Lease | None) -> Hole | None:
+        """The hole at the next slot, if it is missing and was created; `lease` is the one that was read last. Raises
+        Overtaken like `read_on`, and StoreError.
+        """
+        return await find_hole(self._store, self.history, lease)
+
+    def gives_up(self, hole: Hole) -> bool:
+        """Whether this slot may be given up, with all that was written after it."""
+        return key_of(hole.slot) in self._accepted_losses
+
+    async def _check_fence(self, fence: SlotHead) -> None:
+        """Raise BrokenHistory if this fence replaced an object that was acknowledged."""
+        replaced = await answered(lambda: find_replaced(self._store, fence))
+        if replaced is not None and key_of(fence.slot) not in self._accepted_losses:
+            raise replaced
+
+    async def _fence_rest(self, hole: Hole, nonce: bytes) -> SlotHead:
+        """Create a fence behind everything that is given up with this hole."""
+        while True:
+            fence = await answered(lambda: fence_behind(self._store, hole, nonce))
+            if await create_surely(self._store, key_of(fence.slot), encode_head(fence)):
+                return fence
+
+    async def take_over(
+        self, may_fence: Callable[[], Awaitable[bool]] | None = None, lease: Lease | None = None
+    ) -> int | None:
         """Read all slots and create the fence after the last one; return the epoch of this broker. `may_fence` is asked
-        before each attempt, and None returned if the fence may not be created. Raises NoRoom like `read_on`.
+        before each attempt, and None returned if the fence may not be created. `lease` is the one that was read before
+        this broker claimed it. Raises NoRoom like `read_on`, and a hole that may not be given up.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
         while True:
             while await self.read_on(SLOTS_PER_LOOK):
                 pass
+            hole = await self.find_hole(lease)
+            if hole is not None and not self.gives_up(hole):
+                raise hole
             if may_fence is not None and not await may_fence():
                 return None
             head = self.history.fence(nonce, digest_of([]))
+            if hole is not None:
+                behind = await self._fence_rest(hole, nonce)
+                head = self.history.fence_giving_up(nonce, digest_of([]), behind.epoch + 1, behind.slot)
             encoded = encode_head(head)
             if await create_surely(self._store, key_of(head.slot), encoded):
                 # The slot may have been deleted before: then the fence has no effect.
                 await self._verify()
+                await self._check_fence(head)
                 self.history.take(head, digest_of([encoded]))
                 self._log.enter_epoch(head.epoch)
                 return head.epoch

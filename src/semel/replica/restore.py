@@ -5,12 +5,13 @@ somebody reads it; bytes that an earlier process has left on the disk are compar
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from functools import partial
 from typing import NamedTuple
 
 from semel.core.slots import BrokenHistory, History
 from semel.replica.cache import Cache
-from semel.replica.contents import NOTHING, Contents, Extent
+from semel.replica.contents import NOTHING, SEGMENTS, Contents, Extent
 from semel.replica.floor import Floor, read_floor
 from semel.replica.slot import digest_of
 from semel.replica.writer import answered
@@ -32,9 +33,10 @@ class Beginning(NamedTuple):
     content: Content | None
 
 
-async def restore(store: Store, cache: Cache) -> Beginning:
+async def restore(store: Store, cache: Cache, accepted_losses: Collection[str] = ()) -> Beginning:
     """The newest checkpoint, with its files in the directory of this cache. Raises BrokenHistory if the store has lost
-    or changed something of it."""
+    or changed something of it, except for objects with records whose loss is accepted: who reads these gets an error.
+    """
     while True:
         floor, _ = await answered(lambda: read_floor(store))
         if not floor.pieces:
@@ -45,6 +47,10 @@ async def restore(store: Store, cache: Cache) -> Beginning:
             await check_replaced(store, floor, gone)
             continue
         contents = Contents.from_record(state["contents"])
+        lost = await _lost_object(store, contents, accepted_losses)
+        if lost:
+            await check_replaced(store, floor, lost)
+            continue
         await _make_files(cache.files.disk, contents)
         if (await answered(lambda: read_floor(store)))[0].deleted_below <= floor.slot:
             cache.files.begin(contents)
@@ -57,7 +63,10 @@ async def read_checkpoint(store: Store, floor: Floor) -> Content:
     for key, size, digest in floor.pieces:
         body = (await answered(partial(store.get, key))).body
         if len(body) != size or digest_of([body]).hex() != digest:
-            raise BrokenHistory(f"{store.describe()}: {key} is damaged: the floor knows another digest of it")
+            raise BrokenHistory(
+                f"{store.describe()}: {key} is damaged: the floor knows another digest of it. The newest checkpoint "
+                "needs it: put it back and start again; nothing was written"
+            )
         parts.append(body)
     try:
         return checkpoint.decode(b"".join(parts), f"{store.describe()}: {floor.pieces[0].key}")
@@ -65,12 +74,44 @@ async def read_checkpoint(store: Store, floor: Floor) -> Content:
         raise BrokenHistory(str(damaged)) from None
 
 
-async def check_replaced(store: Store, floor: Floor, gone: Missing) -> None:
+async def check_replaced(store: Store, floor: Floor, gone: Missing | str) -> None:
     """Explain why an object that this floor's checkpoint needs is gone: raises BrokenHistory unless there is a newer
     floor.
     """
     if (await answered(lambda: read_floor(store)))[0] == floor:
-        raise BrokenHistory(f"{gone}, and the newest checkpoint needs it") from None
+        raise BrokenHistory(
+            f"{gone}, and the newest checkpoint needs it: put it back and start again; nothing was written"
+            if isinstance(gone, Missing)
+            else gone
+        ) from None
+
+
+async def _lost_object(store: Store, contents: Contents, accepted: Collection[str]) -> str:
+    """What is known of the first object with records that is gone or was cut; empty if all are whole, as far as a
+    listing shows.
+    """
+
+    async def listed() -> dict[str, int]:
+        return {key: size async for key, size in store.list(SEGMENTS)}
+
+    sizes = await answered(listed)
+    for key, size in contents.objects.items():
+        if sizes.get(key) == size or key in accepted:
+            continue
+        try:
+            # A listing may miss an object.
+            if len(await answered(partial(store.get_range, key, max(size - 1, 0), 2))) == 1:
+                continue
+            what = f"has {sizes.get(key, 0)} bytes instead of {size}"
+        except Missing:
+            what = "is gone"
+        rows = {path: sum(extent.size for extent in row if extent.key == key) for path, row in contents.files.items()}
+        parts = ", ".join(f"{lost} bytes of {path}" for path, lost in rows.items() if lost)
+        return (
+            f"{store.describe()}: {key} {what}, and the newest checkpoint needs it for {parts}. Put it back and start "
+            f"again; nothing was written. If it is lost for ever, start with --accept-loss {key}: reads of it fail then"
+        )
+    return ""
 
 
 async def _make_files(disk: Files, contents: Contents) -> None:

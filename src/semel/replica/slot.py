@@ -15,11 +15,12 @@ from semel.core.checksum import crc32c
 from semel.core.slots import DIGEST_BYTES, BrokenHistory, SlotHead
 from semel.storage.files import Buffer
 
-VERSION: Final = 1
+# Version 2 added the slot below which all were created.
+VERSION: Final = 2
 JOURNAL: Final = "journal"
 _MAGIC: Final = b"semel-sl"
 _PREFIX: Final = struct.Struct("<8sII")
-_HEAD: Final = struct.Struct("<QQ16s16sQQ16s")
+_HEAD: Final = struct.Struct("<QQ16s16sQQQ16s")
 HEAD_BYTES: Final = _PREFIX.size + _HEAD.size
 _ENTRY: Final = struct.Struct("<IB3x")
 ENTRY_HEAD_BYTES: Final = _ENTRY.size
@@ -65,17 +66,22 @@ def encode_entry(kind: int, parts: Sequence[Buffer]) -> bytes:
     return b"".join((_ENTRY.pack(size, kind), *parts))
 
 
-def decode(slot: int, content: bytes) -> Slot:
-    """The slot in these bytes; BrokenHistory if they are not a slot, or not a whole one."""
+def decode_head(slot: int, content: bytes) -> SlotHead:
+    """The head at the beginning of these bytes; BrokenHistory if there is none."""
     if len(content) < HEAD_BYTES or not content.startswith(_MAGIC):
         raise BrokenHistory(f"slot {slot} holds what is no part of a journal")
     _, version, checksum = _PREFIX.unpack_from(content)
     if version != VERSION:
         raise BrokenHistory(f"slot {slot} is of version {version}, and this semel knows version {VERSION}")
-    view = memoryview(content)
-    if crc32c(view[_PREFIX.size : HEAD_BYTES]) != checksum:
+    if crc32c(memoryview(content)[_PREFIX.size : HEAD_BYTES]) != checksum:
         raise BrokenHistory(f"slot {slot} is damaged: the checksum does not match its head")
-    head = SlotHead(*_HEAD.unpack_from(content, _PREFIX.size))
+    return SlotHead(*_HEAD.unpack_from(content, _PREFIX.size))
+
+
+def decode(slot: int, content: bytes) -> Slot:
+    """The slot in these bytes; BrokenHistory if they are not a slot, or not a whole one."""
+    head = decode_head(slot, content)
+    view = memoryview(content)
     body = view[HEAD_BYTES:]
     if len(body) != head.body_bytes or digest_of([body]) != head.body_digest:
         raise BrokenHistory(f"slot {slot} is damaged: the digest does not match its entries")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from semel.replica.cache import Cache, Unreadable, has
-from semel.replica.contents import OBJECT_BYTES_MAX, Contents, Extent, kept, missing, packed, with_object
+from semel.replica.contents import OBJECT_BYTES_MAX, SEGMENTS, Contents, Extent, kept, missing, packed, with_object
 from semel.replica.floor import Piece
 from semel.replica.slot import digest_of
 from semel.replica.worker import Worker, in_thread
@@ -23,7 +23,6 @@ from semel.storage.journal import Damaged
 from semel.storage.segment import Stretch
 from semel.store import Store
 
-SEGMENTS: Final = "segments"
 CHECKPOINTS: Final = "checkpoints"
 # How many objects are created at once, each of which is in memory meanwhile.
 CREATED_AT_ONCE: Final = 4

@@ -225,6 +225,7 @@ class SlotWriter:
             del self._under_way[slot]
             if error is None:
                 self._journal.note_synced(target)
+                self._history.note_created(next(iter(self._under_way), self._history.next_slot))
                 if self._progress is not None and not self._progress.done():
                     self._progress.set_result(None)
             else:

@@ -23,6 +23,7 @@ from semel.store.contract import (
     StoreError,
     StoreRefused,
     Unsure,
+    check_after,
     check_body,
     check_folder,
     check_key,
@@ -151,9 +152,9 @@ class BucketStore:
                 return b""
             raise self._translated(key, error) from error
 
-    async def list(self, folder: str) -> AsyncIterator[Listed]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
         check_folder(folder)
-        pages = self._obstore.list(self._store, prefix=folder or None)
+        pages = self._obstore.list(self._store, prefix=folder or None, offset=check_after(after) or None)
         while True:
             with self._errors(folder or "/"):
                 try:
@@ -161,7 +162,9 @@ class BucketStore:
                 except StopAsyncIteration:
                     return
             for meta in page:
-                yield Listed(meta["path"], meta["size"])
+                # Not every server that speaks S3 begins a listing where it is told.
+                if meta["path"] > after:
+                    yield Listed(meta["path"], meta["size"])
 
     async def delete(self, key: str) -> None:
         check_key(key)

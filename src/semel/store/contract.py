@@ -92,9 +92,9 @@ class Store(Protocol):
         """
         ...
 
-    def list(self, folder: str) -> AsyncIterator[Listed]:
-        """The objects below `folder/`, or all of them below "", in no order. It may miss objects that are created or
-        deleted meanwhile, and show objects that were just deleted.
+    def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
+        """The objects below `folder/`, or all of them below "", in no order, but only those whose keys sort after
+        `after`. It may miss objects that are created or deleted meanwhile, and show objects that were just deleted.
         """
         ...
 
@@ -121,6 +121,11 @@ def check_key(key: str) -> str:
 def check_folder(folder: str) -> str:
     """The folder, if it is valid: the beginning of keys up to a slash, without the slash."""
     return check_key(folder) if folder else folder
+
+
+def check_after(after: str) -> str:
+    """The key after which a listing begins, if it is valid; empty for a whole listing."""
+    return check_key(after) if after else after
 
 
 def check_body(body: Buffer) -> Buffer:

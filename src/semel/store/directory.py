@@ -101,11 +101,12 @@ class DirectoryStore:
         with self._errors(key), self._opened(key) as descriptor:
             return _read(descriptor, start, size)
 
-    def list(self, folder: str) -> Iterator[list[Listed]]:
+    def list(self, folder: str, after: str = "") -> Iterator[list[Listed]]:
         page: list[Listed] = []
         with self._errors(folder or "/"):
             for listed in self._walk(self._root / folder if folder else self._root):
-                page.append(listed)
+                if listed.key > after:
+                    page.append(listed)
                 if len(page) == PAGE_OBJECTS:
                     yield page
                     page = []

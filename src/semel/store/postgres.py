@@ -153,24 +153,24 @@ class PostgresStore:
         with self._session(key) as session:
             return self._read(session, key, f"substring(body FROM {int(start) + 1} FOR {int(size)})")
 
-    def list(self, folder: str) -> Iterator[list[Listed]]:
+    def list(self, folder: str, after: str = "") -> Iterator[list[Listed]]:
         beginning = self._key(f"{folder}/" if folder else "")
         # The character after the slash; without a prefix and a folder, one after those of all keys. It is in every
         # encoding that a database can have.
         end = f"{beginning[:-1]}0" if beginning else "~"
-        after, page = beginning, [Listed("", 0)]
+        last, page = max(beginning, self._key(after)), [Listed("", 0)]
         while page:
             try:
                 with self._session(folder or "/") as session:
                     statement = (
                         f"SELECT key, octet_length(body) FROM {TABLE} WHERE key > %s AND key < %s ORDER BY key LIMIT %s"
                     )
-                    rows = session.run(statement, after, end, PAGE_OBJECTS)
+                    rows = session.run(statement, last, end, PAGE_OBJECTS)
             except Missing:
                 return
             page = [Listed(key[len(self._key("")) :], size) for key, size in rows]
             if page:
-                after = rows[-1][0]
+                last = rows[-1][0]
                 yield page
 
     def delete(self, key: str) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from semel.store.contract import Buffer, Found, Listed, check_body, check_folder, check_key, check_range
+from semel.store.contract import Buffer, Found, Listed, check_after, check_body, check_folder, check_key, check_range
 
 # The lease must not queue, nor the proofs that answers wait for. Beside them there may be the four creates of the
 # journal, four of a checkpoint, and four reads of the cache, all of which are large.
@@ -28,7 +28,7 @@ class BlockingStore(Protocol):
 
     def get_range(self, key: str, start: int, size: int) -> bytes: ...
 
-    def list(self, folder: str) -> Iterator[list[Listed]]:
+    def list(self, folder: str, after: str = "") -> Iterator[list[Listed]]:
         """The listing page by page."""
         ...
 
@@ -59,8 +59,8 @@ class ThreadedStore:
         check_range(start, size)
         return await self._run(partial(self._engine.get_range, check_key(key), start, size))
 
-    async def list(self, folder: str) -> AsyncIterator[Listed]:
-        pages = self._engine.list(check_folder(folder))
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
+        pages = self._engine.list(check_folder(folder), check_after(after))
         while (page := await self._run(partial(next, pages, None))) is not None:
             for listed in page:
                 yield listed

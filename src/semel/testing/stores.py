@@ -36,6 +36,7 @@ from semel.store.contract import (
     Missing,
     StoreError,
     Unsure,
+    check_after,
     check_body,
     check_folder,
     check_key,
@@ -149,11 +150,13 @@ class MemoryStore:
         wanted = check_range(start, size)
         return await self._send("get_range", key, lambda: self.objects.get(key).body[wanted])
 
-    async def list(self, folder: str) -> AsyncIterator[Listed]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
         """As in the contract."""
         check_folder(folder)
+        check_after(after)
         for listed in await self._send("list", folder, lambda: self.objects.list(folder)):
-            yield listed
+            if listed.key > after:
+                yield listed
 
     async def delete(self, key: str) -> None:
         """As in the contract."""
@@ -221,13 +224,15 @@ class FaultyStore(MemoryStore):
         """Remove all faults. Late calls still take effect."""
         self._armed.clear()
 
-    async def list(self, folder: str) -> AsyncIterator[Listed]:
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
         """As in the contract."""
         check_folder(folder)
+        check_after(after)
         kind = self._strike("list", folder)
         changes_ago = self._random.randint(1, STALE_CHANGES_MAX) if kind == "stale list" else 0
         for listed in await self._travel(kind, lambda: self.objects.list(folder, changes_ago), folder):
-            yield listed
+            if listed.key > after:
+                yield listed
 
     async def _send(self, call: CallName, key: str, land: Callable[[], Result]) -> Result:
         return await self._travel(self._strike(call, key), land, f"{call} of {key}")
