@@ -10,10 +10,12 @@ import importlib.util
 if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
-from semel.database.connections import AsyncHandle, Handle, check_unbroken, within, within_async
+from semel.database.connections import AsyncHandle, Handle, within, within_async
 from semel.database.engines import begin_immediately, engine_of, read_only
 from semel.database.errors import (
     REMEDY,
+    CommitTooEarly,
+    EffectFailed,
     NotImmediate,
     NotInTransaction,
     TransactionBroken,
@@ -22,21 +24,28 @@ from semel.database.errors import (
     is_missing_table,
     is_passing,
 )
+from semel.database.open_transactions import OpenRawTransaction, keep_open, kept_open
+from semel.database.transactions import OpenTransaction
 
 __all__ = [
     "REMEDY",
     "AsyncHandle",
+    "CommitTooEarly",
+    "EffectFailed",
     "Handle",
     "NotImmediate",
     "NotInTransaction",
+    "OpenRawTransaction",
+    "OpenTransaction",
     "TransactionBroken",
     "UnknownConnection",
     "UnknownDatabase",
     "begin_immediately",
-    "check_unbroken",
     "engine_of",
     "is_missing_table",
     "is_passing",
+    "keep_open",
+    "kept_open",
     "read_only",
     "within",
     "within_async",

@@ -19,7 +19,6 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import NullPool
@@ -27,11 +26,11 @@ from sqlalchemy.pool import NullPool
 from semel.database.errors import (
     NotImmediate,
     NotInTransaction,
-    TransactionBroken,
     UnknownConnection,
     UnknownDatabase,
     told_remedy,
 )
+from semel.database.transactions import watch
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,9 +53,9 @@ def within(handle: Handle) -> Iterator[Connection]:
     """The connection of `handle`, in the caller's transaction. Raises if a claim could be lost in it."""
     with told_remedy():
         if isinstance(handle, Connection):
-            yield _checked(handle)
+            yield _watched(handle)
         elif isinstance(handle, Session | scoped_session):
-            yield _checked(handle.connection())
+            yield _watched(handle.connection())
         else:
             with borrowed(handle) as connection:
                 yield _checked(connection)
@@ -70,7 +69,19 @@ async def within_async(handle: AsyncHandle, work: Callable[[Connection], T]) -> 
     if not isinstance(handle, AsyncConnection):
         raise UnknownConnection(handle)
     with told_remedy():
-        return await handle.run_sync(lambda connection: work(_checked(connection)))
+        return await handle.run_sync(lambda connection: work(_watched(connection)))
+
+
+def _watched(connection: Connection) -> Connection:
+    """Checks the transaction, and has it watched until it ends, unless the caller begins and ends it in SQL."""
+    _checked(connection)
+    dbapi: Any = connection.connection.dbapi_connection
+    if not (connection.dialect.name == "postgresql" and dbapi.autocommit):
+        if not connection.in_transaction():
+            # As the next statement would do.
+            connection.begin()
+        watch(connection)
+    return connection
 
 
 def _checked(connection: Connection) -> Connection:
@@ -236,34 +247,3 @@ def may_be_immediate(path: str) -> bool:
         return True
     probe.execute("ROLLBACK")
     return False
-
-
-# -- before a commit ---------------------------------------------------------------------------------------------------
-
-
-# libpq's number for it, for psycopg and other drivers that are built on libpq.
-_IN_ERROR: Final = 3
-
-
-def check_unbroken(connection: Connection) -> None:
-    """Raise TransactionBroken if a commit would not commit anything."""
-    if not connection.in_transaction():
-        raise TransactionBroken
-    driver: Any = connection.connection.driver_connection
-    if connection.dialect.name == "sqlite":
-        is_broken = not driver.in_transaction
-    elif hasattr(driver, "info"):
-        is_broken = driver.info.transaction_status == _IN_ERROR
-    else:
-        is_broken = not _answers(connection)
-    if is_broken:
-        raise TransactionBroken
-
-
-def _answers(connection: Connection) -> bool:
-    """Whether a query still works. If the transaction has failed, none does, even if the driver does not know that."""
-    try:
-        connection.exec_driver_sql("SELECT 1")
-    except DBAPIError:
-        return False
-    return True

@@ -55,6 +55,29 @@ class TransactionBroken(RuntimeError):
         )
 
 
+class CommitTooEarly(TransactionBroken):
+    """A commit between a claim and the end of its work. What came after it could fail, and the event would count as
+    done."""
+
+    def __init__(self) -> None:
+        RuntimeError.__init__(
+            self,
+            "the transaction of a claim would end before its work: leave out commit(), and COMMIT and ROLLBACK in SQL. "
+            "The code that began the transaction commits it afterwards; connection.begin_nested() may be used inside",
+        )
+
+
+class EffectFailed(TransactionBroken):
+    """A commit of a claim whose work has failed."""
+
+    def __init__(self) -> None:
+        RuntimeError.__init__(
+            self,
+            "an exception left the block of a claim, so its work is not done, and the commit would count it as done: "
+            "roll the transaction back; or let the exception leave connection.begin_nested(), and catch it outside",
+        )
+
+
 # -- what the database says --------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from semel.database import check_unbroken, within_async
+from semel.database import OpenTransaction, within_async
 from semel.database.procedures import drive_async
 from semel.inbox.admission import Due
 from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC_SEEN, Brokers, LoopFailed, checked_config
@@ -44,8 +44,12 @@ class AsyncInbox(Loop[AsyncEngine]):
         async with self._engine.begin() as connection:
             due = await within_async(connection, work)
             if due is not None and due.outcome:
-                await handler(connection, due.message)
-                await connection.run_sync(check_unbroken)
+                transaction = await connection.run_sync(OpenTransaction)
+                try:
+                    await handler(connection, due.message)
+                    await connection.run_sync(lambda _: transaction.check())
+                finally:
+                    transaction.release()
             return due
 
     async def _pause(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 from sqlalchemy import Connection, Engine
 
-from semel.database import check_unbroken, within
+from semel.database import OpenTransaction, within
 from semel.database.procedures import drive
 from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
@@ -97,8 +97,12 @@ class Inbox(Loop[Engine]):
         with self._engine.begin() as connection, within(connection):
             due = work(connection)
             if due is not None and due.outcome:
-                handler(connection, due.message)
-                check_unbroken(connection)
+                transaction = OpenTransaction(connection)
+                try:
+                    handler(connection, due.message)
+                    transaction.check()
+                finally:
+                    transaction.release()
             return due
 
     def _pause(self, seconds: float) -> None:
