@@ -23,12 +23,15 @@ from semel.core.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
     MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    close_batch,
+    read_header,
 )
 from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
-from semel.wire.records import encode_batch
+from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import (
     ANNOUNCED,
     API_VERSIONS,
@@ -302,6 +305,67 @@ def test_a_batch_that_is_none_is_refused_with_its_error_and_nothing_is_written(
     before = ask.fetch("payments").high_watermark
     assert produced(ask, batch) == error
     assert ask.fetch("payments").high_watermark == before
+
+
+UNREADABLE = {
+    "forty times 0xff": [b"\xff" * 40],
+    "a record that goes on behind the batch": [b"\x64\x00\x00\x00\x01\x02v\x00"],
+    "an offset out of place": [b"\x0e\x00\x00\x02\x01\x02v\x00"],
+    "a key of length -2": [b"\x0e\x00\x00\x00\x03\x02v\x00"],
+    "more headers than bytes": [b"\x0e\x00\x00\x00\x01\x02v\x7e"],
+    "bytes behind the last record": [b"\x0e\x00\x00\x00\x01\x02v\x00", b"\x00" * 7],
+}
+
+
+@pytest.mark.parametrize("version", [3, 9])
+@pytest.mark.parametrize("records", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_batch_that_no_reader_could_read_is_refused_and_its_readers_go_on(
+    bootstrap: str, ask: Asker, records: list[bytes], version: int
+) -> None:
+    """Else whoever comes to it would end there, each time."""
+    header = read_header(encode_batch(at(1)))
+    before = ask.fetch("payments").high_watermark
+    assert produced(ask, bytes(close_batch(header, b"".join(records))), version=version) == ErrorCode.INVALID_RECORD
+    assert ask.fetch("payments").high_watermark == before
+    assert produced(ask, bytes(encode_batch(at(1)))) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "log_level": 0})
+    consumer.assign([TopicPartition("payments", 0, before)])
+    message = consumer.poll(30)
+    consumer.close()
+    assert message is not None
+    assert (message.error(), message.offset()) == (None, before)
+
+
+def test_the_record_that_no_reader_could_read_is_named(ask: Asker) -> None:
+    good, bad = b"\x0e\x00\x00\x00\x01\x02v\x00", b"\x0e\x00\x00\x04\x01\x02v\x00"
+    header = read_header(encode_batch(at(1, 1)))
+    data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(close_batch(header, good + bad))}]}]
+    answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    (refused,) = answer.responses[0].partition_responses
+    assert [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors] == [
+        (1, "its offset delta is 2")
+    ]
+    assert refused.error_message == "record 1 of the batch: its offset delta is 2"
+
+
+@pytest.mark.parametrize("claimed_ms", [1, 10**12, -(2**62)])
+def test_the_time_that_retention_trusts_is_that_of_the_records(ask: Asker, claimed_ms: int) -> None:
+    """A client that says a batch is of the year 1970, or of 2001, has it deleted with its records' time, not with
+    that; as in Apache Kafka."""
+    lying = batch_with(MAX_TIMESTAMP_POSITION, struct.pack(">q", claimed_ms))
+    before = ask.fetch("payments").high_watermark
+    assert produced(ask, lying) == 0
+    stored = read_header(ask.fetch("payments", offset=before).records)
+    assert (stored.base_timestamp, stored.max_timestamp) == (1, 3)
+
+
+def test_bits_of_the_attributes_that_mean_nothing_change_nothing(ask: Asker) -> None:
+    """Apache Kafka accepts them as well."""
+    batch = batch_with(ATTRIBUTES_POSITION, struct.pack(">h", -128))
+    before = ask.fetch("payments").high_watermark
+    assert produced(ask, batch) == 0
+    (read,) = decode_batches(ask.fetch("payments", offset=before).records)
+    assert len(read.records) == 3
 
 
 def test_a_count_of_a_million_records_in_a_few_bytes_is_refused(ask: Asker) -> None:

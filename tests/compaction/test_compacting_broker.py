@@ -227,7 +227,9 @@ def test_a_batch_that_could_never_be_compacted_is_refused(batch: bytes) -> None:
         ask = Asker(broker.bootstrap)
         ask.create(TOPIC, **COMPACTED)
         ask.create("plain")
-        for topic, error in ((TOPIC, ErrorCode.INVALID_RECORD), ("plain", 0)):
+        # Elsewhere a compressed batch stays closed.
+        is_compressed = read_header(batch).codec != 0
+        for topic, error in ((TOPIC, ErrorCode.INVALID_RECORD), ("plain", 0 if is_compressed else 87)):
             data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
             answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
             assert answer.responses[0].partition_responses[0].error_code == error

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, TypeVar
 
 from semel.core.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Buffer
+from semel.core.record_walk import walk_records
 from semel.core.refusals import INVALID_RECORD, Refused
 from semel.core.steps import Door, Steps, elsewhere
 from semel.wire.errors import ProtocolError
@@ -123,13 +124,13 @@ class KeyChecks:
         self._large = Door(1)
 
     def check(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
-        """Refuse a batch if a record has no key, or the batch cannot be decompressed.
+        """Refuse a batch if a record has no key, or the batch cannot be decompressed, or has bytes that are no records.
 
-        A batch that cannot be decompressed could never be compacted, and only here it is noticed in time.
+        A batch that cannot be read could never be compacted, and only here it is noticed in time.
         """
         try:
             if not header.attributes & CODEC_MASK:
-                # The batch is not compressed: its records are in the request.
+                # The batch is not compressed: its records are in the request, and have been walked.
                 yield from _check_records(memoryview(batch)[HEADER_BYTES:], header)
                 return
             is_checked = False
@@ -148,12 +149,17 @@ class KeyChecks:
             if self._opened_bytes_max <= _OPENED_HERE_MAX:
                 raise
             return False
-        yield from _check_records(records, header)
+        yield from _check_opened(records, header)
         return True
 
     def _check_large(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
         records = yield from elsewhere(lambda: opened_in_place(batch, header.attributes, self._opened_bytes_max))
-        yield from _check_records(records, header)
+        yield from _check_opened(records, header)
+
+
+def _check_opened(records: bytes | memoryview, header: BatchHeader) -> Steps[None]:
+    yield from walk_records(records, header)
+    yield from _check_records(records, header)
 
 
 def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[None]:

@@ -1,8 +1,9 @@
-"""The header of a record batch: 61 bytes, and normally all that the broker reads of the batch.
+"""The header of a record batch: 61 bytes.
 
 Clients send records in batches of format 2 (the only format that carries a producer's identity). The broker reads the
-header, checks it (`core.batch_checks`), and writes the base offset and the leader epoch into it. Only compaction, a
-compacted topic's check for keys, and the console open the records.
+header, checks it (`core.batch_checks`), and writes the base offset and the leader epoch into it. It walks the records
+(`core.record_walk`) if they are not compressed. Only compaction, a compacted topic's check for keys, and the console
+decompress them.
 
     offset size field                    covered by the checksum
          0    8 base offset              no: the broker sets it
@@ -186,7 +187,12 @@ def stamp(batch: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Ba
     """Write the broker's time into a batch (message.timestamp.type=LogAppendTime), and its new checksum."""
     attributes = header.attributes | APPEND_TIME_BIT
     struct.pack_into(">h", batch, CHECKED_FROM, attributes)
-    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, now_ms)
+    return correct(batch, header._replace(attributes=attributes), now_ms)
+
+
+def correct(batch: bytearray | memoryview, header: BatchHeader, latest_ms: int) -> BatchHeader:
+    """Write the time of the latest record into a batch, and its new checksum."""
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, latest_ms)
     checksum = crc32c(memoryview(batch)[CHECKED_FROM:])
     CHECKSUM.pack_into(batch, CHECKSUM_POSITION, checksum)
-    return header._replace(attributes=attributes, max_timestamp=now_ms, checksum=checksum)
+    return header._replace(max_timestamp=latest_ms, checksum=checksum)

@@ -1,6 +1,7 @@
 """Every check of a batch before it becomes part of the log, in order.
 
     check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
+    check_records  its records, if they are not compressed: this takes some steps
     (the caller)   in a compacted topic, that each record has a key: this opens the records, which may take long
     judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
                    address may put one more producer on record; and the clock of its sender
@@ -30,6 +31,7 @@ from semel.core.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
+    correct,
     read_header,
 )
 from semel.core.checksum import crc32c
@@ -37,6 +39,7 @@ from semel.core.configs import TopicConfigs
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import ProducerIds
 from semel.core.producers import ACCEPTED, DUPLICATE, FENCED, GAP, Judgement, Outcome, epoch_of, is_bare, judge
+from semel.core.record_walk import walk_records
 from semel.core.refusals import (
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
@@ -52,6 +55,7 @@ from semel.core.refusals import (
     Refused,
 )
 from semel.core.state import H, State
+from semel.core.steps import Steps
 
 
 class Sender(NamedTuple):
@@ -112,6 +116,20 @@ def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> B
     return header
 
 
+def check_records(header: BatchHeader, batch: bytearray | memoryview) -> Steps[tuple[BatchHeader, int | None]]:
+    """The header of a batch that passed `check_sent`, and the time of its earliest record, or None if the batch is
+    compressed, because it stays closed. If a client got the time of the latest record wrong, it is corrected in the
+    batch, as in Apache Kafka: retention and look-ups by time trust it.
+    """
+    if header.attributes & CODEC_MASK:
+        return header, None
+    times = yield from walk_records(memoryview(batch)[HEADER_BYTES:], header)
+    latest_ms = max(times.latest_ms, NO_TIMESTAMP)
+    if header.max_timestamp != latest_ms:
+        header = correct(batch, header, latest_ms)
+    return header, times.earliest_ms
+
+
 def _check_fields(header: BatchHeader, batch: Buffer) -> None:
     attributes = header.attributes
     if attributes & CONTROL_BIT:
@@ -147,8 +165,11 @@ def judge_batch(
     sender: Sender,
     now_ms: int,
     expiration_ms: int,
+    earliest_ms: int | None = None,
 ) -> Verdict:
-    """The verdict on the claim of a batch that passed `check_sent`; `Refused` if another rule forbids the batch."""
+    """The verdict on the claim of a batch that passed `check_sent` and `check_records`; `Refused` if another rule
+    forbids the batch.
+    """
     partition = holder.state
     allowed_ms = state.silence.producer_allowed_ms(now_ms, expiration_ms)
     verdict = judge_claim(partition, header, state.producer_ids, now_ms, allowed_ms, joins=sender.joins)
@@ -165,7 +186,9 @@ def judge_batch(
     if producer_id != NO_PRODUCER and partition.producers.get(producer_id) is None:
         state.check_producer_share(producer_id, holder.name, sender.address)
     if not configs.log_append_time:
-        check_timestamps(header, now_ms, configs.timestamp_before_max_ms, configs.timestamp_after_max_ms)
+        earliest_ms = header.base_timestamp if earliest_ms is None else earliest_ms
+        before_max_ms, after_max_ms = configs.timestamp_before_max_ms, configs.timestamp_after_max_ms
+        check_timestamps(earliest_ms, header.max_timestamp, now_ms, before_max_ms, after_max_ms)
     return verdict
 
 
@@ -218,15 +241,15 @@ def _judge(
     return judge(state, is_new, header.producer_epoch, header.base_sequence, header.record_count)
 
 
-def check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
+def check_timestamps(earliest_ms: int, latest_ms: int, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
     """Refuse a batch if its producer's clock is too far ahead of the broker's, or too far behind."""
-    if header.max_timestamp - now_ms > after_max_ms:
-        ahead_ms = header.max_timestamp - now_ms
+    if latest_ms - now_ms > after_max_ms:
+        ahead_ms = latest_ms - now_ms
         raise Refused(
             INVALID_TIMESTAMP, f"the batch is {ahead_ms} ms ahead, message.timestamp.after.max.ms is {after_max_ms}"
         )
-    if now_ms - header.base_timestamp > before_max_ms and header.base_timestamp != NO_TIMESTAMP:
-        late_ms = now_ms - header.base_timestamp
+    if now_ms - earliest_ms > before_max_ms and earliest_ms != NO_TIMESTAMP:
+        late_ms = now_ms - earliest_ms
         raise Refused(
             INVALID_TIMESTAMP, f"the batch is {late_ms} ms late, message.timestamp.before.max.ms is {before_max_ms}"
         )

@@ -191,7 +191,8 @@ DEFINITIONS: Final[Mapping[str, Definition]] = {
             str(LONG_MAX),
             0,
             LONG_MAX,
-            "How far the first timestamp of a batch may lie behind the broker's clock (CreateTime only).",
+            "How far the earliest timestamp of a batch (the first one if it is compressed) may lie behind the broker's "
+            "clock (CreateTime only).",
         ),
         Choice(
             "message.timestamp.type",

@@ -223,8 +223,10 @@ class Log:
         batch: bytearray | memoryview,
         now_ms: int,
         sender: Sender = LOCAL,
+        earliest_ms: int | None = None,
     ) -> Verdict:
-        """Judge a batch that `check_sent` has accepted and, if it is new, append it and write its base offset into it.
+        """Judge a batch that `check_sent` and `check_records` have accepted and, if it is new, append it and write its
+        base offset into it.
 
         After an OSError nothing has changed; after Torn the state in memory is wrong. Whatever the verdict, the answer
         must wait until `end`, as of the return of this call, is durable. That holds for a duplicate too, because its
@@ -233,7 +235,7 @@ class Log:
         self._check_whole()
         state, configs = self.state, topic.parsed
         expiration_ms = self.settings.producer_expiration_ms
-        verdict = judge_batch(state, partition, header, configs, sender, now_ms, expiration_ms)
+        verdict = judge_batch(state, partition, header, configs, sender, now_ms, expiration_ms, earliest_ms)
         if verdict.outcome is not ACCEPTED:
             return verdict
         if configs.log_append_time:

@@ -15,9 +15,10 @@ from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.records import KeylessRecords
 from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader, says_transactional
-from semel.core.batch_checks import Sender, check_sent
+from semel.core.batch_checks import Sender, check_records, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.quotas import PRODUCED
+from semel.core.record_walk import BadRecord
 from semel.core.refusals import Refused
 from semel.core.shares import NoShareLeft
 from semel.core.steps import APPEND_PIECES, Steps
@@ -113,12 +114,18 @@ def _produce_to(
             if not records:
                 raise Refused(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
             header = check_sent(records, topic.parsed.max_message_bytes, sender)
+            header, earliest_ms = yield from check_records(header, records)
             if topic.parsed.is_compacted:
                 yield from broker.key_checks.check(records, header)
-                if broker.log.state.catalog.numbered(topic.number) is None:
-                    message = f"topic '{topic.name}' has just been deleted"
-                    raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-            answers.append(_append(broker, topic, partition, header, records, sender))
+            # Both may take several steps.
+            if broker.log.state.catalog.numbered(topic.number) is None:
+                message = f"topic '{topic.name}' has just been deleted"
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            answers.append(_append(broker, topic, partition, header, records, sender, earliest_ms))
+        except BadRecord as refused:
+            broker.metrics.refused_batches += 1
+            errors = [(refused.place, refused.what)]
+            answers.append(_refusal(index, refused.error, refused.message)._replace(record_errors=errors))
         except KeylessRecords as refused:
             broker.metrics.refused_batches += 1
             errors = [(place, "a record without a key") for place in refused.places]
@@ -176,11 +183,12 @@ def _append(
     header: BatchHeader,
     records: memoryview,
     sender: Sender,
+    earliest_ms: int | None,
 ) -> ProducePartitionAnswer:
-    """The answer to a batch that `check_sent` has accepted: it is appended if it is new."""
+    """The answer to a batch that passed the checks of its bytes: it is appended if it is new."""
     metrics = broker.metrics
     now_ms = broker.clock.now_ms()
-    verdict = broker.log.append(topic, partition, header, records, now_ms, sender)
+    verdict = broker.log.append(topic, partition, header, records, now_ms, sender, earliest_ms)
     outcome, base_offset, timestamp_ms, error, message, _ = verdict
     if outcome is ACCEPTED:
         metrics.accepted_batches += 1
