@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from asking import Asker
 from forked import SECONDS_MAX
 from semel.cli.produce import BATCH_BYTES, partition_of
+from semel.core.batch import close_batch, read_header
 from semel.testing.broker import FaultyBroker
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import PRODUCE
 from semel_command import semel, semel_failure, semel_lines, started
 
 
@@ -154,3 +158,24 @@ def test_lines_that_cannot_be_written_are_one_line(bootstrap: str) -> None:
     assert failure.endswith("0 records before it are acknowledged")
     assert "No such file" in semel_failure("produce", "small", "--file", "/nowhere/lines", bootstrap)
     assert "has no partition 1" in semel_failure("produce", "small", "--partition", "1", bootstrap)
+
+
+def test_tail_stops_at_a_batch_that_cannot_be_read_and_goes_on_where_that_is_wanted(
+    semel_broker: FaultyBroker, bootstrap: str
+) -> None:
+    semel_lines("produce", "half", bootstrap, stdin="a\n")
+    bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
+    with Asker(semel_broker.bootstrap) as ask:
+        data = [{"name": "half", "partition_data": [{"index": 0, "records": bytes(bad)}]}]
+        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    semel_lines("produce", "half", bootstrap, stdin="b\n")
+    where = "semel: partition half-0: the batch at offsets 1 to 3 cannot be read: "
+    stopped = semel("tail", "half", bootstrap)
+    assert stopped.returncode == 1
+    assert stopped.stderr.startswith(where)
+    assert stopped.stderr.endswith("; --on-bad-batch=quarantine goes on after it\n")
+    ended = semel("tail", "half", "--on-bad-batch=quarantine", bootstrap)
+    assert [line.rpartition("value=")[2] for line in ended.stdout.splitlines()] == ["a", "b"]
+    assert ended.stderr.startswith(where)
+    assert ended.stderr.count("\n") == 1

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from naive_reader import naive_rows
 
 from semel.client import Slice, Topic
-from semel.client.arrow import TYPES
-from semel.client.arrow.columns import rows_of, schema_of
-from semel.client.arrow.slices import layouts
+from semel.client.arrow import TYPES, slices
+from semel.client.arrow.columns import schema_of
 from semel.client.client import Fetched
 from semel.core.batch import HEADER_BYTES, MAGIC_POSITION
 from semel.wire.errors import ProtocolError
@@ -40,7 +39,7 @@ def raw_batch(encoded: bytes, record_count: int, codec: str = "none") -> bytearr
 def rows(log: Log, wanted: Slice, columns: list[str] | None = None) -> list[dict[str, Any]]:
     fetched = Fetched(memoryview(log.encoded), log.aborted, log.next_offset)
     names = list(TYPES) if columns is None else columns
-    read = [batch for layout in layouts(fetched, wanted) for batch in rows_of(layout, wanted, names)]
+    read = list(slices.rows(fetched, wanted, names))
     for batch in read:
         batch.validate(full=True)
         assert batch.schema == schema_of(names)
@@ -125,13 +124,11 @@ import sys, uuid
 from semel.client import Slice, Topic
 from semel.client.arrow import TYPES
 from semel.client.client import Fetched
-from semel.client.arrow.columns import rows_of
-from semel.client.arrow.slices import layouts
+from semel.client.arrow.slices import rows
 from semel.wire.records import Record, encode_batch
 records = encode_batch([Record(b"v", b"k", [("h", b"x")]), Record(None)], producer_id=1, base_sequence=0)
 wanted = Slice(Topic("payments", uuid.uuid4(), 1), 0, 0, 2)
-(layout,) = layouts(Fetched(memoryview(records), [], 2), wanted)
-(batch,) = rows_of(layout, wanted, list(TYPES))
+(batch,) = rows(Fetched(memoryview(records), [], 2), wanted, list(TYPES))
 assert batch.num_rows == 2
 print("pandas" in sys.modules)
 """
@@ -170,11 +167,11 @@ def test_records_out_of_order_are_no_rows() -> None:
         rows(Log(bytearray(batch)), everything())
 
 
-def test_a_time_beyond_all_timestamps_is_an_error_where_times_are_asked_for() -> None:
-    log = Log(bytearray(batch_of([(0, Record(b"v", None, (), 2**62))], 0, 0, Shape())))
-    with pytest.raises(ProtocolError, match="no timestamp can hold"):
-        rows(log, everything(), ["timestamp"])
-    assert rows(log, everything(), ["value"]) == [{"value": b"v"}]
+@pytest.mark.parametrize("time_ms", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_a_record_whose_time_no_timestamp_can_hold_has_no_time(time_ms: int) -> None:
+    """Apache Kafka accepts any time, and one record must not end every reader of its partition."""
+    log = Log(bytearray(batch_of([(0, Record(b"v", None, (), time_ms))], 0, 0, Shape())))
+    assert rows(log, everything(), ["timestamp", "value"]) == [{"timestamp": None, "value": b"v"}]
 
 
 def test_a_bomb_is_refused_before_memory_is_taken_for_it() -> None:

@@ -15,8 +15,10 @@ from semel.client.places import TopicPartition
 from semel.console import overview, pipelines, records, topics, transactions
 from semel.console.http import PageRefused, as_json
 from semel.console.query import Query
+from semel.core.batch import close_batch, read_header
 from semel.testing.broker import FaultyBroker
-from semel.wire.records import Record
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import PRODUCE
 from transacting import TransactionalProducer, committed
 
 HOSTILE = "<script>alert(1)</script>"
@@ -307,3 +309,18 @@ def test_a_text_is_looked_for_where_it_was_asked_for(broker: FaultyBroker, clust
     assert found == {"both": [0, 1], "key": [1], "value": [0]}
     with pytest.raises(PageRefused, match="in is one of"):
         rows(cluster, topic="payments", in_="headers")
+
+
+def test_a_page_names_a_batch_that_cannot_be_read_and_shows_what_is_around_it(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("half")
+    bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
+    for batch in (encode_batch([Record(b"a")]), bad, encode_batch([Record(b"b")])):
+        data = [{"name": "half", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
+        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    page = records.some_records(cluster, asked(topic="half", from_="earliest"))
+    assert [one["offset"] for one in page["records"]] == [0, 4]
+    assert [(one["first"], one["last"]) for one in page["unreadable"]] == [(1, 3)]
+    assert page["next"] is None

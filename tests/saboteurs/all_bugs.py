@@ -19,6 +19,7 @@ from saboteurs.planting import Bug
 from saboteurs.proof_bugs import PROOF_BUGS
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.quota_bugs import QUOTA_BUGS
+from saboteurs.record_bugs import RECORD_BUGS
 from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
@@ -33,6 +34,7 @@ from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
+    *RECORD_BUGS,
     *COMPACTION_BUGS,
     *ACCESS_BUGS,
     *ABORTED_BUGS,

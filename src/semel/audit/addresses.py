@@ -24,6 +24,7 @@ from semel.audit.rows import Selector, Wanted
 
 _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
+_ON_BAD_BATCH: Final = "on_bad_batch"
 _TOPIC: Final = "semel"
 # Delta counts versions in 64 bits.
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
@@ -116,12 +117,16 @@ def _topic(address: Address, client: Mapping[str, object]) -> Place:
     try:
         from semel.audit.places.topic import TIME_COLUMN, TopicPlace
         from semel.client import SettingsRefused, from_options
+        from semel.client.bad_batches import OnBadBatch
         from semel.client.settings import BOOTSTRAP
     except ImportError as error:
         raise AuditFailed(f"{address.name}: {error}") from None
 
     settings = {name: value for name, value in address.options.items() if name.startswith(_KAFKA)}
-    address.refuse_options_but(*settings)
+    address.refuse_options_but(*settings, _ON_BAD_BATCH)
+    wanted_on_bad_batch = address.options.get(_ON_BAD_BATCH, OnBadBatch.FAIL.value)
+    if wanted_on_bad_batch not in [choice.value for choice in OnBadBatch]:
+        raise AuditFailed(f"{address.name}: {_ON_BAD_BATCH} is fail or quarantine, not {wanted_on_bad_batch!r}")
     topic = unquote(address.parts.path).strip("/")
     if not address.parts.netloc or not topic or "/" in topic:
         raise AuditFailed(f"{_shown(address.text)!r} names no topic: write semel://HOST:PORT/TOPIC")
@@ -130,7 +135,8 @@ def _topic(address: Address, client: Mapping[str, object]) -> Place:
         reader = from_options({**options, f"{_KAFKA}{BOOTSTRAP}": address.parts.netloc})
     except SettingsRefused as error:
         raise AuditFailed(f"{address.name}: {error}") from None
-    return TopicPlace(address.name, reader, topic, address.wanted(TIME_COLUMN))
+    wanted = address.wanted(TIME_COLUMN)
+    return TopicPlace(address.name, reader, topic, wanted, OnBadBatch(wanted_on_bad_batch))
 
 
 def _parquet(address: Address) -> Place:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from semel.cli.cluster import add_bootstrap, cluster_at
@@ -20,6 +20,7 @@ from semel.cli.display import printable
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import count
 from semel.client.aborted import batches
+from semel.client.bad_batches import BadBatch, OnBadBatch, UnreadableBatch, refuse
 from semel.client.cluster import Cluster
 from semel.client.connection import ConnectionLost
 from semel.client.patience import Moved
@@ -71,6 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="committed",
         help="uncommitted shows records of open and aborted transactions, too (committed)",
     )
+    parser.add_argument(
+        "--on-bad-batch",
+        choices=[choice.value for choice in OnBadBatch],
+        default=OnBadBatch.FAIL.value,
+        help="what to do at a batch that cannot be read: stop, or say which it is and go on (fail)",
+    )
     parser.add_argument("--format", choices=("line", "json"), default="line", help="one line each, or JSON (line)")
     add_bootstrap(parser)
 
@@ -90,7 +97,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         with cluster_at(options) as cluster:
             isolation = _ISOLATIONS[options.isolation]
-            reader = _Reader(cluster, options.topic, options.partition, options.begin, options.follow, isolation)
+            on_bad_batch = OnBadBatch(options.on_bad_batch)
+            reader = _Reader(
+                cluster, options.topic, options.partition, options.begin, options.follow, isolation, on_bad_batch
+            )
             for batch in () if left == 0 else reader.batches():
                 shown = batch[:left]
                 # One write for many lines, because a write for each line would take longer than everything else.
@@ -117,8 +127,10 @@ class _Reader:
         begin: Position,
         follow: bool,
         isolation: Isolation,
+        on_bad_batch: OnBadBatch,
     ) -> None:
         self._cluster = cluster
+        self._on_bad_batch = on_bad_batch
         self._follow = follow
         self._isolation = isolation
         self._topic = name
@@ -191,13 +203,24 @@ class _Reader:
         try:
             # For a fetch of uncommitted records the broker names no aborted transactions, so all batches are shown.
             aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
-            for batch, is_aborted in batches(answer.records or b"", aborted):
+            for batch, is_aborted in batches(answer.records or b"", aborted, partial(self._pass, where)):
                 begin = self._next[where]
                 self._next[where] = max(begin, batch.base_offset + batch.last_offset_delta + 1)
                 if not batch.is_control and not is_aborted:
                     yield [_shown(where.partition, batch, record) for record in batch.records if record.offset >= begin]
+        except UnreadableBatch as error:
+            raise Failure(f"partition {where}: {error}; --on-bad-batch=quarantine goes on after it") from None
         except ProtocolError as error:
             raise Failure(f"partition {where} from offset {self._next[where]}: {error}") from None
+
+    def _pass(self, where: TopicPartition, bad: BadBatch) -> None:
+        """Go on after a batch that cannot be read, if that is wanted."""
+        if bad.last < self._next[where]:
+            return
+        if self._on_bad_batch is OnBadBatch.FAIL:
+            refuse(bad)
+        print(f"semel: partition {where}: {printable(str(bad))}; it is left out", file=sys.stderr)
+        self._next[where] = bad.last + 1
 
     def _wait_for_return(self, reason: ConnectionLost | Moved) -> None:
         now = time.monotonic()

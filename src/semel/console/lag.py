@@ -12,6 +12,7 @@ from semel.client.client import Fetched
 from semel.client.cluster import Cluster
 from semel.client.places import Isolation, Topic, TopicPartition
 from semel.console.records import FETCH_BYTES, fetched
+from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import closed_batches, decode_batches
 
@@ -59,9 +60,14 @@ def _in(content: memoryview, aborted: list[tuple[int, int]], at: int, stable: in
         if header.base_offset >= at:
             records += header.record_count
         elif header.next_offset > at:
-            records += _from(content[place : place + header.batch_bytes], at)
+            announced = min(header.record_count, header.next_offset - at)
+            records += _from(content[place : place + header.batch_bytes], at, announced)
     return records, behind
 
 
-def _from(batch: Buffer, at: int) -> int:
-    return sum(record.offset >= at for one in decode_batches(batch) for record in one.records)
+def _from(batch: Buffer, at: int, announced: int) -> int:
+    try:
+        return sum(record.offset >= at for one in decode_batches(batch) for record in one.records)
+    except ProtocolError:
+        # Nobody can read this batch; it counts as what it says of itself.
+        return announced

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.client.aborted import batches
+from semel.client.bad_batches import BadBatch, Report, refuse
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
@@ -65,8 +66,9 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
     shown: list[Row] = []
     markers = _Markers()
     searched_bytes = 0
+    unreadable: list[BadBatch] = []
     while at < end and len(shown) < RECORDS_MAX and searched_bytes < SEARCHED_BYTES_MAX:
-        searched, rows, at = read_from(cluster, topic, where, at, stable)
+        searched, rows, at = read_from(cluster, topic, where, at, stable, unreadable.append)
         searched_bytes += searched
         for offset, row in rows:
             markers.note(row)
@@ -78,6 +80,8 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
             shown.append(row)
         if not searched:
             break
+    # What comes after the page is not on it, and is told on the next one.
+    told = [one for one in unreadable if one.first < at][:RECORDS_MAX]
     markers.look_on(cluster, topic, where, at, stable, shown)
     return {
         "topic": topic.name,
@@ -89,6 +93,7 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
         "start": start,
         "has_registry": registry is not None,
         "records": [_shown(row, stable, markers, registry) for row in shown],
+        "unreadable": [{"first": one.first, "last": one.last, "why": one.why} for one in told],
         "next": at if at < end else None,
         "searched_bytes": searched_bytes if wanted.text else None,
     }
@@ -125,9 +130,15 @@ def _time_ms(text: str) -> int:
 
 
 def read_from(
-    cluster: Cluster, topic: Topic, where: TopicPartition, at: int, stable: int
+    cluster: Cluster,
+    topic: Topic,
+    where: TopicPartition,
+    at: int,
+    stable: int,
+    report: Report = refuse,
 ) -> tuple[int, Iterator[tuple[int, Row]], int]:
-    """How many bytes one fetch from an offset on had after decompression, its records, and the offset after them."""
+    """How many bytes one fetch from an offset on had after decompression, its records, and the offset after them. A
+    batch that cannot be read is reported, and has no records if the report returns."""
     # Only readers of committed records learn what was aborted, and they get no records after the last stable offset.
     isolation = Isolation.READ_COMMITTED if at < stable else Isolation.READ_UNCOMMITTED
     answer = fetched(cluster, topic, where, at, isolation)
@@ -137,7 +148,15 @@ def read_from(
     records = answer.records[0] if answer.records else b""
     rows: list[tuple[int, Row]] = []
     next_offset, opened_bytes = at, 0
-    for batch, is_aborted in batches(records, answer.aborted_transactions or ()):
+
+    def pass_over(bad: BadBatch) -> None:
+        nonlocal next_offset, opened_bytes
+        if bad.last >= at:
+            report(bad)
+        next_offset = max(next_offset, bad.last + 1)
+        opened_bytes += bad.header.batch_bytes
+
+    for batch, is_aborted in batches(records, answer.aborted_transactions or (), pass_over):
         next_offset = max(next_offset, batch.base_offset + batch.last_offset_delta + 1)
         rows += [(one.offset, (batch, one, is_aborted)) for one in batch.records if one.offset >= at]
         opened_bytes += _BATCH_BYTES + sum(map(_bytes, batch.records))
@@ -216,7 +235,8 @@ class _Markers:
         """
         looked_bytes = 0
         while at < stable and looked_bytes < MARKERS_BYTES_MAX and self._is_missed(shown):
-            opened, rows, at = read_from(cluster, topic, where, at, stable)
+            # A batch that cannot be read has no marker in it, and was told where the page came to it.
+            opened, rows, at = read_from(cluster, topic, where, at, stable, lambda bad: None)
             for _, row in rows:
                 self.note(row)
             if not opened:

@@ -11,8 +11,13 @@ from log_under_test import LogUnderTest
 from pyspark.sql.datasource import InputPartition
 from small_driver import source
 
-from semel.client.errors import UnknownTopic
+from asking import Asker
+from cluster_under_test import FOREIGN_CLUSTER
+from semel.client.errors import CorruptRecords, UnknownTopic
+from semel.core.batch import close_batch, read_header
 from semel.spark.source.errors import DataLoss, OptionRefused
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import PRODUCE
 
 HOUR_MS = 3_600_000
 FIRST_MS = 1_700_000_000_000
@@ -143,3 +148,24 @@ def test_what_only_limits_a_stream_is_said_to_change_nothing(
     log.put(topic, "a")
     assert read(log, topic, maxOffsetsPerTrigger="1") == ["a"]
     assert "option maxOffsetsPerTrigger is for streams and changes nothing in a batch" in caplog.text
+
+
+def test_a_batch_that_cannot_be_read_ends_a_query_or_is_told_and_passed_over(
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    if FOREIGN_CLUSTER:
+        pytest.skip("Apache Kafka opens what is compressed, and refuses it")
+    topic = log.make(1)
+    log.put(topic, "a")
+    bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
+    with Asker(log.bootstrap) as ask:
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(bad)}]}]
+        ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    log.put(topic, "b")
+    where = f"partition {topic}-0: the batch at offsets 1 to 3 cannot be read: "
+    with pytest.raises(CorruptRecords, match=f"^{where}.*Set onBadBatch=quarantine to go on after it"):
+        read(log, topic)
+    assert read(log, topic, onBadBatch="quarantine") == ["a", "b"]
+    assert where in caplog.text
+    with pytest.raises(OptionRefused, match="option onBadBatch: 'skip' is not fail or quarantine"):
+        read(log, topic, onBadBatch="skip")

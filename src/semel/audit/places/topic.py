@@ -4,6 +4,7 @@ Nothing is consumed: no group is joined and no offset committed. The records of 
 first one, do not count.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,8 +16,11 @@ from semel.audit.errors import AuditFailed
 from semel.audit.places import PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
 from semel.client import EARLIEST, LATEST, ClientSettings, Isolation, LogClient, LogError, Slice
-from semel.client.arrow import TYPES, read_slice
+from semel.client.arrow import TYPES, read_slice, schema_of
+from semel.client.bad_batches import BadBatch, OnBadBatch, Report, UnreadableBatch
 from semel.client.topics import partitions_of
+
+_LOG: Final = logging.getLogger(__name__)
 
 TIME_COLUMN: Final = "timestamp"
 _HEADERS: Final = "headers"
@@ -29,6 +33,7 @@ class _Records:
 
     settings: ClientSettings
     slice: Slice
+    on_bad_batch: OnBadBatch = OnBadBatch.FAIL
 
     @property
     def rows(self) -> int:
@@ -36,12 +41,27 @@ class _Records:
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         columns = list(dict.fromkeys(_stored(name) for name in wanted.columns))
+        bad: list[BadBatch] = []
         try:
             with LogClient(self.settings) as client:
-                for batch in read_slice(client, self.slice, columns, Isolation.READ_COMMITTED):
+                read = read_slice(client, self.slice, columns, Isolation.READ_COMMITTED, report=self._report(bad))
+                for batch in read:
                     yield wanted.rows_of({name: _column(batch, name) for name in wanted.columns})
+            # What cannot be read proves nothing: each such batch counts as one row without an id.
+            if bad:
+                nothing = pa.RecordBatch.from_pylist([{}] * len(bad), schema_of(columns))
+                yield wanted.rows_of({name: _column(nothing, name) for name in wanted.columns})
         except LogError as error:
             raise AuditFailed(f"topic {self.slice.topic.name}: {error}") from None
+
+    def _report(self, bad: list[BadBatch]) -> Report:
+        def report(one: BadBatch) -> None:
+            if self.on_bad_batch is OnBadBatch.FAIL:
+                raise UnreadableBatch(one, "on_bad_batch=quarantine in the address goes on after it")
+            _LOG.warning("partition %s: %s. The audit goes on after it", self.slice.topic_partition, one)
+            bad.append(one)
+
+        return report
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,7 @@ class TopicPlace:
     settings: ClientSettings
     topic: str
     wanted: Wanted
+    on_bad_batch: OnBadBatch = OnBadBatch.FAIL
 
     def pieces(self) -> Sequence[Piece]:
         for name in self.wanted.columns:
@@ -68,7 +89,11 @@ class TopicPlace:
         except LogError as error:
             raise AuditFailed(f"{self.name}: {error}") from None
         return [
-            _Records(self.settings, Slice(topic, where.partition, start, min(start + PIECE_ROWS, ends[where])))
+            _Records(
+                self.settings,
+                Slice(topic, where.partition, start, min(start + PIECE_ROWS, ends[where])),
+                self.on_bad_batch,
+            )
             for where in partitions
             for start in range(starts[where], ends[where], PIECE_ROWS)
         ]

@@ -88,9 +88,11 @@ class _Rows:
         times_ms = self._of_batch("base_timestamp") + self._cut(self._layout.timestamp_deltas)
         if any(header.has_append_time for header in self._layout.headers):
             times_ms = np.where(self._of_batch("has_append_time"), self._of_batch("max_timestamp"), times_ms)
-        if int(times_ms.min()) < -_TIME_MS_MAX or int(times_ms.max()) > _TIME_MS_MAX:
-            raise ProtocolError("a record with a time that no timestamp can hold")
-        return _numbers(TYPES["timestamp"], times_ms * _MICROSECONDS_PER_MS)
+        if -_TIME_MS_MAX <= int(times_ms.min()) <= int(times_ms.max()) <= _TIME_MS_MAX:
+            return _numbers(TYPES["timestamp"], times_ms * _MICROSECONDS_PER_MS)
+        # Producers may write any number. A record whose time no timestamp can hold is a record without a time.
+        can_be_held = (times_ms >= -_TIME_MS_MAX) & (times_ms <= _TIME_MS_MAX)
+        return _numbers(TYPES["timestamp"], np.where(can_be_held, times_ms, 0) * _MICROSECONDS_PER_MS, can_be_held)
 
     def timestamp_type(self) -> Any:
         return _numbers(TYPES["timestampType"], self._of_batch("has_append_time"))

@@ -12,11 +12,13 @@ from typing import Any, Final
 from semel.client.aborted import committed_batches
 from semel.client.arrow.columns import rows_of
 from semel.client.arrow.layout import Layout, Region
+from semel.client.bad_batches import BadBatch, Report, refuse
 from semel.client.client import Fetched, LogClient
 from semel.client.errors import CorruptRecords
 from semel.client.places import Isolation, Slice
 from semel.core.batch import HEADER_BYTES, BatchHeader
 from semel.wire.errors import ProtocolError
+from semel.wire.primitives import Buffer
 from semel.wire.records import DECOMPRESSED_BYTES_MAX, opened
 
 # The bytes of records that are laid out at once, or one batch if that is larger: enough that the fixed cost of a layout
@@ -34,56 +36,78 @@ def read_slice(
     isolation: Isolation = Isolation.READ_COMMITTED,
     *,
     may_lack_its_end: bool = False,
+    report: Report = refuse,
 ) -> Iterator[Any]:
-    """The records of a slice, in these columns and in the order of their offsets, as record batches of Arrow."""
+    """The records of a slice, in these columns and in the order of their offsets, as record batches of Arrow. A batch
+    of the log that cannot be read is reported, and left out if the report returns."""
     for fetched in client.fetches(wanted, isolation, may_lack_its_end=may_lack_its_end):
         try:
-            for layout in layouts(fetched, wanted):
-                yield from rows_of(layout, wanted, columns)
+            yield from rows(fetched, wanted, columns, report)
         except ProtocolError as error:
-            where = f"partition {wanted.topic_partition} before offset {fetched.next_offset}"
-            raise CorruptRecords(f"{where}: {error}") from None
+            raise CorruptRecords(f"partition {wanted.topic_partition}: {error}") from None
 
 
-def layouts(fetched: Fetched, wanted: Slice) -> Iterator[Layout]:
-    """The records to show, in groups, including those outside the slice that share a batch with one inside."""
+def rows(fetched: Fetched, wanted: Slice, columns: Sequence[str], report: Report = refuse) -> Iterator[Any]:
+    """The rows of one fetch."""
     shown = (
         (at, header)
         for at, header in committed_batches(fetched)
         if header.base_offset < wanted.end and header.next_offset > wanted.start and header.record_count
     )
     for codec, batches in groupby(shown, key=_is_compressed):
-        yield from (_opened_layouts if codec else _plain_layouts)(fetched.records, batches)
+        for plain, regions in _opened(fetched.records, batches, report) if codec else _plain(batches):
+            buffer = fetched.records if plain is None else plain
+            try:
+                # All of them before the first is given, or some would be given twice.
+                made = [*rows_of(Layout(buffer, regions), wanted, columns)]
+            except ProtocolError:
+                made = [one for region in regions for one in _rows_in(buffer, region, wanted, columns, report)]
+            yield from made
+
+
+def _rows_in(buffer: Buffer, region: Region, wanted: Slice, columns: Sequence[str], report: Report) -> list[Any]:
+    """The rows of one batch, if it can be read."""
+    try:
+        return [*rows_of(Layout(buffer, [region]), wanted, columns)]
+    except ProtocolError as error:
+        report(BadBatch(region.header, str(error)))
+        return []
 
 
 def _is_compressed(placed: _Placed) -> bool:
     return placed[1].codec != 0
 
 
-def _plain_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
-    """Layouts of batches that are not compressed, in the fetched bytes themselves."""
+def _plain(batches: Iterable[_Placed]) -> Iterator[tuple[None, list[Region]]]:
+    """Batches that are not compressed, some at a time, where they are among the fetched bytes."""
     regions: list[Region] = []
     size = 0
     for at, header in batches:
         regions.append(Region(header, at + HEADER_BYTES, at + header.batch_bytes))
         size += header.batch_bytes
         if size >= LAYOUT_BYTES:
-            yield Layout(records, regions)
+            yield None, regions
             regions, size = [], 0
     if regions:
-        yield Layout(records, regions)
+        yield None, regions
 
 
-def _opened_layouts(records: memoryview, batches: Iterable[_Placed]) -> Iterator[Layout]:
-    """Layouts of compressed batches, decompressed into memory of their own."""
+def _opened(
+    records: memoryview, batches: Iterable[_Placed], report: Report
+) -> Iterator[tuple[bytearray, list[Region]]]:
+    """Compressed batches, some at a time, decompressed into memory of their own."""
     regions: list[Region] = []
     plain = bytearray()
     for at, header in batches:
         start = len(plain)
-        plain += opened(records[at : at + header.batch_bytes], header.attributes, DECOMPRESSED_BYTES_MAX)
+        try:
+            plain += opened(records[at : at + header.batch_bytes], header.attributes, DECOMPRESSED_BYTES_MAX)
+        except ProtocolError as error:
+            report(BadBatch(header, str(error)))
+            continue
         regions.append(Region(header, start, len(plain)))
         if len(plain) >= LAYOUT_BYTES:
-            yield Layout(plain, regions)
+            yield plain, regions
             regions, plain = [], bytearray()
     if regions:
-        yield Layout(plain, regions)
+        yield plain, regions

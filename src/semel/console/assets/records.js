@@ -37,6 +37,7 @@ export function view(answer, query, { go }) {
     filter(go, path, kept, fields),
     facts(["begins at", number(answer.begin)], ["last stable offset", number(answer.stable)], ["ends at", number(answer.end)]),
     searched(answer, query),
+    ...answer.unreadable.map((one) => h("p", { class: "bad" }, `The batch at offsets ${one.first} to ${one.last} cannot be read: ${one.why}.`)),
     answer.records.length === 0 ? empty(answer, query) : sheet(answer, query),
     more(answer, query),
   ];

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from semel.client import settings
+from semel.client.bad_batches import OnBadBatch
 from semel.client.places import EARLIEST, LATEST, Edge, Isolation, TopicPartition
 from semel.spark.source.bounds import (
     AtEdge,
@@ -93,6 +94,12 @@ OPTIONS: Final = (
         "Whether to fail when unread records are gone: deleted, expired, or lost with their topic. If `false`, "
         "the query logs what is lost as a warning and goes on with the records that are left.",
     ),
+    Option(
+        "onBadBatch",
+        "fail",
+        "What to do at a batch that cannot be read, such as one whose compressed records are none: `fail`, or "
+        "`quarantine`: the query logs topic, partition and offsets as a warning and goes on after it.",
+    ),
     Option("fetchOffset.numRetries", "3", "How often the query checks a loss again before it reports it."),
     Option("fetchOffset.retryIntervalMs", "1000", "How long to wait before each of these checks."),
     Option("includeHeaders", "false", "Whether there is a column `headers`."),
@@ -162,6 +169,7 @@ class SourceOptions:
     partitions_min: int | None
     records_max: int | None
     fails_on_data_loss: bool
+    on_bad_batch: OnBadBatch
     looks_again: int
     look_interval_ms: int
     includes_headers: bool
@@ -195,6 +203,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         partitions_min=_positive(texts, "minPartitions"),
         records_max=_positive(texts, "maxRecordsPerPartition"),
         fails_on_data_loss=_truth(texts, "failOnDataLoss", default=True),
+        on_bad_batch=_on_bad_batch(texts),
         looks_again=_number(texts, "fetchOffset.numRetries", default=3),
         look_interval_ms=_number(texts, "fetchOffset.retryIntervalMs", default=1_000),
         includes_headers=_truth(texts, "includeHeaders", default=False),
@@ -318,6 +327,11 @@ def _plain(bound: Bound) -> Mapping[TopicPartition, Edge | int] | None:
 
 def _truth(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
     return _one(texts, name, {"true": True, "false": False}.get, "true or false", default)
+
+
+def _on_bad_batch(texts: Mapping[str, str]) -> OnBadBatch:
+    named = {choice.value: choice for choice in OnBadBatch}
+    return _one(texts, "onBadBatch", named.get, "fail or quarantine", OnBadBatch.FAIL)
 
 
 def _positive(texts: Mapping[str, str], name: str) -> int | None:

@@ -9,14 +9,16 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from semel.client.arrow import read_slice
+from semel.client.bad_batches import BadBatch, OnBadBatch, UnreadableBatch
 from semel.client.client import LogClient
 from semel.client.errors import OffsetOutOfRange, TopicRecreated, UnknownTopic
-from semel.client.places import Slice
+from semel.client.places import Slice, TopicPartition
 from semel.spark.source.errors import DataLoss
 from semel.spark.source.losses import ADVICE, truncation
 from semel.spark.source.options import SourceOptions
@@ -44,6 +46,13 @@ def report(losses: Iterable[str], options: SourceOptions) -> None:
         _LOG.warning("%s. The query goes on, because of failOnDataLoss=false", loss)
 
 
+def report_bad_batch(options: SourceOptions, where: TopicPartition, bad: BadBatch) -> None:
+    """Fails at a batch that cannot be read, or logs it, as the option `onBadBatch` says."""
+    if options.on_bad_batch is OnBadBatch.FAIL:
+        raise UnreadableBatch(bad, "Set onBadBatch=quarantine to go on after it")
+    _LOG.warning("partition %s: %s. The query goes on after it, because of onBadBatch=quarantine", where, bad)
+
+
 def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterator["RecordBatch"]:
     """The rows of a slice."""
     with LogClient(options.client) as client:
@@ -51,7 +60,8 @@ def read(piece: Slice, columns: Sequence[str], options: SourceOptions) -> Iterat
         looks = 0
         while left is not None:
             try:
-                yield from read_slice(client, left, columns, options.isolation)
+                report_bad = partial(report_bad_batch, options, piece.topic_partition)
+                yield from read_slice(client, left, columns, options.isolation, report=report_bad)
                 settle()
                 return
             except OffsetOutOfRange as error:

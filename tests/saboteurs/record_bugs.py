@@ -1,0 +1,57 @@
+"""The planted bugs of the records that are walked before they are stored, and of readers that come to a bad batch."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+RECORD_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "records of a batch are stored unread",
+        "semel.core.batch_checks:check_records",
+        "header.attributes & CODEC_MASK",
+        "True",
+        ("tests/core/test_record_walk.py", "tests/broker/test_bad_input.py"),
+    ),
+    Bug(
+        "of records alike, only the first one's offset is looked at",
+        "semel.core.record_walk:_alike",
+        "column != expected[:most]",
+        "False",
+        ("tests/core/test_record_walk.py",),
+    ),
+    Bug(
+        "of records alike, only the first one's lengths are looked at",
+        "semel.core.record_walk:_alike",
+        "column != same * most",
+        "False",
+        ("tests/core/test_record_walk.py",),
+    ),
+    Bug(
+        "a client says for itself how long its records are kept",
+        "semel.core.batch_checks:check_records",
+        "header.max_timestamp != latest_ms",
+        "False",
+        ("tests/core/test_record_walk.py", "tests/broker/test_bad_input.py"),
+    ),
+    Bug(
+        "a reader of columns passes over a bad batch by itself",
+        "semel.client.arrow.slices:_rows_in",
+        "report(BadBatch(region.header, str(error)))",
+        "None",
+        ("tests/client/test_bad_batches.py",),
+    ),
+    Bug(
+        "a reader of records passes over a bad batch by itself",
+        "semel.client.aborted:_readable",
+        "report(BadBatch(header, str(error)))",
+        "None",
+        ("tests/client/test_bad_batches.py",),
+    ),
+    Bug(
+        "an audit that passes over a batch calls its topic clean",
+        "semel.audit.places.topic:_Records.read",
+        "bad",
+        "None",
+        ("tests/audit/test_bad_batches_audited.py",),
+    ),
+)
