@@ -28,6 +28,10 @@ class Batch:
     query_id: str
     batch_id: int
     digest: str = ""
+    output_mode: str | None = None
+    """The output mode of the query: append, update or complete; None if nobody knows."""
+    state: tuple[str, ...] = ()
+    """The operators of the query that keep state from batch to batch, such as an aggregation."""
 
 
 class Outcome(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow
@@ -276,3 +277,90 @@ def test_a_table_that_would_forget_claims_in_time_is_refused(tmp_path: Path, pay
 def test_an_object_store_is_refused() -> None:
     with pytest.raises(ValueError, match="a directory that driver and executors share, not to s3://"):
         delta_sink("s3://bucket/table")
+
+
+@pytest.fixture
+def restored(tmp_path: Path, spark: SparkSession) -> Path:
+    """A table with three batches of one row each, versions 1 to 3, and what a person does with it afterwards."""
+    sink = delta_sink(tmp_path)
+    for number in range(3):
+        assert sink.write(row(spark, number), Batch("query", number, "a")) is Outcome.ACCEPTED
+    return tmp_path
+
+
+def row(spark: SparkSession, number: int) -> DataFrame:
+    return spark.range(number, number + 1)
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_table_that_was_restored_has_the_claim_of_the_rows_that_are_left(
+    restored: Path, spark: SparkSession, by_time: bool
+) -> None:
+    """Delta keeps the claims of the batches whose rows RESTORE took away."""
+    table = DeltaTable(restored)
+    [time_ms] = [entry["timestamp"] for entry in table.history() if entry["version"] == 1]
+    table.restore(datetime.fromtimestamp(time_ms / 1000, UTC) if by_time else 1)
+    sink = delta_sink(restored)
+    for number in (2, 3):
+        with pytest.raises(BatchRefused, match=rf"batch {number} .*a gap: its last batch is 0"):
+            sink.write(row(spark, number), Batch("query", number, "a"))
+    # With the checkpoint of that time, the query writes again what was taken away.
+    assert sink.write(row(spark, 0), Batch("query", 0, "a")) is Outcome.DUPLICATE
+    assert sink.write(row(spark, 1), Batch("query", 1, "b")) is Outcome.ACCEPTED
+    assert delta_sink(restored).write(row(spark, 2), Batch("query", 2, "b")) is Outcome.ACCEPTED
+    assert ids(restored) == [0, 1, 2]
+
+
+def test_a_table_that_was_restored_with_all_its_rows_goes_on(restored: Path, spark: SparkSession) -> None:
+    write_deltalake(restored, pyarrow.table({"id": [99]}), mode="append")
+    DeltaTable(restored).restore(3)
+    sink = delta_sink(restored)
+    assert sink.write(row(spark, 2), Batch("query", 2, "a")) is Outcome.DUPLICATE
+    assert sink.write(row(spark, 3), Batch("query", 3, "a")) is Outcome.ACCEPTED
+    assert ids(restored) == [0, 1, 2, 3]
+
+
+def test_a_restore_that_was_itself_taken_back_takes_no_claim_away(restored: Path, spark: SparkSession) -> None:
+    DeltaTable(restored).restore(1)
+    DeltaTable(restored).restore(3)
+    assert delta_sink(restored).write(row(spark, 3), Batch("query", 3, "a")) is Outcome.ACCEPTED
+    assert ids(restored) == [0, 1, 2, 3]
+
+
+def test_a_table_restored_twice_has_the_claim_of_the_last_restore(restored: Path, spark: SparkSession) -> None:
+    DeltaTable(restored).restore(2)
+    sink = delta_sink(restored)
+    assert sink.write(row(spark, 2), Batch("query", 2, "c")) is Outcome.ACCEPTED
+    DeltaTable(restored).restore(1)
+    with pytest.raises(BatchRefused, match="a gap: its last batch is 0"):
+        sink.write(row(spark, 3), Batch("query", 3, "a"))
+
+
+def test_a_table_restored_to_before_the_sink_has_no_claim(restored: Path, spark: SparkSession) -> None:
+    DeltaTable(restored).restore(0)
+    sink = delta_sink(restored)
+    with pytest.raises(BatchRefused, match="the sink has claimed nothing so far"):
+        sink.write(row(spark, 3), Batch("query", 3, "a"))
+    assert sink.write(row(spark, 0), Batch("other", 0, "a")) is Outcome.ACCEPTED
+
+
+def test_maintenance_takes_no_claim_away(restored: Path, spark: SparkSession) -> None:
+    table = DeltaTable(restored)
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    assert delta_sink(restored).write(row(spark, 3), Batch("query", 3, "a")) is Outcome.ACCEPTED
+    assert ids(restored) == [0, 1, 2, 3]
+
+
+def test_a_table_whose_log_no_longer_has_the_version_it_was_restored_to_is_refused(
+    restored: Path, spark: SparkSession
+) -> None:
+    table = DeltaTable(restored)
+    table.restore(1)
+    DeltaTable(restored).create_checkpoint()
+    for version in (0, 1):
+        (restored / "_delta_log" / f"{version:020}.json").unlink()
+    with pytest.raises(BatchRefused, match=r"was restored to version 1, .* go on under a new sink_id"):
+        delta_sink(restored).write(row(spark, 3), Batch("query", 3, "a"))

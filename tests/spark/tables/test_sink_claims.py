@@ -76,3 +76,24 @@ def test_a_sink_without_a_claim_begins_with_the_batch_that_was_named_or_with_any
 def test_a_mark_names_one_claim(one: TableClaim, other: TableClaim) -> None:
     marks = [mark_of(claim.query_id, claim.batch_id, claim.digest) for claim in (one, other)]
     assert (marks[0] == marks[1]) == (one == other)
+
+
+def test_a_query_that_lost_its_state_is_not_let_in_by_a_mark() -> None:
+    """Its totals would begin again at nothing, and ids that were seen would be new."""
+    held, first = TableClaim("old", 41, "a"), TableClaim("new", 0, "b")
+    mark = mark_of("old", 41, "a")
+    assert judge("sink", held, first, mark) is Outcome.ACCEPTED
+    for accept_after in (None, mark):
+        with pytest.raises(BatchRefused, match=r"keeps state \(StateStoreSave\).* accept_after is not enough") as found:
+            judge("sink", held, first, accept_after, ("StateStoreSave",), "delete the claim")
+        assert str(found.value).endswith("before its first batch, delete the claim")
+        assert mark not in str(found.value)
+
+
+def test_a_query_that_has_its_state_goes_on_by_a_mark_as_any_other() -> None:
+    """Its checkpoint was set back, or its sink was: the state is that of the checkpoint."""
+    held = TableClaim("query", 41, "a")
+    for next_one in (TableClaim("query", 40, "b"), TableClaim("query", 44, "b")):
+        assert judge("sink", held, next_one, mark_of("query", 41, "a"), ("StateStoreSave",)) is Outcome.ACCEPTED
+    assert judge("sink", None, TableClaim("query", 7, "b"), mark_before(7), ("StateStoreSave",)) is Outcome.ACCEPTED
+    assert judge("sink", held, TableClaim("query", 42, "b"), None, ("StateStoreSave",)) is Outcome.ACCEPTED

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.client import LogClient
-from semel.spark.claims import Batch, Outcome
+from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.lanes import assignment, progress
 from semel.spark.lanes.options import SinkOptions, read_options
 from semel.spark.lanes.protocol import LaneClaim, fence_of
+from semel.spark.tables.claims import state_lost
 from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+# How to begin again if the query has lost its state: records in the log stay.
+AFRESH: Final = "choose a new topic and a new sinkId, or a new sinkId alone if readers take the last record of each key"
 
 
 def log_sink(
@@ -73,6 +77,13 @@ def _is_written(options: SinkOptions, batch: Batch) -> bool:
             claim = LaneClaim(options.sink_id, lane, topic.partitions, batch.query_id, batch.batch_id)
             progress.await_commit(client, topic, lane, fence_of(claim))
             marker = progress.peek_marker(client, topic, lane, options.sink_id)
+            if marker is not None and marker.newest.query_id != batch.query_id and batch.state:
+                raise BatchRefused(
+                    f"sink {options.sink_id!r} refused batch {batch.batch_id} of query {batch.query_id}: its last "
+                    f"batch, {marker.newest.batch_id}, is of another query, {marker.newest.query_id}. Nothing was "
+                    "written. "
+                    f"{state_lost(batch.state, AFRESH)}"
+                )
             written = marker.written if marker is not None else ()
             if not any((one.query_id, one.batch_id) == (batch.query_id, batch.batch_id) for one in written):
                 return False

@@ -7,6 +7,7 @@ has to decide.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semel.spark.claims import NOTHING, Batch, BatchRefused, Outcome, mark_before, mark_of
@@ -26,21 +27,46 @@ def claim_of(batch: Batch) -> TableClaim:
     return TableClaim(batch.query_id, batch.batch_id, batch.digest)
 
 
-def judge(sink: str, held: TableClaim | None, claim: TableClaim, accept_after: str | None) -> Outcome:
+def judge(
+    sink: str,
+    held: TableClaim | None,
+    claim: TableClaim,
+    accept_after: str | None,
+    state: Sequence[str] = (),
+    afresh: str = "",
+) -> Outcome:
     """The verdict on the batch that `claim` claims, if `held` is the last one that the sink has.
 
     `accept_after` is a mark: if it is the mark of the held claim, any batch may follow. It can stay in a program: once
-    a batch was accepted, the sink holds another claim.
+    a batch was accepted, the sink holds another claim. It is refused if the query keeps `state` and is another one than
+    the sink's last: `afresh` says how a sink begins again.
     """
     if held == claim:
         return Outcome.DUPLICATE
+    if follows(held, claim):
+        return Outcome.ACCEPTED
+    if held is not None and held.query_id != claim.query_id and state:
+        raise BatchRefused(
+            f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing "
+            f"was written. {state_lost(state, afresh)}"
+        )
     marks = (NOTHING, mark_before(claim.batch_id)) if held is None else (_mark(held),)
-    if follows(held, claim) or accept_after in marks:
+    if accept_after in marks:
         return Outcome.ACCEPTED
     raise BatchRefused(
         f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing was "
         f"written. If the rows of this batch belong after what the sink has, go on with "
         f"accept_after={marks[-1]!r}"
+    )
+
+
+def state_lost(state: Sequence[str], afresh: str) -> str:
+    """What to do if a query that keeps state has lost its checkpoint."""
+    return (
+        f"The query keeps state ({', '.join(state)}), which was lost with its checkpoint, so accept_after is not "
+        "enough: totals would begin again at nothing, and ids that were seen would be new. Let the new query begin at "
+        "offsets before everything that the state held (the oldest window that is still open, the oldest id within "
+        f"the watermark); before its first batch, {afresh}"
     )
 
 
@@ -68,8 +94,8 @@ def reason(held: TableClaim | None, claim: TableClaim) -> str:
         )
     if claim.batch_id > held.batch_id:
         return (
-            f"a gap: its last batch is {held.batch_id}, and the rows of those between never reached it (a sink that "
-            "was left out for a while, or a database restored from an old copy)"
+            f"a gap: its last batch is {held.batch_id}, and the rows of those between are not in it (a sink that was "
+            "left out for a while, or a database or table that was restored to an older state)"
         )
     if claim.batch_id == held.batch_id:
         return "it has a batch of this number that was planned at another time (an old checkpoint was restored)"

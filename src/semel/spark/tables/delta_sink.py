@@ -3,7 +3,8 @@
 The executors write Parquet into a directory of the attempt, inside the table; no commit contains it yet, so no reader
 sees it. The driver reads the sizes, never the rows. The claim is a few of Delta's application transactions. The library
 stores them but does not enforce them: so a commit here succeeds only as the very next version after the one whose claim
-was read, and otherwise the claim is judged again.
+was read, and otherwise the claim is judged again. A claim counts only while the version that committed it is part of
+what the table is: `RESTORE` takes rows away and leaves the claim.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from semel.spark.claims import Batch, Outcome
+from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.claims import TableClaim, claim_of, judge
+from semel.spark.tables.output_modes import check_output
 from semel.spark.tables.sink import Sink, chosen
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ PARQUET_SETTINGS = {
 # The commit of the table says that the files are complete, so Spark need not write a `_SUCCESS` file.
 NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 APP_ID_PREFIX = "semel-sink-"
+# How to begin again where `accept_after` is refused.
+AFRESH = (
+    "delete the rows from there on (DeltaTable.delete), and give the sink a new sink_id: the table keeps the old claim"
+)
 # No query has this number.
 NOBODYS_QUERY = 0
 # The property that says how long a table keeps application transactions; without it, it keeps them for good.
@@ -68,17 +75,18 @@ class DeltaSink(Sink):
         self.accept_after = accept_after
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        check_output(self.name, "append", batch)
         rows = chosen(rows, self.columns)
         claim = numbered(claim_of(batch))
-        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after)
+        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after, state=batch.state, afresh=AFRESH)
         table = opened(self.path, rows, self.partition_by)
-        if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
+        if rule(standing(table, self.sink_id)) is Outcome.DUPLICATE:
             return Outcome.DUPLICATE
         attempt = secrets.randbits(62)
         directory = self.path / f"semel-{batch.batch_id}-{attempt:016x}"
         added = written(rows, self.path, directory, self.partition_by)
         for _ in range(COMMITS_MAX):
-            if rule(held(table, self.sink_id)) is Outcome.DUPLICATE:
+            if rule(standing(table, self.sink_id)) is Outcome.DUPLICATE:
                 # It may be this very attempt, whose commit succeeded although it seemed to fail: then its files are
                 # needed.
                 if table.transaction_version(app_ids(self.sink_id)[-1]) == attempt:
@@ -97,6 +105,8 @@ class DeltaSink(Sink):
 
         versions = (claim.batch_id, int(claim.query_id), int(claim.digest), attempt)
         noted = dict(zip(app_ids(self.sink_id), versions, strict=True))
+        # The commit succeeds as this version, or not at all.
+        noted[version_app_id(self.sink_id)] = table.version() + 1
         if goes_over(table, self.sink_id):
             noted[older_app_ids(self.sink_id)[1]] = NOBODYS_QUERY
         return CommitProperties(
@@ -165,6 +175,59 @@ def older_app_ids(sink: str) -> tuple[str, str, str, str]:
 def held(table: DeltaTable, sink: str) -> TableClaim | None:
     transactions = claim_under(table, app_ids(sink))
     return claim_under(table, older_app_ids(sink)) if transactions is None else transactions
+
+
+def version_app_id(sink: str) -> str:
+    """The application transaction that says which version of the table committed the claim."""
+    return f"{APP_ID_PREFIX}{sink}/version"
+
+
+def standing(table: DeltaTable, sink: str) -> TableClaim | None:
+    """The last claim whose rows the table still has, as far as its log tells. `RESTORE` to an older version keeps newer
+    application transactions, so the claim of that older version counts."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    while True:
+        claim = held(table, sink)
+        if claim is None:
+            return None
+        restored = restored_below(table, table.transaction_version(version_app_id(sink)) or 0)
+        if restored is None:
+            return claim
+        try:
+            table = DeltaTable(table.table_uri, version=restored)
+        except DeltaError as error:
+            raise BatchRefused(
+                f"{table.table_uri} was restored to version {restored}, which is older than batch {claim.batch_id} of "
+                f"sink {sink!r}, and nobody can tell which batches it has: its log no longer has that version "
+                f"({error}). Look which rows are missing, write them, and go on under a new sink_id"
+            ) from None
+
+
+def restored_below(table: DeltaTable, version: int) -> int | None:
+    """The version to which the table was taken back, if that was a version before this one, and nothing has brought
+    this one back since. The log is read from the newest entry on, and what a restore has left out is passed over.
+    """
+    newest = table.version()
+    for entry in table.history(newest - version) if newest > version else []:
+        if version < entry["version"] <= newest and entry["operation"] == "RESTORE":
+            newest = restored_version(table, entry["operationParameters"])
+            if newest < version:
+                return newest
+    return None
+
+
+def restored_version(table: DeltaTable, parameters: Mapping[str, str]) -> int:
+    """The version that a restore names, by its number or by a time."""
+    if (number := parameters.get("version")) is not None:
+        return int(number)
+    from deltalake import DeltaTable
+
+    found = DeltaTable(table.table_uri)
+    time = parameters.get("datetime") or parameters.get("timestamp") or ""
+    found.load_as_version(datetime.fromtimestamp(int(time) / 1000, UTC) if time.isdigit() else time)
+    return int(found.version())
 
 
 def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim | None:

@@ -1,5 +1,5 @@
-"""Finds the batch that `foreachBatch` was called for: its query's id and a digest of its plan. Also frees what batches
-leave in memory.
+"""Finds the batch that `foreachBatch` was called for: its query's id, a digest of its plan, its output mode, and which
+of its operators keep state. Also frees what batches leave in memory.
 
 Spark writes the plan of a batch, which is its offsets and the time at which it was made, into the checkpoint before it
 runs the batch; a replay reads it from there. So the digest of that entry is the same in every replay, and another one
@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.spark.claims import Batch
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 # Spark's own name for it, the same from 4.1 to 4.3 but not documented: a test checks it.
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
+# How an operator of a plan shows its state, and its name at the beginning of its line.
+STATE_INFO: Final = "state info ["
+OPERATOR: Final = re.compile(r"([A-Za-z]\w+)")
+# The name in the file that Spark writes for each operator that keeps state.
+OPERATOR_NAME: Final = re.compile(r'"operatorName"\s*:\s*"([^"]+)"')
 # A garbage collection takes about 40 ms with 100,000 objects, so it does not run after every batch.
 BATCHES_LEFT_MAX: Final = 16
 
@@ -40,7 +46,9 @@ def batch_of(rows: DataFrame, batch_id: int, checkpoint: str | None = None) -> B
             f"Spark names no streaming query here (no local property {QUERY_ID_PROPERTY}): call the sink through "
             "foreachBatch, or give its write() a Batch of your own"
         )
-    return Batch(query_id, batch_id, digest_of(planned(rows, query_id, batch_id)))
+    query = running(rows, query_id)
+    digest = digest_of(planned(rows, query, batch_id))
+    return Batch(query_id, batch_id, digest, str(query.outputMode()).lower(), stateful(query))
 
 
 def batch_in(rows: DataFrame, batch_id: int, checkpoint: str | None) -> Batch:
@@ -55,16 +63,41 @@ def batch_in(rows: DataFrame, batch_id: int, checkpoint: str | None) -> Batch:
         [file] = rows.sparkSession.read.text(f"{checkpoint}/{name}", wholetext=True).collect()
         return str(file[0])
 
-    return Batch(json.loads(text_of("metadata"))["id"], batch_id, digest_of(text_of(f"offsets/{batch_id}")))
+    digest = digest_of(text_of(f"offsets/{batch_id}"))
+    return Batch(json.loads(text_of("metadata"))["id"], batch_id, digest, state=stateful_in(rows, checkpoint))
 
 
-def planned(rows: DataFrame, query_id: str, batch_id: int) -> str:
-    """The batch's entry in the offset log of its query, as it stands in the checkpoint."""
+def running(rows: DataFrame, query_id: str) -> Any:
+    """Java's object of the query."""
     jvm: Any = rows.sparkSession.sparkContext._jvm
     # The batch has a clone of the query's session, and the clone lists no queries; all sessions share this state, which
     # does.
     queries = rows.sparkSession._jsparkSession.sharedState().activeStreamingQueries()
-    log = queries.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
+    return queries.get(jvm.java.util.UUID.fromString(query_id))
+
+
+def stateful(query: Any) -> tuple[str, ...]:
+    """The operators of the batch's plan that keep state: each shows where."""
+    plan = str(query.lastExecution().executedPlan().treeString())
+    return tuple(found[1] for line in plan.splitlines() if STATE_INFO in line and (found := OPERATOR.search(line)))
+
+
+def stateful_in(rows: DataFrame, checkpoint: str) -> tuple[str, ...]:
+    """The same from the files that Spark writes into the checkpoint before a query's first batch."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        found = rows.sparkSession.read.text(f"{checkpoint}/state/*/_metadata/metadata", wholetext=True).collect()
+    except AnalysisException:
+        # There is no such file.
+        return ()
+    return tuple(name for file in found for name in OPERATOR_NAME.findall(str(file[0])))
+
+
+def planned(rows: DataFrame, query: Any, batch_id: int) -> str:
+    """The batch's entry in the offset log of its query, as it stands in the checkpoint."""
+    jvm: Any = rows.sparkSession.sparkContext._jvm
+    log = query.offsetLog()
     written = jvm.java.io.ByteArrayOutputStream()
     log.serialize(log.get(batch_id).get(), written)
     return str(written.toString("UTF-8"))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.claims import claim_of, judge
 from semel.spark.tables.database import Database, Target
+from semel.spark.tables.output_modes import check_output, kind_of
 from semel.spark.tables.sink import Sink, chosen
 from semel.spark.tables.statements import check_columns, checked
 
@@ -34,10 +35,15 @@ class SqlSink(Sink):
         self.accept_after = accept_after
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        check_output(self.name, kind_of(self.target.write), batch)
         rows = chosen(rows, self.columns)
         check_columns(self.target.write, rows.columns)
         claim = claim_of(batch)
-        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after)
+        afresh = (
+            "delete, in one transaction, the rows from there on and the sink's claim (DELETE FROM "
+            f"{self.target.claims_table} WHERE sink_id = '{self.target.sink}')"
+        )
+        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after, state=batch.state, afresh=afresh)
         with self.database.connected(rows.schema) as connection:
             # The commit applies the same rule again, under a lock, and decides; this check only saves the staging of a
             # batch that is refused or a duplicate.
