@@ -7,6 +7,7 @@ edited by hand.
 import argparse
 import importlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,10 @@ from semel.spark.lanes import options as lane_options
 from semel.spark.source.options import OPTIONS
 from semel.spark.source.rows import COLUMNS
 from semel.wire import versions
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from products import PRODUCTS, Product
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -174,8 +179,23 @@ def limits() -> str:
             "|---|---:|---|",
             *rows,
             "",
+            "## Where limits multiply",
+            "",
+            "What is done in one turn of the event loop holds up all other clients. Here is what walks through a",
+            "collection in one turn, how large that may be, and how many steps of Python it takes then at most: a",
+            "million steps take some 20 ms. Tests count them. Everything else is done in many turns.",
+            "",
+            "| what | where | limits | the most | steps |",
+            "|---|---|---|---|---:|",
+            *map(_product, PRODUCTS),
+            "",
         ]
     )
+
+
+def _product(product: Product) -> str:
+    names = ", ".join(f"`{name}`" for name in product.limits)
+    return f"| {product.name} | {product.path} | {names} | {product.corner} | {product.steps_max:,} |"
 
 
 def metrics() -> str:

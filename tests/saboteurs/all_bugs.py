@@ -16,6 +16,7 @@ from saboteurs.lane_bugs import LANE_BUGS
 from saboteurs.outbox_bugs import OUTBOX_BUGS
 from saboteurs.pipeline_bugs import PIPELINE_BUGS
 from saboteurs.planting import Bug
+from saboteurs.product_bugs import PRODUCT_BUGS
 from saboteurs.proof_bugs import PROOF_BUGS
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.quota_bugs import QUOTA_BUGS
@@ -45,6 +46,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *REPLICA_BUGS,
     *STANDBY_BUGS,
     *CACHE_BUGS,
+    *PRODUCT_BUGS,
     *PROOF_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,

@@ -159,4 +159,5 @@ def forget_old_offsets(runtime: Runtime) -> Steps[None]:
                 count = len(entry.partitions)
                 runtime.metrics.forgotten_offsets += count
                 runtime.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=count)
+            yield APPEND_PIECES if isinstance(entry, GroupDeleted) else APPEND_PIECES + count
         yield 1 + len(group.offsets.committed) // 10

@@ -147,6 +147,12 @@ class Limits:
     # The same for all open transactions together: a partition takes a few hundred bytes, and a group as many as its
     # name.
     open_transaction_partitions_max: int = 200_000
+    # Offsets of groups in one transaction: as many as there are partitions. The entry that ends the transaction commits
+    # all of them, which takes 15 ms.
+    transaction_offsets_max: int = 20_000
+    # The groups of all open transactions together; usually a transaction has one. When a topic or an offset is deleted,
+    # that is done in each of them at once.
+    open_transaction_groups_max: int = 4_000
     # The longest transaction timeout that a client may ask for, as in Apache Kafka.
     transaction_timeout_ms_max: int = 900_000
     # Access rules (ACLs), at half a kilobyte each in memory. Every checkpoint contains all of them.
@@ -168,12 +174,14 @@ def log_settings(limits: Limits, *, in_memory: bool, open_segments_max: int) -> 
         groups_max=limits.groups_max,
         group_name_bytes_max=limits.group_name_bytes_max,
         group_offsets_max=limits.group_offsets_max,
+        transaction_offsets_max=limits.transaction_offsets_max,
         transactions=TransactionBounds(
             ids_max=limits.transactional_ids_max,
             id_bytes_max=limits.transactional_id_bytes_max,
             open_max=limits.open_transactions_max,
             partitions_max=limits.transaction_partitions_max,
             open_partitions_max=limits.open_transaction_partitions_max,
+            open_groups_max=limits.open_transaction_groups_max,
             timeout_ms_max=limits.transaction_timeout_ms_max,
         ),
         access_rules_max=limits.access_rules_max,

@@ -123,6 +123,7 @@ class TransactionBounds:
     open_max: int = 10_000
     partitions_max: int = 3_000
     open_partitions_max: int = 200_000
+    open_groups_max: int = 4_000
     timeout_ms_max: int = 900_000
 
 
@@ -220,7 +221,7 @@ class TransactionRules:
         if transaction is not None and group in transaction.groups:
             return None
         self._check_group(group)
-        self._check_bounds(owner, 1)
+        self._check_bounds(owner, 1, groups=1)
         return TransactionGrew(producer_id, producer_epoch, (), (group,), now_ms)
 
     def decide_offsets(
@@ -241,7 +242,7 @@ class TransactionRules:
             if not joins:
                 raise Refused(refusals.INVALID_TXN_STATE, f"group '{group}' takes no part in an open transaction")
             self._check_group(group)
-            self._check_bounds(owner, 1)
+            self._check_bounds(owner, 1, groups=1)
         return TransactionalOffsets(producer_id, producer_epoch, group, offsets, now_ms)
 
     def missing_partitions(
@@ -284,7 +285,8 @@ class TransactionRules:
                 f"a group that takes part in transactions has a name of at most {self.bounds.id_bytes_max} bytes",
             )
 
-    def _check_bounds(self, owner: Owner, more: int) -> None:
+    def _check_bounds(self, owner: Owner, more: int, groups: int = 0) -> None:
+        """Refused unless so many partitions and groups may join. `groups` says how many of them are groups."""
         transaction = self._known.opened(owner.producer_id)
         if transaction is None and self._known.open_count >= self.bounds.open_max:
             raise Refused(
@@ -295,6 +297,11 @@ class TransactionRules:
             raise Refused(
                 refusals.POLICY_VIOLATION,
                 f"open transactions have {self.bounds.open_partitions_max} partitions and groups, no more are allowed",
+            )
+        if self._known.group_count + groups > self.bounds.open_groups_max:
+            raise Refused(
+                refusals.POLICY_VIOLATION,
+                f"open transactions have {self.bounds.open_groups_max} groups, no more are allowed",
             )
         if size > self.bounds.partitions_max:
             raise Refused(

@@ -98,6 +98,7 @@ class Transactions:
         self._doubted: set[int] = set()
         # The number of partitions and groups in all open transactions together.
         self.part_count = 0
+        self.group_count = 0
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -250,6 +251,7 @@ class Transactions:
         transaction = self._open.pop(entry.producer_id, None)
         if transaction is not None:
             self.part_count -= transaction.part_count
+            self.group_count -= len(transaction.groups)
         del self._owners[entry.producer_id]
         if entry.next_producer_id != entry.producer_id:
             self._doubted.discard(entry.producer_id)
@@ -270,10 +272,11 @@ class Transactions:
 
     def _grow(self, producer_id: int, partitions: Iterable[PartitionName], groups: Iterable[str], at_ms: int) -> None:
         transaction = self._begun(producer_id, at_ms)
-        before = transaction.part_count
+        before, groups_before = transaction.part_count, len(transaction.groups)
         transaction.partitions.update((PartitionName(*name), None) for name in partitions)
         transaction.groups.update((group, None) for group in groups)
         self.part_count += transaction.part_count - before
+        self.group_count += len(transaction.groups) - groups_before
 
     def _begun(self, producer_id: int, at_ms: int) -> OpenTransaction:
         """The open transaction of a producer; if there is none, one begins now."""
@@ -316,3 +319,4 @@ class Transactions:
             )
             self._open[producer_id] = transaction
             self.part_count += transaction.part_count
+            self.group_count += len(transaction.groups)

@@ -76,6 +76,7 @@ class Log:
                 groups_max=settings.groups_max,
                 name_bytes_max=settings.group_name_bytes_max,
                 offsets_max=settings.group_offsets_max,
+                transaction_offsets_max=settings.transaction_offsets_max,
             ),
             Shares(settings.producer_states_max),
             self._new_partitions,

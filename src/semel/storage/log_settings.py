@@ -1,7 +1,7 @@
 """The settings of the log, with their defaults. What each means for an operator stands in `broker.limits`."""
 
 from semel.core.access import RULES_MAX
-from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX
+from semel.core.groups.groups import GROUP_NAME_BYTES_MAX, GROUP_OFFSETS_MAX, GROUPS_MAX, TRANSACTION_OFFSETS_MAX
 from semel.core.partition import PRODUCER_EXPIRATION_MS
 from semel.core.producer_table import TABLE_BOUNDS, TableBounds
 from semel.core.shares import PRODUCER_STATES_MAX
@@ -33,6 +33,7 @@ class LogSettings:
     groups_max: int = GROUPS_MAX
     group_name_bytes_max: int = GROUP_NAME_BYTES_MAX
     group_offsets_max: int = GROUP_OFFSETS_MAX
+    transaction_offsets_max: int = TRANSACTION_OFFSETS_MAX
     transactions: TransactionBounds = TRANSACTION_BOUNDS
     access_rules_max: int = RULES_MAX
     # Whether the broker acknowledges records, and lets them be read, before they are on disk (`--durability os`).

@@ -38,6 +38,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         responses.append({"name": name, "topic_id": topic_id, **outcome})
         # The deletion looks for the topic in every group and every open transaction.
         yield APPEND_PIECES + len(broker.log.state.groups) + broker.log.state.transactions.open_count
+        yield from broker.log.state.groups.free_waste()
     return {"responses": responses}
 
 

@@ -30,30 +30,40 @@ def _forget(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     broker.log.state.groups.existing(request.group_id).check_forget()
     topics = []
     for item in request.topics:
-        topics.append(_forget_topic(broker, exchange, request.group_id, item))
-        yield APPEND_PIECES + len(item.partitions)
+        topic = yield from _forget_topic(broker, exchange, request.group_id, item)
+        topics.append(topic)
     return {"topics": topics}
 
 
-def _forget_topic(broker: Serving, exchange: Exchange, group_id: str, item: Any) -> Fields:
+def _forget_topic(broker: Serving, exchange: Exchange, group_id: str, item: Any) -> Steps[Fields]:
     refusal = broker.guard.error(exchange, READ_TOPIC, item.name)
     if refusal:
         indexes = dict.fromkeys(one.partition_index for one in item.partitions)
         partitions = [{"partition_index": index, "error_code": refusal} for index in indexes]
+        yield APPEND_PIECES + len(item.partitions)
         return {"name": item.name, "partitions": partitions}
     topic = broker.log.state.catalog.named(item.name)
     count = 0 if topic is None else topic.partition_count
     number = -1 if topic is None else topic.number
     indexes = dict.fromkeys(one.partition_index for one in item.partitions)
     names = [PartitionName(number, index) for index in indexes if 0 <= index < count]
-    outcome = attempted(_forget_partitions, broker, group_id, item.name, names) if names else {}
-    error = outcome.get("error_code", ErrorCode.NONE)
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    errors: dict[int, object] = dict.fromkeys(indexes, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    while names:
+        group = broker.log.state.groups.named(group_id)
+        count = len(names) if group is None else group.at_once(names)
+        error = attempted(_forget_partitions, broker, group_id, item.name, names[:count]).get(
+            "error_code", ErrorCode.NONE
+        )
+        if error:
+            # It is the answer for all partitions that are left.
+            count = len(names)
+        errors.update(dict.fromkeys([name.partition for name in names[:count]], error))
+        names = names[count:]
+        yield APPEND_PIECES + count
+    yield len(item.partitions)
     return {
         "name": item.name,
-        "partitions": [
-            {"partition_index": index, "error_code": error if 0 <= index < count else missing} for index in indexes
-        ],
+        "partitions": [{"partition_index": index, "error_code": error} for index, error in errors.items()],
     }
 
 

@@ -113,8 +113,7 @@ def _partitions(view: OffsetsView, number: int, indexes: Iterable[int]) -> Steps
     for index in indexes:
         name = PartitionName(number, index)
         partitions.append({"partition_index": index, **_committed(view, name)})
-        # Each open transaction of the group is checked for an offset of this partition.
-        yield 1 + len(view.pending)
+        yield 1
     return partitions
 
 

@@ -41,6 +41,10 @@ from semel.core.steps import Steps
 GROUPS_MAX: Final = 10_000
 # So the names of all groups take 10 MB at most.
 GROUP_NAME_BYTES_MAX: Final = 1_024
+# Offsets in one entry that forgets them.
+FORGOTTEN_AT_ONCE: Final = 500
+# Offsets in one transaction: as many as there are partitions. One entry commits all of them.
+TRANSACTION_OFFSETS_MAX: Final = 20_000
 # The offsets of all groups together, including pending ones: each takes 250 bytes in memory and 100 in a checkpoint.
 GROUP_OFFSETS_MAX: Final = 1_000_000
 # The longest metadata of one offset, as in Apache Kafka (offset.metadata.max.bytes, which counts characters too).
@@ -137,20 +141,36 @@ class Group:
         return self.machine is not None and self.machine.is_subscribed_to(topic_name)
 
     def decide_forget(self, topic_name: str, partitions: Sequence[PartitionName]) -> OffsetsForgotten | None:
-        """The entry that deletes these offsets of one topic on request; None if there is none to delete."""
+        """The entry that deletes these offsets of one topic on request; None if there is none to delete. `at_once` says
+        how many they should be.
+        """
         if self.is_subscribed_to(topic_name):
             raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, f"group '{self.name}' reads topic '{topic_name}'")
-        offsets = self.offsets
-        existing = [name for name in partitions if offsets.committed.get(name) or offsets.is_pending(name)]
-        return OffsetsForgotten(self.name, tuple(dict.fromkeys(existing))) if existing else None
+        existing = dict.fromkeys([name for name in partitions if self.offsets.count_at(name)])
+        return OffsetsForgotten(self.name, tuple(existing)) if existing else None
 
-    def expired(self, now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]) -> list[PartitionName]:
-        """The partitions whose offsets have expired."""
+    def at_once(self, partitions: Sequence[PartitionName]) -> int:
+        """How many of these partitions, from the first one on, one entry may forget. A partition may have an offset in
+        each of thousands of open transactions.
+        """
+        offset_count = 0
+        for place, name in enumerate(partitions[:FORGOTTEN_AT_ONCE]):
+            offset_count += self.offsets.count_at(name)
+            if offset_count >= FORGOTTEN_AT_ONCE:
+                return place + 1
+        return min(len(partitions), FORGOTTEN_AT_ONCE)
+
+    def expired(
+        self, among: Iterable[PartitionName], now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
+    ) -> list[PartitionName]:
+        """Those of these partitions whose offsets have expired."""
         offsets = self.offsets
         old = [
             name
-            for name, offset in offsets.committed.perhaps_too_old(now_ms - retention_ms)
-            if self._is_too_old(offset, now_ms, retention_ms) and not offsets.is_pending(name)
+            for name in among
+            if (offset := offsets.committed.get(name)) is not None
+            and self._is_too_old(offset, now_ms, retention_ms)
+            and not offsets.is_pending(name)
         ]
         unread = {number for number, _ in old if not self.is_subscribed_to(topic_name_of(number))}
         return [name for name in old if name.number in unread]
@@ -180,11 +200,13 @@ class Groups:
         groups_max: int = GROUPS_MAX,
         name_bytes_max: int = GROUP_NAME_BYTES_MAX,
         offsets_max: int = GROUP_OFFSETS_MAX,
+        transaction_offsets_max: int = TRANSACTION_OFFSETS_MAX,
         metadata_characters_total_max: int = METADATA_CHARACTERS_TOTAL_MAX,
     ) -> None:
         self._groups_max = groups_max
         self._name_bytes_max = name_bytes_max
         self._offsets_max = offsets_max
+        self._transaction_offsets_max = transaction_offsets_max
         self._metadata_characters_total_max = metadata_characters_total_max
         self._groups: dict[str, Group] = {}
         # The configurations of groups, by name. The groups need not exist.
@@ -254,6 +276,12 @@ class Groups:
         more, more_characters = growth(table, offsets)
         if more > 0 and self._tally.offsets + more > self._offsets_max:
             raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
+        if producer_id is not None and more > 0:
+            count = self._tally.of_producers.get(producer_id, 0)
+            if count + more > self._transaction_offsets_max:
+                raise Refused(
+                    POLICY_VIOLATION, f"a transaction has at most {self._transaction_offsets_max} offsets, not more"
+                )
         characters = self._tally.metadata_characters + more_characters
         if more_characters > 0 and characters > self._metadata_characters_total_max:
             raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no space left for more metadata of offsets")
@@ -270,14 +298,17 @@ class Groups:
     ) -> Iterator[OffsetsForgotten | GroupDeleted]:
         """The entries that delete a group's expired offsets, and the group itself if it is then empty.
 
-        The caller applies each entry before it takes the next one, or stops.
+        The caller applies each entry before it takes the next one, or stops. Other requests may be served in between.
         """
-        if self._groups.get(group.name) is group:
-            expired = group.expired(now_ms, retention_ms, topic_name_of)
-            if expired:
-                yield OffsetsForgotten(group.name, tuple(expired))
-            if group.is_empty and not group.offsets:
-                yield GroupDeleted(group.name)
+        old = group.offsets.committed.perhaps_too_old(now_ms - retention_ms)
+        for first in range(0, len(old), FORGOTTEN_AT_ONCE):
+            some = old[first : first + FORGOTTEN_AT_ONCE]
+            if self._groups.get(group.name) is group:
+                expired = group.expired(some, now_ms, retention_ms, topic_name_of)
+                if expired:
+                    yield OffsetsForgotten(group.name, tuple(expired))
+        if self._groups.get(group.name) is group and group.is_empty and not group.offsets:
+            yield GroupDeleted(group.name)
 
     # Applying
 
@@ -323,6 +354,8 @@ class Groups:
         """Change the groups as an entry says. An entry that ends or removes something of an unknown group has no
         effect.
         """
+        if self._tally.waste:
+            self._tally.waste.pop()
         if isinstance(entry, TopicDeleted):
             self._leave_topic(entry.number)
             return
@@ -353,6 +386,11 @@ class Groups:
                 group = self._groups.pop(entry.group, None)
                 if group is not None:
                     group.offsets.clear()
+
+    def free_waste(self) -> Steps[None]:
+        """Free the offsets of deleted topics. Each later entry frees some of them as well."""
+        while self._tally.waste:
+            yield 1 + len(self._tally.waste.pop()) // 10
 
     def _leave_topic(self, number: int) -> None:
         """Delete the offsets of all groups in a deleted topic."""
@@ -403,7 +441,8 @@ class Groups:
         self._snapshots.append(record)
         members = record["members"] or {}
         partitions = sum(len(target.partitions) for target in members.get("targets", ()))
-        return 3 + len(record["offsets"]["committed"]) // 20 + len(members.get("positions", ())) + partitions // 100
+        topics = len(record["offsets"]["committed"]) // 20 + len(record["offsets"]["pending"])
+        return 3 + topics + len(members.get("positions", ())) + partitions // 100
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Load the state in `snapshot`. Only for new, empty `Groups`."""
