@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,9 @@ failover: $(STAMP) ## Go through every state of the replicated journal, in world
 
 takeovers: $(STAMP) ## Copy 100,000 records in transactions over 20 takeovers on each real store; make takeovers ARGS='--store postgres'
 	@PYTHONPATH=tests .venv/bin/python -m takeovers.run $(ARGS)
+
+cut-off: $(STAMP) ## Cut brokers off from real stores, and have them stand still, with real clients; ARGS='--store postgres'
+	@PYTHONPATH=tests .venv/bin/python -m takeovers.cut_off $(ARGS)
 
 soak: $(STAMP) ## Run two Spark queries for long, with faults throughout, and audit it; make soak MINUTES=10 SEED=1
 	@PYTHONPATH=tests .venv/bin/python -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -19,7 +19,6 @@ from semel.replica.slot import key_of
 from semel.storage.files import MemoryFiles
 from semel.storage.journal import Damaged
 from semel.storage.log_settings import LogSettings
-from semel.store import Unsure
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
 from semel.wire.errors import ErrorCode
@@ -165,32 +164,6 @@ def test_who_stands_by_takes_and_shows_no_records() -> None:
             assert await asking(standby, error_of_a_payment) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             fetched = await asking(standby, lambda asker: asker.fetch("payments"))
             assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
-
-
-def test_a_broker_that_cannot_keep_its_lease_serves_nobody_until_it_can() -> None:
-    """Another one may have begun meanwhile, and have taken newer records."""
-
-    class Deaf(MemoryStore):
-        is_deaf = False
-
-        async def replace(self, key: str, body: bytes | bytearray | memoryview, version: str) -> str:
-            if self.is_deaf:
-                raise Unsure("connection refused")
-            return await super().replace(key, body, version)
-
-    async def scenario() -> None:
-        store = Deaf()
-        async with Broker(store=store, lease_seconds=LEASE_SECONDS) as broker:
-
-            def refuses(asker: Asker) -> bool:
-                return error_of_a_payment(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-            store.is_deaf = True
-            assert await asking(broker, lambda asker: eventually(lambda: refuses(asker)))
-            store.is_deaf = False
-            assert await asking(broker, lambda asker: eventually(lambda: not refuses(asker)))
 
     asyncio.run(scenario())
 

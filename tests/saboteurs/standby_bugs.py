@@ -4,6 +4,8 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_CUT_OFF: Final = "tests/replica/test_cut_off.py"
+_EVERY_API: Final = "tests/broker/apis/test_standby_of_every_api.py"
 _ANSWERS: Final = "tests/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/replica/test_standby_on_full_disk.py"
 _HANDING_OVER: Final = "tests/replica/test_handing_over.py"
@@ -176,6 +178,99 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "_SEARCH_SECONDS_MAX",
         "None",
         (f"{_HANDING_OVER}::test_a_standby_whose_note_is_not_taken_stands_by",),
+    ),
+    # -- cut off from the store ----------------------------------------------------------------------------------------
+    Bug(
+        "a broker without a lease keeps its clients",
+        "semel.broker.broker:Broker._give_up_clients",
+        "self.connections.abort()",
+        "None",
+        (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
+        20.0,
+    ),
+    Bug(
+        "a broker without a lease goes on listening",
+        "semel.broker.broker:Broker._give_up_clients",
+        "self.doors.close()",
+        "None",
+        (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
+        20.0,
+    ),
+    Bug(
+        "a broker counts on its lease until the moment in which another one may begin",
+        "semel.replica.lease:LeaseHolder.held_until",
+        "self._next.seconds * MARGIN",
+        "-(self._next.seconds * MARGIN)",
+        (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
+        20.0,
+    ),
+    Bug(
+        "a broker waits for the store before it gives its clients up",
+        "semel.replica.membership:Membership._watch_lease",
+        "give_up(self._clock() < self._holder.ends_at)",
+        "await answered(lambda: self._store.get('lease'))\ngive_up(self._clock() < self._holder.ends_at)",
+        (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
+        20.0,
+    ),
+    Bug(
+        "a broker that was cut off does not listen any more when it has its lease again",
+        "semel.replica.membership:Membership._watch_lease",
+        "await take_again()",
+        "pass",
+        (f"{_CUT_OFF}::test_a_broker_whose_store_does_not_answer_ends_all_connections_and_listens_no_more",),
+        20.0,
+    ),
+    Bug(
+        "a broker that has its lease again keeps it from the standby that its clients know",
+        "semel.replica.membership:Membership.keep_lease",
+        "self._has_given_up and await self.finds_standby()",
+        "False",
+        (f"{_CUT_OFF}::test_after_both_were_cut_off_the_standby_takes_over_at_once",),
+        20.0,
+    ),
+    Bug(
+        "a process that has stood still begins again as if it had been cut off in time",
+        "semel.broker.broker:Broker._give_up_clients",
+        "self._gave_up_in_time = is_in_time",
+        "self._gave_up_in_time = True",
+        (f"{_CUT_OFF}::test_a_broker_that_gives_its_clients_up_late_ends_as_fenced_and_does_not_begin_again",),
+        20.0,
+    ),
+    Bug(
+        "a call that the store does not answer is waited for",
+        "semel.replica.timely:TimelyStore._in_time",
+        "asyncio.timeout(seconds)",
+        "asyncio.timeout(None)",
+        (f"{_CUT_OFF}::test_a_call_that_is_not_answered_is_given_up_and_the_next_one_has_twice_the_time",),
+    ),
+    # -- what a standby does with each API -----------------------------------------------------------------------------
+    Bug(
+        "a standby forwards what it reads, and not what changes something",
+        "semel.broker.forwarder:_is_forwarded",
+        "rule.forwards",
+        "rule.here.name != 'HANGS_UP'",
+        (_EVERY_API,),
+    ),
+    Bug(
+        "a broker without a lease reads to its clients what another one may have changed",
+        "semel.broker.standby:is_served_by_handlers",
+        "(here is Here.READS and stands_by)",
+        "here is Here.READS",
+        (_EVERY_API,),
+    ),
+    Bug(
+        "a standby does with the deletion of groups what it should do with that of records",
+        "semel.broker.standby:RULES",
+        "versions.DELETE_GROUPS",
+        "versions.DELETE_RECORDS",
+        (_EVERY_API,),
+    ),
+    Bug(
+        "a standby leaves groups out of no list",
+        "semel.broker.standby:_error_of",
+        "here is Here.LISTS_NOTHING and stands_by",
+        "False",
+        (_EVERY_API,),
     ),
     Bug(
         "a broker that hands over goes on serving, so that there is always something under way",

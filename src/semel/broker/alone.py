@@ -8,6 +8,7 @@ from semel.broker.events import Events
 from semel.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Sync
 from semel.broker.limits import NODE_ID
 from semel.replica.lease import Lease
+from semel.replica.membership import GiveUp, TakeAgain
 from semel.security.listeners import Listener
 from semel.storage.files import Files
 from semel.storage.log import Log
@@ -41,6 +42,8 @@ class Alone:
         listeners: Sequence[Listener],
         become_active: Callable[[], None],
         note_active: Callable[[Lease], None],
+        give_up: GiveUp,
+        take_again: TakeAgain,
         fail: Callable[[BaseException], None],
     ) -> None:
         """Be active."""

@@ -47,7 +47,7 @@ from semel.broker.runtime import Runtime
 from semel.broker.security_log import SecurityLog
 from semel.broker.serving import serve_on
 from semel.broker.sessions import FetchSessions
-from semel.broker.standby import ANSWERED, QUESTIONS, READ_BY_A_STANDBY, refused_by_a_standby
+from semel.broker.standby import RULES, is_served_by_handlers, refused_by_a_standby
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
@@ -153,6 +153,8 @@ class Broker:
         self._time_of_day = clock
         self._disk_threads = disk_threads
         self._stopping = False
+        # Whether the lease has ended, and this broker had no clients any more before another one could be active.
+        self._gave_up_in_time = False
         # While this broker hands over: the requests that ask which broker is active, to be served when that is known.
         self._questions: list[Callable[[], None]] | None = None
         # What `stop` waits for.
@@ -187,7 +189,14 @@ class Broker:
         self._wire()
         try:
             await self.doors.open(self, self.log.state.users)
-            await self.role.find(self.listeners, self._become_active, self._note_active, self.fail)
+            await self.role.find(
+                self.listeners,
+                self._become_active,
+                self._note_active,
+                self._give_up_clients,
+                self._take_clients_again,
+                self.fail,
+            )
             await self.doors.let_in()
             self._tell_if_started()
         except BaseException as error:
@@ -218,6 +227,28 @@ class Broker:
 
     def _note_active(self, lease: Lease) -> None:
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
+
+    def _give_up_clients(self, is_in_time: bool) -> None:
+        """The lease has ended, so another broker may be active soon: have no clients. Each of them would wait here for
+        an answer, and ask nobody else. `is_in_time` says that no other broker can be active yet.
+        """
+        self._gave_up_in_time = is_in_time
+        self.metrics.lost_leases += 1
+        reason = "the store has not renewed the lease of this broker, so another one may take over"
+        self.events.tell(logging.ERROR, "gave_up_clients", reason=reason, connections=len(self.connections))
+        self.connections.admit_no_more()
+        self.connections.abort()
+        self.doors.close()
+
+    async def _take_clients_again(self) -> None:
+        """The lease is renewed, and no other broker has been active meanwhile."""
+        self._gave_up_in_time = False
+        self.connections.admit_again()
+        await self.doors.open(self, self.log.state.users)
+        await self.doors.let_in()
+        self.events.tell(logging.INFO, "takes_clients_again")
+        if not self.activated.done():
+            self._tell_if_started()
 
     def _thread(self, name: str) -> DiskThread:
         return self._disk_threads(f"semel-{name}", self._loop)
@@ -385,7 +416,7 @@ class Broker:
         """Stop serving for good, and log why: the disk or the state in memory cannot be trusted until a restart."""
         if self.failed.done():
             return
-        self.failed.set_exception(tell_of_failure(self.events, error))
+        self.failed.set_exception(tell_of_failure(self.events, error, was_cut_off=self._gave_up_in_time))
         # Retrieved here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
         self._progress.note()
@@ -396,7 +427,7 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if self._questions is not None and exchange.api_key in QUESTIONS:
+        if self._questions is not None and has_handler(exchange) and RULES[exchange.api_key].asks_who:
             # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
             self._questions.append(lambda: self.serve(exchange, body, done))
         elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
@@ -417,15 +448,15 @@ class Broker:
         return not self._stopping and not (self._access_rules or self.doors.need_access_rules)
 
     def _serve_here(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
-        answered = ANSWERED
-        if not self.role.is_active:
+        stands_by = not self.role.is_active
+        if stands_by:
             # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
-            answered = ANSWERED | READ_BY_A_STANDBY
-        if self.role.may_serve or exchange.api_key in answered or not has_handler(exchange):
+        may_serve = self.role.may_serve or not has_handler(exchange)
+        if may_serve or is_served_by_handlers(exchange.api_key, stands_by=stands_by):
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
-            steps = refused_by_a_standby(exchange, body, stands_by=not self.role.is_active)
+            steps = refused_by_a_standby(exchange, body, stands_by=stands_by)
         serve_on(self, exchange, steps, done)
 
 

@@ -125,6 +125,9 @@ class Connections:
     def admit_no_more(self) -> None:
         self._admits = False
 
+    def admit_again(self) -> None:
+        self._admits = True
+
     def stop_serving(self) -> None:
         """Begin no more requests."""
         for connection in self:

@@ -172,7 +172,18 @@ def _durability(broker: Broker) -> Iterator[str]:
 
 def _store(broker: Broker) -> Iterator[str]:
     metrics, role = broker.metrics, broker.role
-    yield from _family("gauge", "active", "1, or 0 while another broker on the store is active.", int(role.is_active))
+    yield from _family(
+        "gauge",
+        "active",
+        "1, or 0 while another broker on the store is active, or may be because this one has no lease.",
+        int(role.may_serve),
+    )
+    yield from _family(
+        "counter",
+        "lost_leases_total",
+        "How often this broker was active and gave its clients up, because the store did not renew its lease.",
+        metrics.lost_leases,
+    )
     yield from _family(
         "counter",
         "takeovers_total",

@@ -17,7 +17,13 @@ class BrokerFenced(BrokerFailed):
     """Another broker on the same store has taken over; this one may be started again."""
 
 
-def tell_of_failure(events: Events, error: BaseException) -> BrokerFailed:
+class BrokerCutOff(BrokerFenced):
+    """The same, and this broker had given its clients up in time, because it was cut off from the store. It may begin
+    again in the same process: the process has not stood still.
+    """
+
+
+def tell_of_failure(events: Events, error: BaseException, *, was_cut_off: bool) -> BrokerFailed:
     """Log why the broker stops serving, and return the error for the broker's caller."""
     if isinstance(error, Fenced | StoreError | BrokenHistory):
         reason = str(error)
@@ -29,4 +35,6 @@ def tell_of_failure(events: Events, error: BaseException) -> BrokerFailed:
     mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
     events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
     events.tell(logging.DEBUG, "stopped_where", error=error)
-    return BrokerFenced(reason) if isinstance(error, Fenced) else BrokerFailed(reason)
+    if not isinstance(error, Fenced):
+        return BrokerFailed(reason)
+    return BrokerCutOff(reason) if was_cut_off else BrokerFenced(reason)

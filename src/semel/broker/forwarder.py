@@ -16,21 +16,13 @@ from functools import cache
 from typing import Any, Final
 
 from semel.broker.exchange import Exchange
+from semel.broker.standby import RULES
 from semel.wire import messages, versions
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header, request_prefix
 
 Reach = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
-FORWARDED: Final = frozenset(
-    (
-        *(versions.METADATA, versions.INIT_PRODUCER_ID, versions.DESCRIBE_TOPIC_PARTITIONS, versions.DESCRIBE_QUORUM),
-        *(versions.DESCRIBE_CONFIGS, versions.ALTER_CONFIGS, versions.INCREMENTAL_ALTER_CONFIGS),
-        *(versions.DESCRIBE_ACLS, versions.CREATE_ACLS, versions.DELETE_ACLS),
-        *(versions.DESCRIBE_CLIENT_QUOTAS, versions.ALTER_CLIENT_QUOTAS),
-        *(versions.DESCRIBE_USER_SCRAM_CREDENTIALS, versions.ALTER_USER_SCRAM_CREDENTIALS),
-    )
-)
 # A machine that is gone does not even refuse a connection.
 CONNECT_SECONDS_MAX: Final = 1.0
 # The active broker may have to store a change before it answers.
@@ -52,6 +44,11 @@ def _presentation() -> Any:
     )
 
 
+def _is_forwarded(api_key: int) -> bool:
+    rule = RULES.get(api_key)
+    return rule is not None and rule.forwards
+
+
 class CannotReach(Exception):
     """The active broker cannot be reached, or does not answer in time: others would wait for it, too."""
 
@@ -70,7 +67,7 @@ class Forwarder:
 
     def takes(self, exchange: Exchange) -> bool:
         """Whether this request is one to forward now."""
-        if exchange.api_key not in FORWARDED or self._stopped or len(self._tasks) >= self._under_way_max:
+        if not _is_forwarded(exchange.api_key) or self._stopped or len(self._tasks) >= self._under_way_max:
             return False
         # Another standby has forwarded it, or this one, if the address of the active broker leads back to it.
         return not exchange.connection.is_of_a_standby and asyncio.get_running_loop().time() >= self._pauses_until

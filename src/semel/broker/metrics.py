@@ -57,6 +57,7 @@ class Metrics:
         "group_events",
         "latencies",
         "logins",
+        "lost_leases",
         "protocol_errors",
         "refused_batches",
         "refused_handshakes",
@@ -76,6 +77,7 @@ class Metrics:
         self.accepted_batches = 0
         self.accepted_records = 0
         self.duplicate_batches = 0
+        self.lost_leases = 0
         self.gap_batches = 0
         self.fenced_batches = 0
         self.refused_batches = 0

@@ -20,9 +20,10 @@ from semel.replica.floor import Floor
 from semel.replica.holes import Hole
 from semel.replica.journal import SlotJournal
 from semel.replica.lease import Addresses, Lease
-from semel.replica.membership import Membership, cluster_of
+from semel.replica.membership import GiveUp, Membership, TakeAgain, cluster_of
 from semel.replica.reader import NoRoom, SlotReader
 from semel.replica.restore import Beginning, restore
+from semel.replica.timely import TimelyStore
 from semel.replica.writer import SlotWriter
 from semel.security.listeners import Listener
 from semel.storage.cache import mark_as_cache, take_as_cache
@@ -66,7 +67,7 @@ class Role:
         self._cache_bytes = cache_bytes
         self._accepted_losses = accepted_losses
         self._cluster_id = ""
-        self._store = store
+        self._store = TimelyStore(store, lease_seconds)
         self._lease_seconds = lease_seconds
         self._metrics = metrics
         self._boot_clock = boot_clock
@@ -141,10 +142,13 @@ class Role:
         listeners: Sequence[Listener],
         become_active: Callable[[], None],
         note_active: Callable[[Lease], None],
+        give_up: GiveUp,
+        take_again: TakeAgain,
         fail: Callable[[BaseException], None],
     ) -> None:
         """Return when this broker is active, or knows which one is; then go on in the background. `note_active` gets
-        the lease of another active broker; `fail` is called when this broker must stop.
+        the lease of another active broker; `give_up` is called when the lease of this one has ended, and `take_again`
+        when it may serve again; `fail` is called when this broker must stop.
         """
         addresses = {listener.name: listener.reached_at for listener in listeners}
         self._membership = membership = Membership(
@@ -168,7 +172,7 @@ class Role:
                 become_active()
                 if not role_is_known.done():
                     role_is_known.set_result(None)
-                await membership.keep_lease(self.epoch)
+                await membership.keep_lease(self.epoch, give_up, take_again)
             except Exception as error:
                 if role_is_known.done():
                     fail(error)

@@ -173,7 +173,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    import uvloop
+
     from semel.broker.broker import Broker
+    from semel.broker.failure import BrokerCutOff
     from semel.storage.files import not_promised
 
     logging.basicConfig(
@@ -196,7 +199,8 @@ def run(options: argparse.Namespace) -> int:
     _keep_freed_memory()
     garbage = Garbage()
     garbage.begin()
-    with _readable_errors(options):
+
+    def opened() -> "tuple[Broker, Store | None]":
         store = _store(options)
         broker = Broker(
             options.data,
@@ -217,17 +221,25 @@ def run(options: argparse.Namespace) -> int:
             security_log=_security_log(options.security_log),
             limits=limits,
         )
+        return broker, store
+
+    with _readable_errors(options):
+        broker, store = opened()
         # Recover before the signal handlers are set: a signal may end the recovery at once, because the next start
         # repeats it.
         if not options.store:
             progress = Progress("recovering")
             broker.recover(on_progress=progress.show)
             progress.end()
-        import uvloop
-
         garbage.keep()
-        uvloop.run(_serve(broker, store, garbage, metrics, options))
-    return 0
+        while True:
+            try:
+                uvloop.run(_serve(broker, store, garbage, metrics, options))
+                return 0
+            except BrokerCutOff:
+                # It was told why already. It begins again from what is in the store, at the same ports, and stands by.
+                listeners = broker.listeners
+                broker, store = opened()
 
 
 async def _serve(

@@ -19,6 +19,9 @@ LEASE_SECONDS: Final = 3.0
 PUTS: Final = 3
 # How often a standby looks in a period.
 LOOKS: Final = 10
+# The last part of a period in which its holder does not count on it any more. It needs a moment to end what it does for
+# its clients, and clocks do not run at exactly the same speed.
+MARGIN: Final = 0.1
 
 Addresses = Mapping[str, tuple[str, int]]
 
@@ -154,8 +157,8 @@ class LeaseHolder:
             cluster_id=cluster_id,
         )
         self._version: str | None = None
-        # The time until which this broker certainly holds it.
-        self._held_until = 0.0
+        # The time until which no other broker can have begun to serve.
+        self._ends_at = 0.0
 
     @property
     def nonce(self) -> str:
@@ -177,9 +180,19 @@ class LeaseHolder:
         """Whether this broker may have written the lease."""
         return self._next.epoch > 0
 
+    @property
+    def ends_at(self) -> float:
+        """The time until which no other broker can have begun to serve."""
+        return self._ends_at
+
+    @property
+    def held_until(self) -> float:
+        """The time until which this broker counts on its lease, a little before the end."""
+        return self._ends_at - self._next.seconds * MARGIN
+
     def is_held(self, now: float) -> bool:
-        """Whether no other broker can have begun to serve."""
-        return now < self._held_until
+        """Whether this broker may serve as the one that has the lease."""
+        return now < self.held_until
 
     def note_created(self, below: int) -> None:
         """Name this slot in the next write, if no higher one was noted before."""
@@ -216,7 +229,7 @@ class LeaseHolder:
 
     def released(self) -> Lease:
         """The lease that `release` writes; from now on this broker does not hold it."""
-        self._held_until = 0.0
+        self._ends_at = 0.0
         self._next = self._next._replace(is_released=True)
         return self._next
 
@@ -237,5 +250,5 @@ class LeaseHolder:
         except (Exists, Changed, Missing):
             return False
         if not self._next.is_released:
-            self._held_until = max(self._held_until, now + self._next.seconds)
+            self._ends_at = max(self._ends_at, now + self._next.seconds)
         return True

@@ -16,7 +16,7 @@ from typing import Any, Final
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
 from semel.replica.holes import Hole
-from semel.replica.lease import LEASE_KEY, Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds, unusable
+from semel.replica.lease import LEASE_KEY, LOOKS, Addresses, Lease, LeaseHolder, LeaseWatch, boot_seconds, unusable
 from semel.replica.note import NOTE_SECONDS, NoteKeeper, NoteWatch, StandbyNote
 from semel.replica.reader import ROOM_SECONDS, SLOTS_PER_LOOK, NoRoom, SlotReader
 from semel.replica.record import UNREADABLE, decode_record, encode_record
@@ -35,10 +35,17 @@ _SEARCH_SECONDS_MAX: Final = 1.0
 # How long a broker that stops waits for another one to become active with the lease that it has released.
 TAKEN_SECONDS_MAX: Final = 2.0
 _TAKEN_LOOK_SECONDS: Final = 0.05
+# How exactly the end of the lease is met.
+_CLOCK_SECONDS: Final = 0.001
 # How long a broker that stops waits for its last calls. Other brokers wait no longer than the period of the lease.
 _LEAVE_SECONDS_MAX: Final = 2.0
 # At a start the operator must learn that the store does not answer; later a broker waits for its store.
 _ANSWER_SECONDS_MAX: Final = 30.0
+
+
+# Called with whether the lease is not quite over yet: otherwise this process has stood still.
+GiveUp = Callable[[bool], None]
+TakeAgain = Callable[[], Awaitable[None]]
 
 
 async def cluster_of(store: Store, new_cluster_id: str, known: str = "") -> str:
@@ -153,6 +160,9 @@ class Membership:
         # Since this broker began to take over: where the standbys are.
         self._watch: NoteWatch
         self.standbys: Sequence[Addresses] = ()
+        # Set while this broker has the lease, after it has become active.
+        self._has_lease = asyncio.Event()
+        self._has_given_up = False
         self._has_read = asyncio.Event()
         self._is_noted = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
@@ -320,10 +330,15 @@ class Membership:
             looking.cancel()
         return epoch
 
-    async def keep_lease(self, epoch: int) -> None:
-        """Regularly renew the lease, and look for standbys. Raises Fenced when another broker has the lease."""
-        # However long that takes, this broker goes on renewing the lease.
+    async def keep_lease(self, epoch: int, give_up: GiveUp, take_again: TakeAgain) -> None:
+        """Regularly renew the lease, and look for standbys. Raises Fenced when another broker has the lease.
+
+        `give_up` is called when the lease ends without being renewed. If it is renewed afterwards, a standby may take
+        over; if there is none, `take_again` is called.
+        """
+        # However long these take, this broker goes on renewing the lease.
         watching = asyncio.get_running_loop().create_task(self._watch_standbys())
+        watching_lease = asyncio.get_running_loop().create_task(self._watch_lease(give_up, take_again))
         try:
             while True:
                 try:
@@ -333,9 +348,40 @@ class Membership:
                     is_ours = True
                 if not is_ours:
                     raise Fenced(f"another broker has taken over: it has the lease in {self._store.describe()}")
-                await asyncio.sleep(self._holder.pause_seconds)
+                if self.may_serve:
+                    if self._has_given_up and await self.finds_standby():
+                        await self._give_way()
+                    self._has_lease.set()
+                pause = self._holder.pause_seconds if self.may_serve else _AGAIN_SECONDS
+                await asyncio.wait((watching_lease,), timeout=pause)
+                if watching_lease.done():
+                    watching_lease.result()
         finally:
             watching.cancel()
+            watching_lease.cancel()
+
+    async def _watch_lease(self, give_up: GiveUp, take_again: TakeAgain) -> None:
+        """Have the clients given up when the lease ends. This waits for no answer of the store."""
+        while True:
+            await self._has_lease.wait()
+            if self._has_given_up:
+                self._has_given_up = False
+                await take_again()
+            while self.may_serve:
+                seconds = self._holder.held_until - self._clock()
+                # The clock may go on while the machine sleeps, and the timers of the event loop do not.
+                await asyncio.sleep(max(min(seconds, self._holder.seconds / LOOKS), _CLOCK_SECONDS))
+            self._has_lease.clear()
+            self._has_given_up = True
+            give_up(self._clock() < self._holder.ends_at)
+
+    async def _give_way(self) -> None:
+        """Release the lease, and raise Fenced. Clients could not reach this broker while it had no lease, and many of
+        them try again only after ten seconds; but they know the standby.
+        """
+        with contextlib.suppress(StoreError):
+            await self._holder.release()
+        raise Fenced(f"the lease in {self._store.describe()} had ended, and a standby takes over")
 
     async def _watch_standbys(self) -> None:
         # This broker is none any more, and must not be taken for one when it is lost.

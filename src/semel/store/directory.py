@@ -9,7 +9,8 @@ somebody else's is there. In that folder is another one with a name that is neve
 Then it compares, and renames the body to the object. A process may stop between any two of these calls, for ever, so a
 turn can be taken away: others wait for a moment, remove the inner folder, and go on. What the stopped process does
 later needs that folder, and fails. This must never hold a lock of the operating system, which a stopped process would
-keep."""
+keep.
+"""
 
 import contextlib
 import errno
@@ -129,6 +130,9 @@ class DirectoryStore:
 
         with self._errors(key):
             self._in_a_turn(key, None, land)
+
+    def cut_short(self, thread: int) -> None:
+        pass
 
     def close(self) -> None:
         pass

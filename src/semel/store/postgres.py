@@ -117,7 +117,8 @@ class PostgresStore:
         self._needs_standby = allow_async == "0"
         self._statement_seconds_max = statement_seconds_max
         self._lock = threading.Lock()
-        self._busy: dict[_Session, float] = {}
+        # Since when, and in which thread.
+        self._busy: dict[_Session, tuple[float, int]] = {}
         self._closed = threading.Event()
         self._watch: threading.Thread | None = None
         self._idle: list[_Session] = []
@@ -177,6 +178,11 @@ class PostgresStore:
         with contextlib.suppress(Missing), self._session(key) as session:
             self._committed(session, f"DELETE FROM {TABLE} WHERE key = %s RETURNING {_NAMED}", self._key(key))
 
+    def cut_short(self, thread: int) -> None:
+        for session, (_, busy) in list(self._busy.items()):
+            if busy == thread:
+                session.cut_off()
+
     def close(self) -> None:
         self._close_idle()
         self._closed.set()
@@ -229,7 +235,7 @@ class PostgresStore:
                 session = self._opened()
             except self._psycopg.Error as error:
                 raise self._translated(what, error) from error
-        self._busy[session] = time.monotonic()
+        self._busy[session] = time.monotonic(), threading.get_ident()
         try:
             yield session
         except StoreError:
@@ -260,7 +266,7 @@ class PostgresStore:
                 self._watch.start()
             if not self._prepared:
                 # All other calls wait for this one, so it is watched as well.
-                self._busy[session] = time.monotonic()
+                self._busy[session] = time.monotonic(), threading.get_ident()
                 try:
                     self._prepare(session)
                 except BaseException:
@@ -274,7 +280,7 @@ class PostgresStore:
     def _end_overdue(self) -> None:
         """Cancel statements that take too long, and cut off those that cannot be cancelled."""
         while not self._closed.wait(self._statement_seconds_max / 4):
-            for session, began in list(self._busy.items()):
+            for session, (began, _) in list(self._busy.items()):
                 seconds = time.monotonic() - began
                 if seconds > 2 * self._statement_seconds_max:
                     session.cut_off()

@@ -3,6 +3,7 @@ waits.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +34,10 @@ class BlockingStore(Protocol):
         ...
 
     def delete(self, key: str) -> None: ...
+
+    def cut_short(self, thread: int) -> None:
+        """Nobody waits for the call in this thread any more: end it soon, if that is possible. This must not wait."""
+        ...
 
     def close(self) -> None: ...
 
@@ -77,4 +82,19 @@ class ThreadedStore:
         return self._engine.describe()
 
     async def _run(self, call: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        threads: list[int] = []
+
+        def noted() -> Result:
+            threads.append(threading.get_ident())
+            try:
+                return call()
+            finally:
+                threads.clear()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, noted)
+        except asyncio.CancelledError:
+            # Otherwise calls that nobody answers would take all threads.
+            for thread in threads.copy():
+                self._engine.cut_short(thread)
+            raise

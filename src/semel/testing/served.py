@@ -152,6 +152,12 @@ class ServedBroker:
         while self._is_standing_by:
             self._hear(self._process)
 
+    def wait_until_standing_by(self) -> None:
+        """Wait until an active broker that was cut off from its store stands by again."""
+        assert self._process is not None, "the broker is not running"
+        while not self._is_standing_by:
+            self._hear(self._process)
+
     def pause(self) -> None:
         """Send SIGSTOP: when this returns, the whole process stands still until `resume`."""
         process = self._send(signal.SIGSTOP)

@@ -24,7 +24,7 @@ from typing import Any, Final, ParamSpec
 
 from semel.broker.exchange import Exchange
 from semel.broker.serving import Handler, Serving
-from semel.broker.standby import ANSWERED
+from semel.broker.standby import RULES, Here
 from semel.core.refusals import Refused
 from semel.core.steps import Steps, finish
 from semel.wire import messages
@@ -76,7 +76,7 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
         fields = {**fields, "throttle_time": throttle_ms}
     encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
     # The answer to a heartbeat promises nothing, and there are many heartbeats.
-    says_nothing = api_key in ANSWERED or (api_key in HEARTBEATS and not fields.get("error_code"))
+    says_nothing = RULES[api_key].here is Here.SERVES or (api_key in HEARTBEATS and not fields.get("error_code"))
     exchange.reply((encoded,), after, is_to_be_proved=not says_nothing)
 
 
