@@ -126,9 +126,17 @@ def test_what_is_dropped_is_dealt_with(engine: Engine) -> None:
         retry(engine, event)
 
 
+def forget_an_event(engine: Engine, clock: Clock) -> None:
+    """So the floor is eight days ago."""
+    with engine.begin() as connection, once(connection, consumer="billing", message_id=uuid7(clock.ms), clock=clock):
+        pass
+    clock.ms += 8 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
+
+
 def test_what_is_older_than_the_floor_is_done_if_a_person_says_so(engine: Engine, clock: Clock) -> None:
-    old = {"id": uuid7(clock.ms - 8 * DAY_MS)}
-    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    forget_an_event(engine, clock)
+    old = {"id": uuid7(clock.ms - 9 * DAY_MS)}
     inbox = inbox_of(engine, clock=clock)
     assert put(inbox, old, old) == ["quarantined", "duplicate"]
     retry(engine)
@@ -138,8 +146,8 @@ def test_what_is_older_than_the_floor_is_done_if_a_person_says_so(engine: Engine
 
 
 def test_what_was_claimed_outside_of_a_loop_has_no_message_to_try(engine: Engine, clock: Clock) -> None:
-    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
-    old = uuid7(clock.ms - 8 * DAY_MS)
+    forget_an_event(engine, clock)
+    old = uuid7(clock.ms - 9 * DAY_MS)
     with engine.begin() as connection, once(connection, consumer="billing", message_id=old, clock=clock) as first:
         assert first is Outcome.QUARANTINED
     with pytest.raises(Unsettled, match="has no message"):

@@ -15,8 +15,11 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from semel.database import engine_of
-from semel.inbox import Outcome, RetentionTooShort, claim_many, metadata, once, reap, reaper
+from semel.inbox import Outcome, RetentionTooShort, claim_many, is_passing, metadata, once, reap, reaper
+from semel.inbox.admission import Admission
+from semel.inbox.events import Message
 from semel.inbox.loop import Every
+from semel.inbox.quarantine import Aside, Cause, drop, put, retry, subject_of
 from semel.inbox.reaper import DAY_MS
 from semel.inbox.tables import claims, quarantine
 from semel.testing.clock import Clock
@@ -105,12 +108,80 @@ def test_an_id_without_a_time_is_kept_from_its_claim_on_or_from_the_time_that_ca
     engine: Engine, clock: Clock
 ) -> None:
     happened_ms = clock.ms - 6 * DAY_MS
-    for name, event_time_ms in (("without", None), ("with", happened_ms)):
-        assert claim(engine, name, clock, event_time_ms) is Outcome.ACCEPTED
+    assert claim(engine, "with", clock, happened_ms) is Outcome.ACCEPTED
     clock.ms += 2 * DAY_MS
+    assert claim(engine, "without", clock) is Outcome.ACCEPTED
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 0
+    clock.ms += 6 * DAY_MS
     assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
     assert claim(engine, "without", clock) is Outcome.DUPLICATE
     assert claim(engine, "with", clock, happened_ms) is Outcome.QUARANTINED
+
+
+@pytest.mark.parametrize("lag_days", [6, 400])
+def test_the_claim_of_a_consumer_that_is_behind_is_kept_for_the_whole_retention(
+    engine: Engine, clock: Clock, lag_days: int
+) -> None:
+    """The producer sends the event again, in a record with another time."""
+    assert claim(engine, "e-1", clock, clock.ms - lag_days * DAY_MS) is Outcome.ACCEPTED
+    for _ in range(6):
+        clock.ms += DAY_MS
+        reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+        assert claim(engine, "e-1", clock, clock.ms) is Outcome.DUPLICATE
+
+
+def test_the_claim_of_an_event_of_the_future_is_kept_until_then(engine: Engine, clock: Clock) -> None:
+    assert claim(engine, uuid7(clock.ms + 20 * DAY_MS), clock) is Outcome.ACCEPTED
+    clock.ms += 20 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 0
+    assert claim(engine, uuid7(clock.ms), clock) is Outcome.DUPLICATE
+
+
+def test_a_new_consumer_takes_events_of_any_age(engine: Engine, clock: Clock) -> None:
+    """A replay of history, in which the reaper runs again and again."""
+    for days in range(900, 0, -90):
+        reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+        for event, event_time_ms in ((uuid7(clock.ms - days * DAY_MS), None), (f"e-{days}", clock.ms - days * DAY_MS)):
+            assert claim(engine, event, clock, event_time_ms) is Outcome.ACCEPTED
+            assert claim(engine, event, clock, event_time_ms) is Outcome.DUPLICATE
+    with engine.begin() as connection:
+        old = [uuid7(clock.ms - 5_000 * DAY_MS, number) for number in range(3)]
+        assert claim_many(connection, "billing", old, clock=clock) == set(old)
+    assert claim(engine, "before 1970", clock, -1) is Outcome.ACCEPTED
+    assert count(engine, quarantine) == 0
+
+
+def test_after_a_long_absence_a_consumer_takes_what_came_meanwhile(engine: Engine, clock: Clock) -> None:
+    assert claim(engine, uuid7(clock.ms), clock) is Outcome.ACCEPTED
+    last_ms = clock.ms
+    clock.ms += 90 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
+    assert claim(engine, uuid7(last_ms), clock) is Outcome.QUARANTINED
+    assert claim(engine, uuid7(last_ms + 1), clock) is Outcome.ACCEPTED
+
+
+def test_an_event_in_the_quarantine_keeps_its_claim_until_it_is_done_or_dropped(engine: Engine, clock: Clock) -> None:
+    for number, event in enumerate(("retried", "dropped"), 1):
+        with engine.begin() as connection:
+            assert claim_many(connection, "billing", [event], clock=clock) == {event}
+            aside = Aside(
+                "billing", subject_of(event), Cause.FAILED, "no", clock.ms, 5, Message("t", 0, number, b"", b"")
+            )
+            assert put(connection, aside)
+    clock.ms += 40 * DAY_MS
+    assert reap(engine, consumer="billing", clock=clock) == 0
+    admission = Admission("billing", lambda _: "", 1, is_passing, clock)
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", ["retried", "dropped"], clock=clock) == set()
+        assert admission.retake(connection, 1) is None, "nobody has marked it"
+        retry(connection, [1])
+        assert admission.retake(connection, 1) is not None
+        drop(connection, [2], first_version=1, now_ms=clock.ms)
+    for days, is_known in ((29, True), (2, False)):
+        clock.ms += days * DAY_MS
+        reap(engine, consumer="billing", clock=clock)
+        with engine.begin() as connection:
+            assert (claim_many(connection, "billing", ["retried", "dropped"], clock=clock) == set()) == is_known
 
 
 def test_many_claims_go_in_small_steps(engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,18 +190,23 @@ def test_many_claims_go_in_small_steps(engine: Engine, clock: Clock, monkeypatch
         claim_many(connection, "shipping", ["e-1"], clock=clock)
     monkeypatch.setattr(reaper, "STEP_ROWS", 10)
     with engine.begin() as connection:
-        assert reaper.delete_step(connection, "billing", clock.ms + 1) == 10
+        assert reaper.delete_step(connection, "billing", clock.ms + 1, clock.ms + 1) == 10
     clock.ms += 8 * DAY_MS
     assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 15
     assert count(engine) == 1
 
 
 def test_a_clock_that_went_back_lowers_nothing(engine: Engine, clock: Clock) -> None:
-    old = uuid7(clock.ms - 8 * DAY_MS)
+    early, late = uuid7(clock.ms), uuid7(clock.ms + 3 * DAY_MS)
+    clock.ms += 3 * DAY_MS
+    assert claim(engine, late, clock) is Outcome.ACCEPTED
+    clock.ms += 8 * DAY_MS
     reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
-    clock.ms -= 3 * DAY_MS
+    clock.ms -= 11 * DAY_MS
+    assert claim(engine, early, clock) is Outcome.ACCEPTED, "an id of this hour is not compared"
+    clock.ms += 8 * DAY_MS
     reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
-    assert claim(engine, old, clock) is Outcome.QUARANTINED
+    assert claim(engine, late, clock) is Outcome.QUARANTINED
 
 
 def test_a_retention_that_clocks_could_undercut_is_refused(engine: Engine) -> None:
@@ -154,7 +230,7 @@ def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clo
         with engine.begin() as connection:
             reaper.raise_floor(connection, "billing", floor_ms)
         with engine.begin() as connection:
-            assert reaper.delete_step(connection, "billing", floor_ms) == 1
+            assert reaper.delete_step(connection, "billing", floor_ms, floor_ms) == 1
             waiting = pool.submit(claim, engine, old, clock)
             waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
             while not connection.exec_driver_sql(waits_for_us).fetchall():
@@ -178,14 +254,19 @@ def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clo
 )
 def test_no_event_is_new_twice_whatever_was_reaped(engine: Engine, steps: list[tuple[str, int]]) -> None:
     clock, consumer = Clock(), uuid.uuid4().hex
-    born_ms, floor_ms = clock.ms, 0
+    born_ms, floor_ms = clock.ms, None
     new: list[str] = []
+    kept: dict[int, tuple[int, int]] = {}
     for kind, number in steps:
         if kind == "wait":
             clock.ms += number * DAY_MS
         elif kind == "reap":
             reap(engine, consumer=consumer, retention_ms=number * DAY_MS, clock=clock)
-            floor_ms = max(floor_ms, clock.ms - number * DAY_MS)
+            before_ms = clock.ms - number * DAY_MS
+            old = {name: times for name, times in kept.items() if max(times) < before_ms}
+            if old:
+                floor_ms = max(floor_ms or 0, *(event_time_ms + 1 for event_time_ms, _ in old.values()))
+            kept = {name: times for name, times in kept.items() if name not in old}
         else:
             event = uuid7(born_ms + number * DAY_MS, number)
             with (
@@ -193,7 +274,10 @@ def test_no_event_is_new_twice_whatever_was_reaped(engine: Engine, steps: list[t
                 once(connection, consumer=consumer, message_id=event, clock=clock) as first,
             ):
                 pass
-            is_above = born_ms + number * DAY_MS >= floor_ms
-            assert bool(first) == (is_above and event not in new)
-            new += [event] if first else []
+            is_fresh = abs(born_ms + number * DAY_MS - clock.ms) < reaper.FRESH_MS
+            is_above = is_fresh or floor_ms is None or born_ms + number * DAY_MS >= floor_ms
+            assert bool(first) == (is_above and number not in kept)
+            if first:
+                new.append(event)
+                kept[number] = born_ms + number * DAY_MS, clock.ms
     assert len(new) == len(set(new))

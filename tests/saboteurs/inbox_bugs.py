@@ -8,6 +8,8 @@ _CLAIMING: Final = "tests/inbox/test_claiming.py"
 _REAPER: Final = "tests/inbox/test_reaper.py"
 _LOOP: Final = "tests/inbox/test_loop.py"
 _CONTENTION: Final = "tests/inbox/test_contention.py"
+_OWN_ENDS: Final = "tests/inbox/test_own_ends.py"
+_OPEN: Final = "tests/database/test_open_transactions.py"
 
 INBOX_BUGS: Final[tuple[Bug, ...]] = (
     # -- claims: one for each consumer and event, with the effect ---------------------------------------------------
@@ -70,6 +72,91 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "update(floors).where(floors.c.consumer == consumer, floors.c.floor_ms < floor_ms)",
         "update(floors).where(floors.c.consumer == consumer)",
         (_REAPER, "-k", "went_back"),
+    ),
+    Bug(
+        "a claim is as old as its event",
+        "semel.inbox.reaper:_old",
+        "claims.c.claimed_at_ms < before_ms",
+        "claims.c.claimed_at_ms < before_ms * 2",
+        (_REAPER, "-k", "for_the_whole_retention and sqlite"),
+    ),
+    Bug(
+        "the floor rises although nothing was forgotten",
+        "semel.inbox.reaper:reap_procedure",
+        "NO_FLOOR_MS if latest_ms is None else raise_floor(connection, name, latest_ms + 1)",
+        "raise_floor(connection, name, before_ms)",
+        (_REAPER, "-k", "new_consumer_takes and sqlite"),
+    ),
+    Bug(
+        "the floor stays below the latest event that is forgotten",
+        "semel.inbox.reaper:reap_procedure",
+        "raise_floor(connection, name, latest_ms + 1)",
+        "raise_floor(connection, name, latest_ms)",
+        (_REAPER, "-k", "older_than_the_floor and sqlite"),
+    ),
+    Bug(
+        "an event in the quarantine loses its claim",
+        "semel.inbox.reaper:_old",
+        "not_(waiting)",
+        "claims.c.consumer == consumer",
+        (_REAPER, "-k", "keeps_its_claim and sqlite"),
+    ),
+    # -- the transaction of the claim -------------------------------------------------------------------------------
+    Bug(
+        "statements go on after SQLite has rolled back",
+        "semel.database.transactions:_before_statement",
+        "_check_open(connection, watched)",
+        "pass",
+        (_OPEN, "-k", "nothing_more_is_written and sqlite"),
+    ),
+    Bug(
+        "a caught error of PostgreSQL commits nothing without a word",
+        "semel.database.transactions:_check_sound",
+        "_has_failed(connection, watched)",
+        "False",
+        (_OPEN, "-k", "a_caught_error and postgresql"),
+    ),
+    Bug(
+        "a block does not mind a commit",
+        "semel.database.transactions:_before_commit",
+        "raise watched.broken() if is_another else CommitTooEarly()",
+        "pass",
+        (_OWN_ENDS, "-k", "ends_its_transaction and sqlite"),
+    ),
+    Bug(
+        "a block does not mind a COMMIT in SQL",
+        "semel.database.transactions:_before_end_in_sql",
+        "raise CommitTooEarly",
+        "pass",
+        (_OPEN, "-k", "has_to_stay_open and COMMIT"),
+    ),
+    Bug(
+        "a commit after an exception has left the block is let through",
+        "semel.inbox.claims:once",
+        "kept_open(handle, new.is_stored) if outcome else nullcontext()",
+        "nullcontext()",
+        (_OWN_ENDS, "-k", "caught_outside and sqlite"),
+    ),
+    Bug(
+        "a session that wrote nothing is not missed",
+        "semel.database.joined_sessions:_is_detached",
+        "state.key is None or state.modified",
+        "False",
+        ("tests/database/test_joined_sessions.py", "-k", "without_a_block and sqlite"),
+    ),
+    Bug(
+        "a handler's session is not flushed before the transaction is checked",
+        "semel.inbox.confluent:Inbox._handle",
+        "handle.flush()",
+        "pass",
+        (_OWN_ENDS, "-k", "whose_rows_cannot or writes_what or never_flushed"),
+    ),
+    Bug(
+        "an event whose handler has committed its claim, and failed, is a duplicate",
+        "semel.inbox.loop:Loop._admit",
+        "outcome is Outcome.DUPLICATE and attempts.broken is not None",
+        "False",
+        (_OWN_ENDS, "-k", "through_the_driver and sqlite"),
     ),
     # -- the loop: offsets last, and nothing skipped ----------------------------------------------------------------
     Bug(

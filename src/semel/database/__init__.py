@@ -16,6 +16,7 @@ from semel.database.errors import (
     REMEDY,
     CommitTooEarly,
     EffectFailed,
+    NotFlushed,
     NotImmediate,
     NotInTransaction,
     TransactionBroken,
@@ -24,15 +25,24 @@ from semel.database.errors import (
     is_missing_table,
     is_passing,
 )
-from semel.database.open_transactions import OpenRawTransaction, keep_open, kept_open
+from semel.database.open_transactions import (
+    AsyncOpenTransaction,
+    OpenRawTransaction,
+    keep_open,
+    keep_open_async,
+    kept_open,
+    kept_open_async,
+)
 from semel.database.transactions import OpenTransaction
 
 __all__ = [
     "REMEDY",
     "AsyncHandle",
+    "AsyncOpenTransaction",
     "CommitTooEarly",
     "EffectFailed",
     "Handle",
+    "NotFlushed",
     "NotImmediate",
     "NotInTransaction",
     "OpenRawTransaction",
@@ -45,7 +55,9 @@ __all__ = [
     "is_missing_table",
     "is_passing",
     "keep_open",
+    "keep_open_async",
     "kept_open",
+    "kept_open_async",
     "read_only",
     "within",
     "within_async",

@@ -67,6 +67,17 @@ class CommitTooEarly(TransactionBroken):
         )
 
 
+class NotFlushed(TransactionBroken):
+    """A session on the connection of a claim has not written its changes."""
+
+    def __init__(self, changed: str) -> None:
+        RuntimeError.__init__(
+            self,
+            f"a session on this connection was closed or left before it has written a {changed}: call session.flush() "
+            "or session.commit() before that, or hand over the session itself (an Inbox takes a sessionmaker)",
+        )
+
+
 class EffectFailed(TransactionBroken):
     """A commit of a claim whose work has failed."""
 

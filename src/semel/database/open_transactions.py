@@ -8,14 +8,15 @@ back the caller's transaction.
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from semel.database.connections import Handle, borrowed
+from semel.database.connections import AsyncHandle, Handle, borrowed
 from semel.database.errors import TransactionBroken
 from semel.database.transactions import IsClaimed, OpenTransaction, transaction_id
 
@@ -37,6 +38,46 @@ def kept_open(handle: Handle, is_claimed: IsClaimed) -> Iterator[None]:
     try:
         yield
         transaction.check()
+    except BaseException:
+        transaction.fail(is_claimed)
+        raise
+    finally:
+        transaction.release()
+
+
+class AsyncOpenTransaction:
+    """The transaction of a claim on an asynchronous connection; the event loop is never blocked."""
+
+    def __init__(self, connection: AsyncConnection, transaction: OpenTransaction) -> None:
+        self._connection = connection
+        self._transaction = transaction
+        self.release = transaction.release
+        self.fail = transaction.fail
+
+    async def check(self) -> None:
+        """Raise TransactionBroken if a commit would not commit everything since the claim."""
+        if self._connection.closed:
+            raise TransactionBroken
+        await self._connection.run_sync(lambda _: self._transaction.check())
+
+
+async def keep_open_async(handle: AsyncHandle) -> AsyncOpenTransaction:
+    """`keep_open` on an asynchronous connection or session."""
+    if isinstance(handle, async_scoped_session):
+        handle = handle()
+    if not isinstance(handle, AsyncSession):
+        return AsyncOpenTransaction(handle, await handle.run_sync(OpenTransaction))
+    connection, session = await handle.connection(), handle.sync_session
+    return AsyncOpenTransaction(connection, await connection.run_sync(lambda one: OpenTransaction(one, session)))
+
+
+@contextlib.asynccontextmanager
+async def kept_open_async(handle: AsyncHandle, is_claimed: IsClaimed) -> AsyncIterator[None]:
+    """`kept_open` on an asynchronous connection or session."""
+    transaction = await keep_open_async(handle)
+    try:
+        yield
+        await transaction.check()
     except BaseException:
         transaction.fail(is_claimed)
         raise

@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import ExceptionContext, RootTransaction
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
-from semel.database.errors import CommitTooEarly, EffectFailed, TransactionBroken
+from semel.database import joined_sessions
+from semel.database.errors import CommitTooEarly, EffectFailed, NotFlushed, TransactionBroken
 
 IsClaimed: TypeAlias = Callable[[Connection], bool]
 """Whether the claim is still in the transaction: a rollback to a savepoint undoes it."""
@@ -51,6 +52,8 @@ class Watched:
         self.is_over = False
         self.error: BaseException | None = None
         self.failed: list[IsClaimed] = []
+        # Kept while it has to stay open, so that a session which nobody keeps does not vanish with its changes.
+        self.sessions: list[Session] = []
         self.id_before: int | None = None
 
     def is_of(self, connection: Connection) -> bool:
@@ -107,6 +110,7 @@ class OpenTransaction:
         if not self._is_released:
             self._is_released = True
             self._watched.holders -= 1
+            self._watched.sessions.clear()
             is_needed = self._was_watched or self._watched.failed
             if not self._watched.holders and (self._watched.is_over or not is_needed):
                 _forget(self._connection, self._watched)
@@ -130,14 +134,22 @@ def _listen(engine: Engine) -> None:
         return
     with _mutex:
         if not _heard:
-            event.listen(Session, "after_begin", _session_has_begun)
+            event.listen(Session, "after_transaction_create", _session_has_begun)
+            event.listen(Session, "after_begin", _session_has_connection)
         if engine not in _heard:
             for name, listener in _LISTENERS.items():
                 event.listen(engine, name, listener)
             _heard.add(engine)
 
 
-def _session_has_begun(session: Session, _transaction: object, connection: Connection) -> None:
+def _session_has_begun(session: Session, transaction: SessionTransaction) -> None:
+    """Keep a session on a connection whose transaction has to stay open."""
+    watched = _watched.get(session.bind) if isinstance(session.bind, Connection) else None
+    if watched is not None and watched.holders and session not in watched.sessions:
+        watched.sessions.append(session)
+
+
+def _session_has_connection(session: Session, _transaction: object, connection: Connection) -> None:
     needed = _needed_by.get(session)
     if needed is None:
         return
@@ -276,6 +288,9 @@ def _check_sound(connection: Connection, watched: Watched) -> None:
     _check_open(connection, watched)
     if _has_failed(connection, watched):
         raise watched.broken()
+    lost = joined_sessions.lost_on(connection)
+    if lost is not None:
+        raise NotFlushed(lost)
 
 
 def _is_in_transaction(connection: Connection) -> bool:

@@ -98,6 +98,12 @@ class Admission:
                 return outcome
         return self._put(connection, message, identity, Cause.FAILED, reason_of(error), attempts)
 
+    def put_half_done(
+        self, connection: Connection, message: Message, identity: str | Version, error: Exception, attempts: int
+    ) -> Outcome:
+        """Put a message aside whose claim its handler has committed, before it failed."""
+        return self._put(connection, message, identity, Cause.FAILED, reason_of(error), attempts)
+
     def put_undecodable(self, connection: Connection, message: Message, error: Exception) -> Outcome:
         return self._put(connection, message, None, Cause.UNDECODABLE, reason_of(error), 0)
 
@@ -110,7 +116,9 @@ class Admission:
         if event is None or event.message is None:
             return None
         outcome = Outcome.ACCEPTED
-        if event.message_id is None:
+        if event.message_id is not None:
+            quarantine.renew_claim(connection, event, self.clock())
+        else:
             identity = self.identity_of(event.message)
             if isinstance(identity, Exception):
                 quarantine.hold_again(connection, number, State.DONE, reason_of(identity))

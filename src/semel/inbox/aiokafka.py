@@ -11,20 +11,21 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
-from semel.database import OpenTransaction, within_async
+from semel.database import keep_open_async, within_async
 from semel.database.procedures import drive_async
 from semel.inbox.admission import Due
 from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC_SEEN, Brokers, LoopFailed, checked_config
 from semel.inbox.events import Message, Outcome
-from semel.inbox.loop import POLL_SECONDS, Loop, Place
+from semel.inbox.loop import POLL_SECONDS, Loop, Place, engine_behind
 from semel.publish.clients import NO_WAY_THERE, lacking
 
-AsyncHandler = Callable[[AsyncConnection, Message], Awaitable[object]]
+# With an engine, a handler gets an AsyncConnection; with an async_sessionmaker, an AsyncSession.
+AsyncHandler = Callable[[Any, Message], Awaitable[object]]
 
 
-class AsyncInbox(Loop[AsyncEngine]):
+class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
     """The loop over aiokafka. For SQLite, call `semel.database.begin_immediately(engine.sync_engine)` first."""
 
     async def run(self, handler: AsyncHandler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
@@ -41,16 +42,22 @@ class AsyncInbox(Loop[AsyncEngine]):
         await drive_async(self._retry_due(handler))
 
     async def _handle(self, work: Callable[[Connection], Due | None], handler: AsyncHandler) -> Due | None:
-        async with self._engine.begin() as connection:
-            due = await within_async(connection, work)
+        async with self._database.begin() as handle:
+            due = await within_async(handle, work)
             if due is not None and due.outcome:
-                transaction = await connection.run_sync(OpenTransaction)
+                transaction = await keep_open_async(handle)
                 try:
-                    await handler(connection, due.message)
-                    await connection.run_sync(lambda _: transaction.check())
+                    await handler(handle, due.message)
+                    if isinstance(handle, AsyncSession):
+                        await handle.flush()
+                    await transaction.check()
                 finally:
                     transaction.release()
             return due
+
+    @staticmethod
+    def _engine_of(database: Any) -> Any:
+        return engine_behind(database, AsyncEngine, async_sessionmaker, "AsyncInbox")
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

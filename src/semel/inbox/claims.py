@@ -5,25 +5,25 @@ the insert for the first one; it gets a duplicate if the first one commits, and 
 compared with the floor after its insert, not before: if a transaction can insert an id that was claimed once, the
 reaper has committed the deletion of that claim, and so the transaction sees the floor that the reaper committed before.
 
-Nothing here begins, commits or rolls back a transaction. An error that leaves a block of `once` has to roll the
-transaction back, as it does in `engine.begin()`: otherwise the claim would commit without its effect.
+Nothing here begins, commits or rolls back a transaction. In a block of `once` whose effect is due, the caller may not
+end the transaction either; and after an error has left the block, the transaction with the claim cannot be committed.
 """
 
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import ARRAY, BigInteger, Connection, Insert, Text, bindparam, cast, delete, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database import AsyncHandle, Handle, kept_open, kept_open_async, within, within_async
 from semel.database.clock import Clock, now_ms
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, time_of
 from semel.inbox.quarantine import Aside, Cause, put, subject_of
-from semel.inbox.reaper import FRESH_MS
+from semel.inbox.reaper import FRESH_MS, NO_FLOOR_MS
 from semel.inbox.tables import claims, floors, insert_new, is_new
 
 
@@ -38,6 +38,11 @@ class EventClaim(NamedTuple):
         """Whether no floor can be above it. If the time is far in the future, a clock is wrong, maybe this one, so it
         is compared, too."""
         return abs(self.event_time_ms - self.claimed_at_ms) < FRESH_MS
+
+    def is_stored(self, connection: Connection) -> bool:
+        """Whether the claim is in this transaction: a rollback to a savepoint undoes it."""
+        of_this = claims.c.consumer == self.consumer, claims.c.message_id == self.message_id
+        return connection.scalar(select(claims.c.claimed_at_ms).where(*of_this)) is not None
 
 
 def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: int) -> EventClaim:
@@ -126,9 +131,9 @@ def _floor_ms(connection: Connection, consumer: str) -> int:
     floor_ms = connection.scalar(statement)
     if floor_ms is None:
         # The row is made, so that there is one to lock.
-        is_new(connection, _NO_FLOOR, {"consumer": consumer, "floor_ms": 0})
+        is_new(connection, _NO_FLOOR, {"consumer": consumer, "floor_ms": NO_FLOOR_MS})
         floor_ms = connection.scalar(statement)
-    return int(floor_ms or 0)
+    return NO_FLOOR_MS if floor_ms is None else int(floor_ms)
 
 
 def _put_below(connection: Connection, new: EventClaim, floor_ms: int, message: Message | None) -> Outcome:
@@ -152,7 +157,7 @@ def once(
     event_time_ms: int | None = None,
     clock: Clock = now_ms,
 ) -> Iterator[Outcome]:
-    """Claim the event for this consumer; the block has to do the effect if the outcome is true.
+    """Claim the event for this consumer; the block has to do the effect if the outcome is true, and commits nothing.
 
     `event_time_ms` is when the event happened: pass it if the id does not contain the time and all deliveries have it.
     """
@@ -160,7 +165,8 @@ def once(
     with within(handle) as connection:
         outcome = claim(connection, new)
     CLAIMS.add(consumer, outcome.value)
-    yield outcome
+    with kept_open(handle, new.is_stored) if outcome else nullcontext():
+        yield outcome
 
 
 @asynccontextmanager
@@ -176,7 +182,8 @@ async def once_async(
     new = claim_of(checked_consumer(consumer), checked_id(message_id), event_time_ms, clock())
     outcome = await within_async(handle, lambda connection: claim(connection, new))
     CLAIMS.add(consumer, outcome.value)
-    yield outcome
+    async with kept_open_async(handle, new.is_stored) if outcome else nullcontext():
+        yield outcome
 
 
 def claim_many(handle: Handle, consumer: str, ids: Iterable[str | UUID], *, clock: Clock = now_ms) -> set[str]:

@@ -13,16 +13,18 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session, sessionmaker
 
-from semel.database import OpenTransaction, within
+from semel.database import keep_open, within
 from semel.database.procedures import drive
 from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
 from semel.inbox.events import Headers, Message, Outcome
-from semel.inbox.loop import POLL_SECONDS, Loop, Place
+from semel.inbox.loop import POLL_SECONDS, Loop, Place, engine_behind
 from semel.publish.clients import lacking
 
-Handler = Callable[[Connection, Message], object]
+# With an engine, a handler gets a Connection; with a sessionmaker, a Session.
+Handler = Callable[[Any, Message], object]
 
 # A library does not print: librdkafka's messages go to the log of the program, if it has one.
 logger = logging.getLogger("semel.inbox.librdkafka")
@@ -67,17 +69,17 @@ _LATER: Final = frozenset(
 _HEADERS_OF: Final = methodcaller("headers")
 
 
-class Inbox(Loop[Engine]):
+class Inbox(Loop[Engine | sessionmaker[Any]]):
     """The loop over confluent-kafka; `counts` has the outcomes of the records so far.
 
-    Make `engine` with `semel.database.engine_of`, or make sure that `once` accepts its transactions.
+    Make the engine with `semel.database.engine_of`, or make sure that `once` accepts its transactions.
     """
 
     def run(self, handler: Handler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Consume `topics` until `stop`; `kafka` is the configuration of a confluent-kafka consumer.
 
-        The handler gets a connection in the transaction of the claim, and the message. If it raises, the transaction is
-        rolled back, with the claim.
+        The handler gets a connection or a session in the transaction of the claim, and the message. It does not commit
+        or roll back. If it raises, the transaction is rolled back, with the claim.
         """
         brokers = Brokers(self._clock)
         drive(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
@@ -94,16 +96,23 @@ class Inbox(Loop[Engine]):
         drive(self._retry_due(handler))
 
     def _handle(self, work: Callable[[Connection], Due | None], handler: Handler) -> Due | None:
-        with self._engine.begin() as connection, within(connection):
-            due = work(connection)
+        with self._database.begin() as handle:
+            with within(handle) as connection:
+                due = work(connection)
             if due is not None and due.outcome:
-                transaction = OpenTransaction(connection)
+                transaction = keep_open(handle)
                 try:
-                    handler(connection, due.message)
+                    handler(handle, due.message)
+                    if isinstance(handle, Session):
+                        handle.flush()
                     transaction.check()
                 finally:
                     transaction.release()
             return due
+
+    @staticmethod
+    def _engine_of(database: Any) -> Any:
+        return engine_behind(database, Engine, sessionmaker, "Inbox")
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)

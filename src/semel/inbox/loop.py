@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from semel.database.clock import Clock, now_ms
 from semel.database.procedures import Procedure, transaction
@@ -28,11 +29,11 @@ from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, Version, checked_consumer
 from semel.inbox.quarantine import State
 from semel.inbox.reaper import RETENTION_MS, checked_retention, reap_procedure
-from semel.inbox.retries import Attempts, Outage, Passing, is_passing
+from semel.inbox.retries import Attempts, Outage, Passing, is_passing, logger
 from semel.retries import Retries, RetryBudget
 from semel.retries.budget import PROCESS_BUDGET
 
-EngineT = TypeVar("EngineT", bound=Engine | AsyncEngine)
+DatabaseT = TypeVar("DatabaseT", bound=Engine | sessionmaker[Any] | AsyncEngine | async_sessionmaker[Any])
 
 Place = tuple[str, int]
 
@@ -70,12 +71,12 @@ class Client(Protocol):
     def leave(self) -> Any: ...
 
 
-class Loop(ABC, Generic[EngineT]):
+class Loop(ABC, Generic[DatabaseT]):
     """The common part of `Inbox` and `AsyncInbox`; `counts` has the outcomes of the records so far."""
 
     def __init__(
         self,
-        engine: EngineT,
+        database: DatabaseT,
         *,
         consumer: str,
         identity: Identity,
@@ -87,12 +88,16 @@ class Loop(ABC, Generic[EngineT]):
         clock: Clock = now_ms,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`identity` finds an event's id, or its `Version`. The loop waits until errors that are `passing` are over,
+        """`database` is an engine, and the handler gets a connection; or it is the application's `sessionmaker`, and
+        the handler gets a session, which the loop flushes and commits with the claim.
+
+        `identity` finds an event's id, or its `Version`. The loop waits until errors that are `passing` are over,
         and never counts them as attempts. `budget` slows down retries if the process makes many. `chance` returns a
         number from 0 to below 1."""
         self.counts = Counts()
         self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
-        self._engine = engine
+        self._database = database
+        self._engine = self._engine_of(database)
         self._retries = retries or Retries()
         self._passing = passing
         self._budget = budget
@@ -111,6 +116,11 @@ class Loop(ABC, Generic[EngineT]):
         self._is_stopping = True
 
     # -- the operations -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @abstractmethod
+    def _engine_of(database: Any) -> Any:
+        """The engine of the database. Raises TypeError if this loop cannot use it."""
 
     @abstractmethod
     def _handle(self, work: Callable[[Connection], Due | None], handler: Any) -> Any:
@@ -188,10 +198,11 @@ class Loop(ABC, Generic[EngineT]):
             try:
                 outcome = yield from self._attempt(handler, message, attempts)
             except Exception as error:
-                wait_seconds = attempts.wait_seconds(error)
+                wait_seconds = attempts.wait_seconds(error, message)
             else:
                 self._outage.is_over()
                 self._budget.earn()
+                attempts.tell(outcome, message)
                 return outcome
             if self._is_stopping:
                 return None
@@ -203,6 +214,7 @@ class Loop(ABC, Generic[EngineT]):
 
     def _attempt(self, handler: Any, message: Message, attempts: Attempts) -> Procedure[Outcome]:
         identity = self._admission.identity_of(message)
+        attempts.identity = None if isinstance(identity, Exception) else identity
         due: Due = yield self._handle(
             lambda connection: Due(self._admit(connection, message, identity, attempts), message), handler
         )
@@ -212,10 +224,16 @@ class Loop(ABC, Generic[EngineT]):
         self, connection: Connection, message: Message, identity: str | Version | Exception, attempts: Attempts
     ) -> Outcome:
         if isinstance(identity, Exception):
+            attempts.failure = identity
             return self._admission.put_undecodable(connection, message, identity)
         if attempts.failure is not None and attempts.are_used_up:
-            return self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
-        return self._admission.take(connection, message, identity)
+            outcome = self._admission.put_aside(connection, message, identity, attempts.failure, attempts.failed)
+        else:
+            outcome = self._admission.take(connection, message, identity)
+        if outcome is Outcome.DUPLICATE and attempts.broken is not None:
+            # No other delivery has claimed it, but the handler has committed the claim itself, and then failed.
+            return self._admission.put_half_done(connection, message, identity, attempts.broken, attempts.failed)
+        return outcome
 
     def _count(self, outcome: Outcome | None) -> None:
         if outcome is not None:
@@ -269,6 +287,7 @@ class Loop(ABC, Generic[EngineT]):
         except Exception as error:
             if self._passing(error):
                 raise
+            logger.error("the retry of number %d in the quarantine has failed", number, exc_info=error)
             reason = reason_of(error)
             yield transaction(
                 self._engine, lambda connection: quarantine.hold_again(connection, number, State.DUE, reason)
@@ -277,6 +296,23 @@ class Loop(ABC, Generic[EngineT]):
         self._outage.is_over()
         if due is not None:
             self.counts = self.counts._replace(retried=self.counts.retried + 1)
+
+
+def engine_behind(database: Any, engine: type[Any], maker: type[Any], name: str) -> Any:
+    """The engine of a loop's database, which is one of this kind, or a maker of sessions on one."""
+    found = database.kw.get("bind") if isinstance(database, maker) else database
+    if isinstance(found, engine):
+        return found
+    if isinstance(database, maker):
+        raise TypeError(
+            f"this {maker.__name__} is not bound to one engine, on which the loop keeps its claims: write "
+            f"{maker.__name__}(engine)"
+        )
+    kind = f"{type(database).__module__}.{type(database).__qualname__}"
+    raise TypeError(
+        f"{name} needs an {engine.__name__} (semel.database.engine_of(url)) or a {maker.__name__} on one, no {kind}: "
+        "it begins and commits a transaction for each message"
+    )
 
 
 class Counts(NamedTuple):

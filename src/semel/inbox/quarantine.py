@@ -13,13 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, select, update
 
-from semel.inbox.events import Headers, Message, Outcome, Version
-from semel.inbox.tables import insert_new, is_new, quarantine
+from semel.inbox.events import Headers, Message, Outcome, Version, time_of
+from semel.inbox.tables import claims, insert_new, is_new, quarantine
 from semel.inbox.versions import claim_version
 
 REASON_CHARACTERS_MAX: Final = 500
 _PUT: Final = insert_new(quarantine)
+_CLAIM: Final = insert_new(claims)
 _FORGOTTEN: Final[dict[str, None]] = {"key": None, "value": None, "headers": None}
+
+
+# The beginning of a subject that is an event id.
+ID_SUBJECT: Final = "id:"
 
 
 class State(StrEnum):
@@ -79,7 +84,7 @@ class QuarantinedEvent(NamedTuple):
 def subject_of(identity: str | Version) -> str:
     if isinstance(identity, Version):
         return f"version:{identity.version}:{identity.aggregate}"
-    return f"id:{identity}"
+    return f"{ID_SUBJECT}{identity}"
 
 
 def subject_of_record(message: Message) -> str:
@@ -142,6 +147,26 @@ def move(connection: Connection, number: int, source: State, target: State) -> b
     """False if it is not, or no longer, in the state `source`: another transaction was first."""
     statement = update(quarantine).where(quarantine.c.number == number, quarantine.c.state == source.value)
     return connection.execute(statement.values(state=target.value)).rowcount == 1
+
+
+def renew_claim(connection: Connection, event: QuarantinedEvent, now_ms: int) -> None:
+    """The event is done or dropped only now, so its claim counts from now on. An event below the
+    floor has none yet."""
+    message_id = event.message_id
+    if message_id is None:
+        return
+    event_time_ms = time_of(message_id)
+    if event_time_ms is None:
+        event_time_ms = event.message.timestamp_ms if event.message is not None else None
+    row = {
+        "consumer": event.consumer,
+        "message_id": message_id,
+        "event_time_ms": now_ms if event_time_ms is None else event_time_ms,
+        "claimed_at_ms": now_ms,
+    }
+    if not is_new(connection, _CLAIM, row):
+        of_event = claims.c.consumer == event.consumer, claims.c.message_id == message_id
+        connection.execute(update(claims).where(*of_event).values(claimed_at_ms=now_ms))
 
 
 def forget_message(connection: Connection, number: int) -> None:
@@ -236,6 +261,7 @@ def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, 
             )
         if not move(connection, number, event.state, State.DROPPED):
             raise Unsettled(f"{number} was taken by a loop just now")
+        renew_claim(connection, event, now_ms)
         forget_message(connection, number)
 
 

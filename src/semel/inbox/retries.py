@@ -9,9 +9,10 @@ nor use a database; random numbers come in as an argument.
 import logging
 from collections.abc import Callable
 
+from semel.database import TransactionBroken
 from semel.database import is_passing as is_passing_database
 from semel.database.errors import causes, singly
-from semel.inbox.events import IdentityIsPlace
+from semel.inbox.events import IdentityIsPlace, Message, Outcome, Version
 from semel.inbox.quarantine import one_line
 from semel.retries.backoff import Retries, is_no_answer
 
@@ -57,8 +58,12 @@ class Outage:
 
 class Attempts:
     def __init__(self, retries: Retries, outage: Outage, passing: Passing, chance: Callable[[], float]) -> None:
+        self.identity: str | Version | None = None
         self.failed = 0
+        # Why the message is to be put aside.
         self.failure: Exception | None = None
+        # The handler may have committed the claim before it failed.
+        self.broken: TransactionBroken | None = None
         self._held_up = 0
         self._retries = retries
         self._outage = outage
@@ -75,10 +80,12 @@ class Attempts:
         """Whether errors that pass have held the message up so often that this turn is over."""
         return self._held_up >= self._retries.attempts
 
-    def wait_seconds(self, error: Exception) -> float:
+    def wait_seconds(self, error: Exception, message: Message) -> float:
         """How long to wait after this failure. An error for which no message may be put aside is raised."""
         if isinstance(error, IdentityIsPlace):
             raise error
+        if isinstance(error, TransactionBroken):
+            self.broken = error
         if self._passing(error):
             self._held_up += 1
             return self._outage.wait_seconds(error, self._chance())
@@ -86,4 +93,27 @@ class Attempts:
             raise error
         self.failed += 1
         self.failure = error
+        logger.warning(
+            "attempt %d of %d to handle %s has failed",
+            self.failed,
+            self._retries.attempts,
+            self._name_of(message),
+            exc_info=error,
+        )
         return 0.0 if self.are_used_up else self._retries.wait_seconds(self.failed, self._chance())
+
+    def tell(self, outcome: Outcome, message: Message) -> None:
+        """Log a message that was put aside; an error, because somebody has to do something about it."""
+        if outcome in (Outcome.QUARANTINED, Outcome.GAP):
+            error = self.failure
+            reason = "" if error is None else f": {one_line(f'{type(error).__name__}: {error}')}"
+            logger.error(
+                "put aside %s%s; see `semel inbox quarantine list`",
+                self._name_of(message),
+                reason,
+                exc_info=None if self.failed else error,
+            )
+
+    def _name_of(self, message: Message) -> str:
+        name = "an event" if self.identity is None else f"event {one_line(str(self.identity))}"
+        return f"{name} at offset {message.offset} of {message.topic}:{message.partition}"

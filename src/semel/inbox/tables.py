@@ -33,11 +33,11 @@ claims: Final = Table(
     metadata,
     Column("consumer", Text, nullable=False),
     Column("message_id", Text, nullable=False),
-    # When the event happened, as far as that is known: it decides how long the claim is kept.
+    # When the event happened, as far as that is known. The later of the two times decides how long the claim is kept.
     Column("event_time_ms", BigInteger, nullable=False),
     Column("claimed_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey"),
-    Index("semel_inbox_by_time", "consumer", "event_time_ms"),
+    Index("semel_inbox_by_claim", "consumer", "claimed_at_ms", "event_time_ms"),
 )
 
 # One row for each aggregate that a consumer follows: the last version that it has accepted.
@@ -51,7 +51,8 @@ versions: Final = Table(
     PrimaryKeyConstraint("consumer", "aggregate", name="semel_inbox_versions_pkey"),
 )
 
-# For each consumer the time before which claims may be gone: an id from before it is never taken for new.
+# For each consumer that has forgotten claims, the time just after the latest event among them: an id from before it is
+# never taken for new.
 floors: Final = Table(
     "semel_inbox_floors",
     metadata,
