@@ -58,17 +58,9 @@ class Room:
         return self.metadata.sorted_tables
 
 
-def _index_claims_by_their_own_time(connection: Connection) -> None:
-    """A claim is as old as itself, not only as its event."""
-    connection.exec_driver_sql("DROP INDEX IF EXISTS semel_inbox_by_time")
-    connection.exec_driver_sql(
-        "CREATE INDEX IF NOT EXISTS semel_inbox_by_claim ON semel_inbox (consumer, claimed_at_ms, event_time_ms)"
-    )
-
-
 ROOMS: Final = (
     Room("outbox", outbox_metadata),
-    Room("inbox", inbox_metadata, (_index_claims_by_their_own_time,)),
+    Room("inbox", inbox_metadata),
     Room("http", http_metadata),
     Room("offsets", offsets_metadata),
 )
