@@ -312,4 +312,11 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "if batch.num_rows and value is None: value = batch.column(0)[0].as_py()",
         (_ATTEMPTS, "-k", "made_again"),
     ),
+    Bug(
+        "a lane's marker outlives the topic with its rows",
+        "semel.spark.lanes.protocol:is_made_anew",
+        "ids[0] != ids[1]",
+        "False",
+        ("tests/spark/lanes/test_lane_attempts.py", "-k", "made_anew"),
+    ),
 )

@@ -12,11 +12,12 @@ from asking import Asker
 from semel.client import Unreachable, from_options
 from semel.client.errors import Fenced
 from semel.client.transaction import Transaction
-from semel.spark.claims import BatchRefused
+from semel.spark.claims import BatchRefused, mark_of
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import LaneClaim, Marker, Order
 from semel.testing.broker import FaultyBroker
+from semel.wire.versions import DELETE_TOPICS
 
 TIMEOUT_MS = 60_000
 CLAIM = LaneClaim("sink", 0, 1, "query", 0)
@@ -162,3 +163,32 @@ def test_after_a_commit_whose_answer_is_missing_nothing_is_claimed_of_it(
         with pytest.raises(LaneFailed, match="nobody knows whether it was: another's by now"):
             lane.write(CLAIM, rows(range(5)))
     assert lane.write(CLAIM, rows(range(5))).was_duplicate
+
+
+def test_a_topic_that_was_made_anew_has_no_rows_of_the_batches_before_and_the_lane_says_so(
+    broker: FaultyBroker, ask: Asker, lane: LaneWriter
+) -> None:
+    """Its marker is in another topic, and outlives them."""
+    for number in range(2):
+        lane.write(replace(CLAIM, batch_id=number), rows([number]))
+    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+    ask.create("payments")
+    for number in (1, 2):
+        with pytest.raises(BatchRefused, match=r"into a topic that was deleted since, .* those rows are gone"):
+            lane.write(replace(CLAIM, batch_id=number), rows([number]))
+    # Whoever knows that goes on, and the batch that was there is written again.
+    going_on = replace(CLAIM, batch_id=1, accept_after=mark_of("query", 1))
+    assert not lane.write(going_on, rows([1])).was_duplicate
+    assert lane.write(replace(CLAIM, batch_id=1), rows([1])).was_duplicate
+    assert not lane.write(replace(CLAIM, batch_id=2), rows([2])).was_duplicate
+    assert stored(broker) == [1, 2]
+
+
+def test_single_writes_do_not_care_whether_their_topic_was_made_anew(
+    broker: FaultyBroker, ask: Asker, lane: LaneWriter
+) -> None:
+    lane.write(replace(CLAIM, query_id="one", order=Order.SINGLE), rows([1]))
+    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+    ask.create("payments")
+    assert not lane.write(replace(CLAIM, query_id="two", order=Order.SINGLE), rows([2])).was_duplicate
+    assert stored(broker) == [2]

@@ -64,7 +64,7 @@ def written_by_an_older_version(billing: Any, batch_id: int, value: str, *, with
     digest = Digest(1, 17)
     marker = advance(None, claim(batch_id), digest)
     if with_marker:
-        older = progress.encode(marker).replace(b'"format":2', b'"format":1')
+        older = progress.encode(marker).replace(b'"format":3', b'"format":1')
         assert b'"format":1' in older
         billing.produce("progress", older, progress.key_of("billing", 1), partition=1)
     assert billing.flush(SECONDS_MAX) == 0

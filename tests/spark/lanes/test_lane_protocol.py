@@ -127,7 +127,7 @@ def test_a_marker_is_read_as_it_was_written(written: int) -> None:
     assert progress.decode(progress.encode(marker)) == marker
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"no json", b'{"format": 3}', b'{"format": 1, "sinkId": "s"}', b"[]"])
+@pytest.mark.parametrize("value", [b"", b"{}", b"no json", b'{"format": 4}', b'{"format": 1, "sinkId": "s"}', b"[]"])
 def test_what_is_no_marker_is_refused(value: bytes) -> None:
     with pytest.raises(progress.ProgressRefused):
         progress.decode(value)

@@ -67,6 +67,7 @@ def rows_of(path: Path, table: str) -> list[tuple[str, int]]:
         ("merge", {"append"}),
         ("upsert", {*MODES}),
         ("statement", {*MODES}),
+        ("log", {"append", "update"}),
     ],
 )
 @pytest.mark.parametrize("mode", MODES)
@@ -83,7 +84,7 @@ def test_results_that_are_given_again_are_refused_where_they_would_be_counted_ag
 
 @pytest.mark.parametrize("state", [(), ("StreamingDeduplicate",), ("TransformWithStateInPySpark",)])
 def test_in_update_mode_rows_that_are_given_once_go_anywhere(state: tuple[str, ...]) -> None:
-    for kind in ("append", "merge", "upsert", "statement"):
+    for kind in ("append", "merge", "upsert", "statement", "log"):
         check_output("sink", kind, Batch("query", 0, output_mode="update", state=state))
 
 
@@ -121,21 +122,25 @@ def test_each_sink_stores_the_right_totals_or_refuses(
                 sink.write(rows, batch)
             except WrongOutputMode:
                 refused.add(name)
-        into_log.write(rows.selectExpr(*in_log), batch)
+        try:
+            into_log.write(rows.selectExpr(*in_log), batch)
+        except WrongOutputMode:
+            refused.add("log")
 
     feed(tmp_path / "incoming", *range(len(PAYMENTS)))
     run(totals(spark, tmp_path / "incoming"), mode, tmp_path / "checkpoint", write)
     assert states == {AGGREGATED}
     assert set(stateful_in(spark.range(1), str(tmp_path / "checkpoint"))) == {"stateStoreSave"}
-    assert refused == (set() if mode == "append" else {"appended", "merged", "delta"})
+    by_mode = {"append": set(), "update": {"appended", "merged", "delta"}}
+    assert refused == by_mode.get(mode, {"appended", "merged", "delta", "log"})
     for name in sinks.keys() - refused - {"delta"}:
         assert rows_of(file, name)[0] == ("2026-01-01 00:00:00", FIRST_HOUR)
         assert len(rows_of(file, name)) == (1 if mode == "append" else 2)
-    for name in refused - {"delta"}:
+    for name in refused - {"delta", "log"}:
         with closing(sqlite3.connect(file)) as database:
             assert not database.execute("SELECT * FROM sqlite_master WHERE name = ?", [name]).fetchall()
-    last = [value for value in log.values(topic, committed_only=True) if value != b"1"][-1]
-    assert last == str(FIRST_HOUR).encode()
+    stored = [value for value in log.values(topic, committed_only=True) if value != b"1"]
+    assert stored[-1:] == ([] if "log" in refused else [str(FIRST_HOUR).encode()])
 
 
 def test_a_query_without_state_keeps_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ class LaneWriter:
         """Writes the lane's rows, or finds that they are in the log already."""
         reader = RowReader(self.topic, claim.lane)
         with LogClient(self.client) as client:
+            claim = replace(claim, topic_id=self._topic_id(client, claim))
             self._look(client, claim)
             transaction = self._fence(client, claim, fence_of(claim))
             marker = progress.read_marker(
@@ -92,6 +93,16 @@ class LaneWriter:
                 self._look_again(client, claim, marker, transaction.last_offset(where))
                 transaction.commit()
         return LaneOutcome(claim.lane, False, digest)
+
+    def _topic_id(self, client: LogClient, claim: LaneClaim) -> str | None:
+        """The id of the topic, if all rows go into one. Brokers before Kafka 2.8 have no ids."""
+        if self.topic is None:
+            return None
+        try:
+            topic = client.topics([self.topic]).get(self.topic)
+        except LogError as error:
+            raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
+        return str(topic.id) if topic is not None and topic.id.int else None
 
     def _look(self, client: LogClient, claim: LaneClaim) -> None:
         """Refuses, before the fence, a claim that every later marker would refuse, too: the fence would abort the batch

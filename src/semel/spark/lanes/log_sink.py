@@ -16,6 +16,7 @@ from semel.spark.lanes import assignment, progress
 from semel.spark.lanes.options import SinkOptions, read_options
 from semel.spark.lanes.protocol import LaneClaim, fence_of
 from semel.spark.tables.claims import state_lost
+from semel.spark.tables.output_modes import check_output
 from semel.spark.tables.sink import Sink
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class LogSink(Sink):
     by: str | Column | Sequence[str | Column] | None = None
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
+        check_output(self.name, "log", batch)
         was_there = _is_written(self.settings, batch)
         claimed = {**self.options, "queryId": batch.query_id, "batchId": str(batch.batch_id)}
         laned = rows if self.lanes is None else assignment.lanes(rows, self.lanes, self.by)

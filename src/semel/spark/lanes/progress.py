@@ -41,8 +41,8 @@ TOPIC_CONFIGS: Final = {
 # How many offsets before the end are searched for a marker first: only aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
 # The first format was written when the transactional ids of lanes had no prefix. A version that knows only that format
-# must not write after this one: it would claim the wrong transactional id.
-_FORMAT: Final = 2
+# must not write after this one: it would claim the wrong transactional id. The second one had no id of the topic.
+_FORMAT: Final = 3
 _OLDER_FORMAT: Final = 1
 
 
@@ -157,6 +157,7 @@ def encode(marker: Marker) -> bytes:
             "lane": marker.lane,
             "laneCount": marker.lane_count,
             "order": marker.order.value,
+            "topicId": marker.topic_id,
             "written": [
                 {"queryId": one.query_id, "batchId": one.batch_id, "rows": one.digest.rows, "sum": one.digest.sum}
                 for one in marker.written
@@ -170,7 +171,7 @@ def decode(value: bytes) -> Marker:
     """A marker from its record. Raises for anything else, because an unknown state is no reason to write."""
     try:
         marker = json.loads(value)
-        if marker["format"] not in (_OLDER_FORMAT, _FORMAT):
+        if marker["format"] not in range(_OLDER_FORMAT, _FORMAT + 1):
             raise ProgressRefused(f"a marker has format {marker['format']}, and this version of semel knows {_FORMAT}")
         return Marker(
             marker["sinkId"],
@@ -178,6 +179,7 @@ def decode(value: bytes) -> Marker:
             marker["laneCount"],
             Order(marker["order"]),
             tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in marker["written"]),
+            marker.get("topicId"),
             marker["format"] == _OLDER_FORMAT,
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -61,6 +61,8 @@ class LaneClaim:
     order: Order = Order.CONSECUTIVE
     accept_after: str | None = None
     """A mark: if it is the mark of the lane's last batch, any batch may follow."""
+    topic_id: str | None = None
+    """The id of the topic that gets the rows, if there is only one, and it has an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Marker:
     lane_count: int | None
     order: Order
     written: tuple[Written, ...]
+    topic_id: str | None = None
     is_older: bool = False
     """It was written under the lane's older id: only a fence under that id stops its writer."""
 
@@ -121,7 +124,7 @@ def decide(marker: Marker | None, claim: LaneClaim) -> Decision:
     if refusal is not None:
         return refusal
     known = _find(marker, claim)
-    if known is not None:
+    if known is not None and not is_made_anew(marker, claim):
         return Duplicate(known.digest)
     if claim.order is Order.SINGLE or _may_follow(marker, claim):
         return Write()
@@ -143,6 +146,12 @@ def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
             f"{_count(marker.lane_count)}, or end the query when its last batch is committed and go on under a new "
             "sinkId with option acceptAfter"
         )
+    if is_made_anew(marker, claim) and not _may_follow(marker, claim):
+        return Refusal(
+            f"{_lane(claim)} has written up to batch {marker.newest.batch_id} into a topic that was deleted since, and "
+            "the topic of that name is another one: those rows are gone. Choose from which offsets to go on, and do it "
+            f"{_way_on(marker)}"
+        )
     newest = marker.newest
     is_other_query = claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id
     if is_other_query and not _may_follow(marker, claim):
@@ -152,6 +161,14 @@ def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
             f"Restore the checkpoint; or choose from which offsets to go on, and do it {_way_on(marker)}"
         )
     return None
+
+
+def is_made_anew(marker: Marker, claim: LaneClaim) -> bool:
+    """Whether the lane's rows were in a topic of the same name that was deleted. A marker outlives it, because it is in
+    the progress topic.
+    """
+    ids = (marker.topic_id, claim.topic_id)
+    return claim.order is not Order.SINGLE and None not in ids and ids[0] != ids[1]
 
 
 def check(claim: LaneClaim, expected: Digest, actual: Digest) -> Refusal | None:
@@ -172,7 +189,8 @@ def advance(marker: Marker | None, claim: LaneClaim, digest: Digest) -> Marker:
     # A batch that a person has accepted begins a new history, without the batches before it.
     before = marker.written if marker is not None and not _may_follow(marker, claim) else ()
     written = (*before, Written(claim.query_id, claim.batch_id, digest))[-HISTORY_MAX:]
-    return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written)
+    topic_id = claim.topic_id or (None if marker is None else marker.topic_id)
+    return Marker(claim.sink_id, claim.lane, claim.lane_count, claim.order, written, topic_id)
 
 
 def _decide_first(claim: LaneClaim) -> Decision:

@@ -16,8 +16,9 @@ from semel.spark.tables.statements import Write
 # A part of the name of each operator that keeps the results of an aggregation, in small letters.
 AGGREGATION: Final = "statestoresave"
 
-Kind = Literal["append", "upsert", "merge", "statement"]
-"""How a sink writes; `statement` is an SQL statement that the user wrote, who knows what it does."""
+Kind = Literal["append", "upsert", "merge", "statement", "log"]
+"""How a sink writes; `statement` is an SQL statement that the user wrote, who knows what it does. Readers of a log take
+the last record of each key, and so may get a result again when it has changed."""
 
 
 class WrongOutputMode(ValueError):
@@ -30,10 +31,11 @@ def kind_of(write: Write) -> Kind:
 
 def check_output(sink: str, kind: Kind, batch: Batch) -> None:
     """Refuses a query whose rows are whole results that are given again, if the sink adds them to those it has."""
-    if kind in ("upsert", "statement") or not gives_results_again(batch):
+    is_right = batch.output_mode != "complete" if kind == "log" else kind in ("upsert", "statement")
+    if is_right or not gives_results_again(batch):
         return
     each = "all results in every batch" if batch.output_mode == "complete" else "each result again when it has changed"
-    does = "adds every row" if kind == "append" else "combines them with the results of before"
+    does = "combines them with the results of before" if kind == "merge" else "adds every row"
     raise WrongOutputMode(
         f"sink {sink!r}: in output mode {batch.output_mode} the query gives {each}, and this sink {does}, so the same "
         "would be counted several times. Nothing was written. Replace the result of each key (sql_sink, "
