@@ -54,6 +54,22 @@ STORE_BUGS: Final[tuple[Bug, ...]] = (
         (_STOPPED,),
     ),
     Bug(
+        "calls to PostgreSQL that nobody waits for any more keep their threads",
+        "semel.store.postgres:PostgresStore.cut_short",
+        "session.cut_off()",
+        "None",
+        (f"{_POSTGRES}::test_calls_that_nobody_answers_and_nobody_waits_for_keep_no_threads",),
+        seconds_max=40,
+    ),
+    Bug(
+        "a process that has stopped in a transaction keeps its lock of PostgreSQL",
+        "semel.store.postgres",
+        "IDLE_SECONDS_MAX: Final = 3",
+        "IDLE_SECONDS_MAX: Final = 30",
+        (f"{_POSTGRES}::test_a_process_that_has_stopped_while_it_makes_the_table_holds_nobody_up",),
+        seconds_max=8,
+    ),
+    Bug(
         "a store in PostgreSQL counts a commit whose wait was cancelled",
         "semel.store.postgres:PostgresStore._committed",
         "self._needs_standby and session.warned",

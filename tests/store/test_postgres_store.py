@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -12,9 +13,12 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from cut_line import CutLine
 from eventually import eventually
+from semel.store import open_store
 from semel.store.contract import Exists, Missing, StoreRefused, Unsure
-from semel.store.postgres import TABLE, PostgresStore, _Session
+from semel.store.postgres import _LOCK, STATEMENT_SECONDS_MAX, TABLE, PostgresStore, _Session
+from semel.store.threads import CALLS_AT_ONCE_MAX
 from semel.testing.postgres import PostgresServer
 
 # Longer than it takes a standby, and a test waits it out where there is none.
@@ -291,3 +295,38 @@ def test_a_server_that_hangs_leaves_the_caller_unsure(postgres_to_crash: Postgre
         finally:
             os.kill(session, signal.SIGCONT)
         assert store.get("floor").body == b"one"
+
+
+def test_a_process_that_has_stopped_while_it_makes_the_table_holds_nobody_up(postgres: PostgresServer) -> None:
+    """In the middle of its transaction it holds a lock, for which every other broker waits: the server ends it."""
+    url = f"{postgres.new_database()}?allow_async=1"
+    with closing(PostgresStore(urlsplit(url))) as stopped, closing(PostgresStore(urlsplit(url))) as other:
+        with stopped._session("floor") as session:
+            session.run("BEGIN")
+            session.run("SELECT pg_advisory_xact_lock(%s)", _LOCK)
+            other.create("floor", b"zero")
+        assert other.get("floor").body == b"zero"
+
+
+def test_calls_that_nobody_answers_and_nobody_waits_for_keep_no_threads(postgres: PostgresServer) -> None:
+    """All bytes vanish. Each call is given up after a moment, more of them than there are threads."""
+
+    async def scenario(line: CutLine) -> None:
+        store = open_store(line.url)
+        try:
+            calls = [asyncio.ensure_future(store.create(f"slot/{n}", b"x")) for n in range(CALLS_AT_ONCE_MAX)]
+            await asyncio.gather(*calls)
+            line.set("vanishes")
+            calls = [asyncio.ensure_future(store.get(f"slot/{n}")) for n in range(CALLS_AT_ONCE_MAX)]
+            await asyncio.wait(calls, timeout=0.5)
+            for call in calls:
+                call.cancel()
+            line.set("passes")
+            # Without a thread this would wait for a timeout of the statements, which is longer than this test may take.
+            async with asyncio.timeout(STATEMENT_SECONDS_MAX / 2):
+                assert (await store.get("slot/0")).body == b"x"
+        finally:
+            await store.close()
+
+    with CutLine(f"{postgres.new_database()}?allow_async=1") as line:
+        asyncio.run(scenario(line))

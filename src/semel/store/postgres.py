@@ -42,7 +42,9 @@ PAGE_OBJECTS: Final = 1000
 # A statement is given up after this time, and its outcome is unknown. PostgreSQL's own timeout ends before the commit
 # begins, and without its standby a commit waits for ever: so this process watches each statement as well.
 STATEMENT_SECONDS_MAX: Final = 20
-CONNECT_SECONDS_MAX: Final = 5
+CONNECT_SECONDS_MAX: Final = 3
+# A process that has stopped in the middle of a transaction holds its locks no longer than this.
+IDLE_SECONDS_MAX: Final = 3
 
 _SHA256: Final = "encode(sha256(body), 'hex')"
 _NAMED: Final = "current_setting('synchronous_standby_names') <> ''"
@@ -87,6 +89,10 @@ class PostgresStore:
         self._prefix = str(options.pop("prefix", ""))
         allow_async = options.pop("allow_async", "0")
         limits = f"-c statement_timeout={int(statement_seconds_max * 1000)} -c synchronous_commit=on"
+        limits += f" -c idle_in_transaction_session_timeout={IDLE_SECONDS_MAX * 1000}"
+        # The server, too, notices a machine that disappears with a transaction.
+        limits += f" -c tcp_keepalives_idle={CONNECT_SECONDS_MAX} -c tcp_keepalives_interval={CONNECT_SECONDS_MAX}"
+        limits += " -c tcp_keepalives_count=3"
         try:
             check_folder(self._prefix)
             if allow_async not in ("0", "1"):
