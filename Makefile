@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damaged-stores takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -99,6 +99,9 @@ sim: $(STAMP) ## Run whole histories of the broker in a simulated world; make si
 
 failover: $(STAMP) ## Go through every state of the replicated journal, in worlds too large for make test
 	@PYTHONPATH=tests .venv/bin/python -m failover.run
+
+damaged-stores: $(STAMP) ## Damage each object of a store in each way, and 2,000 at random: is everything there, or does a line say what is lost?
+	@PYTHONPATH=tests .venv/bin/python -m damaged_stores.run $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 takeovers: $(STAMP) ## Copy 100,000 records in transactions over 20 takeovers on each real store; make takeovers ARGS='--store postgres'
 	@PYTHONPATH=tests .venv/bin/python -m takeovers.run $(ARGS)

@@ -56,6 +56,7 @@ PARTS: Final = (
     Part("the console in a browser", make("test-browser")),
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
     Part("every state of the replicated journal", make("failover")),
+    Part("each object of a store, damaged in each way", make("damaged-stores")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
         "a move to Apache Kafka, killed three times",

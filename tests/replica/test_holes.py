@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from leased_lives import Active, killed
 from lives import Life, WatchedStore, names
 
 from asking import asking
@@ -17,80 +18,15 @@ from semel.broker.broker import Broker
 from semel.broker.failure import BrokerFailed
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.examination import examine_store
-from semel.replica.holes import Hole
 from semel.replica.lease import LEASE_KEY, decode_lease
-from semel.replica.membership import Membership
 from semel.replica.note import FOLDER
 from semel.replica.slot import key_of, slot_of
 from semel.testing.stores import MemoryStore
 from semel.testing.virtual_loop import VirtualLoop
 
-ADDRESSES = {"clients": ("127.0.0.1", 9092)}
-
 
 def on_a_clock(scenario: Coroutine[Any, Any, None]) -> None:
     VirtualLoop().run(scenario)
-
-
-class Active(Life):
-    """A broker with a lease, as in a process of its own."""
-
-    async def start(self) -> "Active":
-        await self.stand_by()
-        self.membership = self.member()
-        await self.membership.stand_by(lambda _: None)
-        epoch = await self.membership.take_over()
-        assert epoch is not None
-        self.writer.open()
-        self.log.show_all()
-        self._keeping = asyncio.get_running_loop().create_task(self.membership.keep_lease(epoch))
-        return self
-
-    def member(self) -> Membership:
-        self.reader._accepted_losses = self.accepted_losses
-        clock = asyncio.get_running_loop().time
-        return Membership(self.store, self.reader, ADDRESSES, 3.0, "a cluster", clock, self.holes.append)
-
-    async def write_one_by_one(self, *values: bytes) -> None:
-        """Each in a slot of its own."""
-        for value in values:
-            await self.write(value)
-
-    async def stop(self) -> None:
-        """As by SIGTERM."""
-        self._keeping.cancel()
-        await self.membership.leave()
-        self.end()
-
-    def kill(self) -> None:
-        self._keeping.cancel()
-        self.end()
-
-    accepted_losses: frozenset[str] = frozenset()
-
-    def __init__(self, store: WatchedStore, *accepted: str, **options: Any) -> None:
-        super().__init__(store, **options)
-        self.accepted_losses = frozenset(accepted)
-        self.holes: list[Hole] = []
-
-
-async def killed(store: WatchedStore, *, is_clean: bool, is_old: bool) -> list[bytes]:
-    """A broker has written there, and is gone; returns what it had acknowledged."""
-    active = await Active(store).start()
-    await active.write_one_by_one(*names(*range(6)))
-    if is_old:
-        for number in range(3):
-            await active.keep()
-            await active.write_one_by_one(*names(*range(10 * number, 10 * number + 6)))
-    # The lease is renewed once more.
-    await asyncio.sleep(1.5)
-    values = active.values()
-    if is_clean:
-        await active.stop()
-    else:
-        active.kill()
-        await asyncio.sleep(3.5)
-    return values
 
 
 def needed_slots(store: WatchedStore) -> list[int]:
@@ -296,7 +232,7 @@ def test_the_broker_that_still_writes_behind_a_hole_is_fenced_before_the_hole_is
         store = WatchedStore()
         old = await Active(store).start()
         await old.write_one_by_one(*names(*range(8)))
-        old._keeping.cancel()
+        old.renew_no_more()
         store.objects.delete(key_of(6))
         await asyncio.sleep(3.5)
         sure = await Active(store, key_of(6)).start()

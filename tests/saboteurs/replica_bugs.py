@@ -153,8 +153,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the slots after a fence are read",
         "semel.core.slots:History.take",
-        "DEPTH if is_fence else 1",
-        "1",
+        "head.created_below + DEPTH",
+        "head.created_below + 1",
         (f"{_HISTORY}::test_behind_a_fence_as_many_slots_are_closed_as_a_writer_may_have_under_way",),
     ),
     Bug(
@@ -409,7 +409,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a lost floor is taken for a new store",
         "semel.replica.floor:read_floor",
-        'raise BrokenHistory(f"{store.describe()}: the object {FLOOR_KEY!r} was there and is gone") from None',
+        "raise BrokenHistory("
+        'f"{store.describe()}: the object {FLOOR_KEY!r} was there and is gone. {_WAY_ON}") from None',
         'return FIRST_FLOOR, ""',
         (f"{_STARTS}::test_a_store_that_has_lost_what_stands_in_it_from_the_beginning_is_refused",),
     ),

@@ -32,7 +32,7 @@ KINDS_OF_PAIRS: Final = (
     *("takeover", "fenced", "history of 2 brokers", "history of 3 brokers"),
     # The store.
     *("store: late", "store: lost request", "store: lost answer", "store: conflict", "store: throttled"),
-    *("store: slow", "store: landed again", "store away"),
+    *("store: slow", "store: landed again", "store away", "slot removed"),
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from semel.broker.broker import Broker
 from semel.broker.failure import BrokerFenced
+from semel.replica.holes import Hole
 from semel.store import Unsure
 from semel.store.contract import Buffer, Found, Listed
 from semel.testing.faulty import Crashed, FaultyFiles
@@ -154,7 +155,8 @@ class PairWorld(World):
             member.process, member.way = Process(self.loop), WayToStore(self.store, self.loop)
             try:
                 broker = await member.process.spawn(self._started(member), f"start {member.name}")
-            except (Unsure, BrokerFenced) as error:
+            except (Unsure, BrokerFenced, Hole) as error:
+                self.fired["start refused at a hole"] += isinstance(error, Hole)
                 self.note(member.name, "start given up", error=str(error))
                 await asyncio.sleep(self._fate.uniform(0.1, 1.0))
                 continue

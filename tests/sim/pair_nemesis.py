@@ -1,9 +1,13 @@
 """Whoever lets things go wrong with the brokers on a store: network, clock, the store, and the brokers' lives."""
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from semel.core.slots import DEPTH
+from semel.replica.slot import HEAD_BYTES, JOURNAL
+from semel.store import Exists
 from semel.testing.stores import StoreFault, StoreFaultKind
 from sim.nemesis import Nemesis
 from sim.pair import Member, PairWorld
@@ -14,6 +18,8 @@ STORE_FAULTS: Final[tuple[StoreFaultKind, ...]] = (
 # Less than a lease, about as long as one, and the time in which another broker has taken over and died again.
 STILL_S: Final = ((0.1, 0.8), (0.8, 2.0), (2.0, 8.0))
 AWAY_S: Final = (0.5, 8.0)
+# How long a slot is gone before somebody puts it back.
+GONE_S: Final = (0.3, 6.0)
 
 
 class PairNemesis(Nemesis):
@@ -27,7 +33,7 @@ class PairNemesis(Nemesis):
             *(self._change_weather, self._cut_off_some, self._hold_back, self._set_the_clock),
             *(self._kill_active, self._kill_active, self._kill_standby, self._restart_some),
             *(self._freeze_active, self._freeze_active, self._freeze_standby),
-            *(self._change_store, self._change_store, self._lose_store),
+            *(self._change_store, self._change_store, self._lose_store, self._remove_slot),
         ]
 
     def _kill_active(self) -> None:
@@ -72,6 +78,24 @@ class PairNemesis(Nemesis):
         for kind in kinds:
             self._world.store.arm(StoreFault(kind, chance=often * self._random.random()))
         self._did("change of store", often=often, kinds=kinds)
+
+    def _remove_slot(self) -> None:
+        """A person removes an entry of the journal that a later slot vouches for, and puts it back some time later."""
+        objects = self._world.store.objects
+        keys = sorted(listed.key for listed in objects.list(JOURNAL))[: -2 * DEPTH]
+        entries = [key for key in keys if len(objects.get(key).body) > HEAD_BYTES]
+        if not entries:
+            return
+        key = self._random.choice(entries[-20:])
+        body = objects.get(key).body
+        objects.delete(key)
+
+        def put_back() -> None:
+            with contextlib.suppress(Exists):
+                objects.create(key, body)
+
+        self._did("slot removed", key=key)
+        self._later(self._random.uniform(*GONE_S), put_back)
 
     def _lose_store(self) -> None:
         """For a while nothing arrives, or no answer does."""

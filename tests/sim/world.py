@@ -21,6 +21,7 @@ from semel.broker.limits import Limits
 from semel.core.producer_table import TableBounds
 from semel.core.steps import Pace
 from semel.replica.cache import Unreadable
+from semel.replica.holes import Hole
 from semel.replica.writer import Fenced
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.log import Torn
@@ -76,10 +77,10 @@ class WatchedEvents(Events):
 
 
 def _was_injected(error: BaseException, *, stopped: bool) -> bool:
-    """Whether the world made it up: a crash, a failure of the disk for which the broker stopped in good order, or a
-    takeover."""
+    """Whether the world made it up: a crash, a failure of the disk or a slot that was removed, for which the broker
+    stopped in good order, or a takeover."""
     cause = error.__cause__ if isinstance(error, Torn) else error
-    return isinstance(cause, Crashed) or (stopped and isinstance(cause, OSError | Fenced))
+    return isinstance(cause, Crashed) or (stopped and isinstance(cause, OSError | Fenced | Hole))
 
 
 class World:

@@ -144,6 +144,10 @@ class History:
             self.next_slot, self.epoch, self._nonce, self.last, self.position, known, body_bytes, body_digest
         )
 
+    def gave_up(self, slot: int) -> bool:
+        """Whether this slot lies in a part of the journal that was given up."""
+        return any(first <= slot <= last for first, last in self.given_up)
+
     def note_created(self, below: int) -> None:
         """Note that all slots below this one are created."""
         self.created_below = below

@@ -183,10 +183,8 @@ class StoreCheckpoints:
         fences = frozenset(history.fences)
         async for key, _ in self._store.list(JOURNAL):
             slot = slot_of(key)
-            if slot is None or slot >= floor.deleted_below or slot in fences:
-                continue
             # What was given up is left to the person who did that. The fences in it keep out whom they always did.
-            if not any(first <= slot <= last for first, last in history.given_up):
+            if slot is not None and slot < floor.deleted_below and slot not in fences and not history.gave_up(slot):
                 yield key
         for folder in (SEGMENTS, CHECKPOINTS):
             async for key, _ in self._store.list(folder):

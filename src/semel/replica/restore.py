@@ -12,7 +12,7 @@ from typing import NamedTuple
 from semel.core.slots import BrokenHistory, History
 from semel.replica.cache import Cache
 from semel.replica.contents import NOTHING, SEGMENTS, Contents, Extent
-from semel.replica.floor import Floor, read_floor
+from semel.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.replica.slot import digest_of
 from semel.replica.writer import answered
 from semel.storage import checkpoint
@@ -80,7 +80,8 @@ async def check_replaced(store: Store, floor: Floor, gone: Missing | str) -> Non
     """
     if (await answered(lambda: read_floor(store)))[0] == floor:
         raise BrokenHistory(
-            f"{gone}, and the newest checkpoint needs it: put it back and start again; nothing was written"
+            f"{gone}, and the object {FLOOR_KEY!r} names it: put it back, or the {FLOOR_KEY} if that one was "
+            "replaced, and start again; nothing was written"
             if isinstance(gone, Missing)
             else gone
         ) from None

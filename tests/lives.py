@@ -111,6 +111,9 @@ class Inline:
 class Life:
     """One life of a broker."""
 
+    # Of a new store.
+    cluster_id = "a cluster"
+
     def __init__(
         self,
         store: WatchedStore,
@@ -131,7 +134,7 @@ class Life:
     async def stand_by(self) -> "Life":
         """Start from the newest checkpoint."""
         store, journal = self.store, SlotJournal(10_000_000)
-        await cluster_of(store, "a cluster")
+        self.cluster_id = await cluster_of(store, self.cluster_id)
         self.told = []
         self.cache = Cache(store, self.files, self.cache_bytes)
         self.cache.use(Inline(), self.told.append)
@@ -139,7 +142,7 @@ class Life:
         if not self.is_cold:
             await self.warm()
         journal.follow(beginning.history.position)
-        self.log = Log.beside(self.cache.files, journal, "a cluster", self.settings, beginning.content)
+        self.log = Log.beside(self.cache.files, journal, self.cluster_id, self.settings, beginning.content)
         self.reader = SlotReader(store, journal, self.log, beginning.history)
         self.writer = SlotWriter(store, journal, self.reader.history, lambda *_: None)
         known = beginning.floor, beginning.contents
