@@ -10,10 +10,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from leased_lives import Active, killed
-from lives import Life, WatchedStore, names
 
 from asking import asking
+from leased_lives import Active, killed
+from lives import Life, WatchedStore, names
 from semel.broker.broker import Broker
 from semel.broker.failure import BrokerFailed
 from semel.core.slots import DEPTH, BrokenHistory

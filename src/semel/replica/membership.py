@@ -115,12 +115,16 @@ def read_cluster_id(content: bytes, where: str) -> str:
     """The id of the cluster in the object `format`; BrokenHistory if this semel must not use the store."""
     try:
         fields: Any = json.loads(content)
+        # Before version 3 there was no digest.
+        if fields["version"] >= VERSION:
+            fields = decode_record(FORMAT_KEY, content)
         version, depth = fields["version"], fields["depth"]
         if (version, depth) != (VERSION, DEPTH):
             raise BrokenHistory(
-                f"{where}: in version {version!r} with depth {depth!r}; this semel has {VERSION}, {DEPTH}"
+                f"{where}: the object {FORMAT_KEY!r} says version {version!r} and depth {depth!r}; this semel has "
+                f"{VERSION}, {DEPTH}"
             )
-        return str(decode_record(FORMAT_KEY, content)["cluster_id"])
+        return str(fields["cluster_id"])
     except UNREADABLE as error:
         raise BrokenHistory(
             f"{where}: the object {FORMAT_KEY!r} is damaged, or none of semel's: {error}. Put it back and start again"
