@@ -11,6 +11,10 @@ ADDRESSES = {"clients": ("127.0.0.1", 9092)}
 LEASE_SECONDS = 3.0
 
 
+async def _nothing() -> None:
+    """It has no clients to take again."""
+
+
 class Active(Life):
     """A broker with a lease, as in a process of its own."""
 
@@ -31,7 +35,9 @@ class Active(Life):
         assert epoch is not None
         self.writer.open()
         self.log.show_all()
-        self._keeping = asyncio.get_running_loop().create_task(self.membership.keep_lease(epoch))
+        self._keeping = asyncio.get_running_loop().create_task(
+            self.membership.keep_lease(epoch, lambda _: None, _nothing)
+        )
         return self
 
     def member(self) -> Membership:
