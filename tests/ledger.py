@@ -262,7 +262,9 @@ class Caller:
 
     def delete(self, name: str) -> None:
         if self.log.state.catalog.named(name) is not None:
-            self.commit(self.log.state.catalog.decide_delete(name, self.log.state.producer_ids.next_id, self.now_ms))
+            self.commit(
+                self.log.state.catalog.decide_delete(name, self.log.state.producer_ids.block_count, self.now_ms)
+            )
 
     def delete_records(self, partition: PartitionLog, offset: int = -1) -> None:
         start = partition.state.decide_log_start(offset, partition.readable.offset)

@@ -25,7 +25,7 @@ def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
             (partition,) = log.state.partitions.all()
             if what == "the topic is deleted":
                 topic = next(iter(log.state.catalog))
-                log.commit(log.state.catalog.decide_delete(TOPIC, log.state.producer_ids.next_id, broker.now_ms))
+                log.commit(log.state.catalog.decide_delete(TOPIC, log.state.producer_ids.block_count, broker.now_ms))
                 assert log.state.catalog.numbered(topic.number) is None
             else:
                 offset = 3 if what == "records are deleted" else partition.readable.offset

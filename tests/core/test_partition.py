@@ -11,6 +11,7 @@ from refusal import refused
 from semel.core import refusals
 from semel.core.batch import APPEND_TIME_BIT, NO_PRODUCER, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from semel.core.batch_checks import Verdict, judge_claim
+from semel.core.entries import TopicDeleted
 from semel.core.partition import PRODUCER_EXPIRATION_MS, Partition
 from semel.core.producer_ids import BLOCK_AGE_MAX_MS, ProducerIds
 from semel.core.producers import Outcome
@@ -198,7 +199,8 @@ def test_a_producer_that_is_still_on_record_is_judged_by_it_however_old_its_id(i
 
 def test_an_id_from_before_a_namesake_was_deleted_may_start_anywhere_and_a_later_one_at_0(ids: ProducerIds) -> None:
     before = hand_out(ids)
-    partition = Partition(forgotten_below=ids.next_id)
+    ids.apply(TopicDeleted(7, ids.block_count, 0))
+    partition = Partition(lenient_blocks=ids.block_count)
     after = hand_out(ids)
     assert send(partition, ids, batch(after, 17)).outcome is GAP
     assert send(partition, ids, batch(before, 17)).outcome is ACCEPTED
@@ -448,13 +450,14 @@ class AgainstAList(RuleBasedStateMachine):
     @rule()
     def the_topic_is_deleted_and_made_again(self) -> None:
         self.from_before_the_deletion = set(self.handed_out)
-        self.partition = Partition(forgotten_below=self.ids.next_id)
+        self.ids.apply(TopicDeleted(7, self.ids.block_count, self.now_ms))
+        self.partition = Partition(lenient_blocks=self.ids.block_count)
         self.accepted = []
         self.log_end = 0
 
     @rule()
     def the_log_is_restarted(self) -> None:
-        again = Partition(self.partition.forgotten_below)
+        again = Partition(self.partition.lenient_blocks)
         again.next_offset = self.partition.next_offset
         again.producers.restore(self.partition.producers.snapshot())
         self.partition = again

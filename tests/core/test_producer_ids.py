@@ -7,21 +7,32 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from semel.core.entries import ProducerIdsReserved
-from semel.core.producer_ids import BLOCK_AGE_MAX_MS, BLOCK_IDS, FIRST_PRODUCER_ID, ProducerIds
+from semel.core.entries import ProducerIdsReserved, TopicDeleted
+from semel.core.producer_ids import (
+    BLOCK_AGE_MAX_MS,
+    BLOCK_IDS,
+    FIRST_PRODUCER_ID,
+    NOBODY,
+    RANGE_IDS,
+    ProducerIds,
+)
 from semel.storage.files import MemoryFiles
 from semel.storage.log import Log
 
 DAY_MS = 86_400_000
 
 
-def hand_out(ids: ProducerIds, now_ms: int) -> int:
+ANNE, EVE = "User:anne", "User:eve"
+
+
+def hand_out(ids: ProducerIds, now_ms: int, owner: str = NOBODY) -> int:
     """An id, the way the log takes one: reserve, apply, open, hand out."""
-    reservation = ids.decide_reserve(now_ms)
+    reservation = ids.decide_reserve(now_ms, owner)
     if reservation is not None:
+        ids.check(reservation)
         ids.apply(reservation)
         ids.open_block(reservation)
-    return ids.hand_out()
+    return ids.hand_out(owner)
 
 
 def restored(ids: ProducerIds) -> ProducerIds:
@@ -33,7 +44,7 @@ def restored(ids: ProducerIds) -> ProducerIds:
 
 def test_the_first_id_needs_a_reservation_that_says_which_and_when() -> None:
     ids = ProducerIds()
-    assert ids.decide_reserve(77) == ProducerIdsReserved(FIRST_PRODUCER_ID, BLOCK_IDS, 77)
+    assert ids.decide_reserve(77) == ProducerIdsReserved(FIRST_PRODUCER_ID, BLOCK_IDS, 77, NOBODY)
 
 
 def test_deciding_to_reserve_changes_nothing() -> None:
@@ -65,7 +76,7 @@ def test_a_block_is_left_when_it_is_too_old_to_tell_the_age_of_its_ids() -> None
     hand_out(ids, 0)
     assert ids.decide_reserve(BLOCK_AGE_MAX_MS - 1) is None
     assert ids.decide_reserve(BLOCK_AGE_MAX_MS) == ProducerIdsReserved(
-        FIRST_PRODUCER_ID + BLOCK_IDS, BLOCK_IDS, BLOCK_AGE_MAX_MS
+        FIRST_PRODUCER_ID + BLOCK_IDS, BLOCK_IDS, BLOCK_AGE_MAX_MS, NOBODY
     )
 
 
@@ -114,7 +125,7 @@ def test_an_open_block_must_be_the_one_reserved_last() -> None:
     ids = ProducerIds()
     hand_out(ids, 0)
     with pytest.raises(AssertionError, match="last"):
-        ids.open_block(ProducerIdsReserved(FIRST_PRODUCER_ID - 1, BLOCK_IDS, 0))
+        ids.open_block(ProducerIdsReserved(FIRST_PRODUCER_ID - 1, BLOCK_IDS, 0, NOBODY))
 
 
 def test_a_checkpoint_hands_out_no_id_again() -> None:
@@ -160,7 +171,7 @@ def test_what_is_known_about_old_blocks_is_dropped_and_no_answer_changes() -> No
     ids = ProducerIds()
     older, newer = hand_out(ids, 0), hand_out(ids, BLOCK_AGE_MAX_MS)
     ids.forget_old(DAY_MS, DAY_MS)
-    assert ids.snapshot()["blocks"] == [(newer, BLOCK_AGE_MAX_MS)]
+    assert ids.snapshot()["blocks"] == [(newer, newer + BLOCK_IDS, BLOCK_AGE_MAX_MS, 2)]
     assert not ids.is_young(older, DAY_MS, DAY_MS)
     assert ids.is_young(newer, DAY_MS, DAY_MS)
     ids.forget_old(1000 * DAY_MS, DAY_MS)
@@ -186,7 +197,10 @@ def test_a_block_is_kept_until_the_expiration_has_passed() -> None:
     assert ids.is_young(older, DAY_MS - 1, DAY_MS)
 
 
-@pytest.mark.parametrize("snapshot", [{"reserved_until": "1000", "blocks": []}, {"reserved_until": 1000, "blocks": 0}])
+EMPTY = {"ranges_taken": 1, "ranges": [], "block_count": 0, "blocks": []}
+
+
+@pytest.mark.parametrize("snapshot", [{**EMPTY, "ranges": 7}, {**EMPTY, "blocks": 0}, {"reserved_until": 1000}])
 def test_what_is_no_snapshot_is_refused(snapshot: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="snapshot"):
         ProducerIds().restore(snapshot)
@@ -202,6 +216,82 @@ def test_a_block_that_was_reserved_already_cannot_be_reserved_again() -> None:
         ids.check(reservation)
 
 
+# Owners
+
+
+def test_an_id_belongs_to_the_principal_that_asked_for_it_after_a_restart_too() -> None:
+    ids = ProducerIds()
+    handed_out = {owner: hand_out(ids, 0, owner) for owner in (ANNE, NOBODY, EVE)}
+    for known in (ids, restored(ids)):
+        assert {owner: known.owner_of(one) for owner, one in handed_out.items()} == {one: one for one in handed_out}
+
+
+def test_an_id_that_was_not_handed_out_yet_belongs_to_the_owner_of_its_range_or_to_none() -> None:
+    ids = ProducerIds()
+    producer_id = hand_out(ids, 0, ANNE)
+    assert ids.owner_of(producer_id + BLOCK_IDS) == ANNE
+    assert ids.owner_of(producer_id + RANGE_IDS) is None
+    assert ids.owner_of(7) is None
+
+
+def test_principals_take_turns_and_each_goes_on_in_its_own_block() -> None:
+    ids = ProducerIds()
+    annes, eves = hand_out(ids, 0, ANNE), hand_out(ids, 0, EVE)
+    assert hand_out(ids, 0, ANNE) == annes + 1
+    assert hand_out(ids, 0, EVE) == eves + 1
+    assert ids.block_count == 2
+
+
+def test_the_ids_of_every_open_block_have_an_age() -> None:
+    ids = ProducerIds()
+    annes, eves = hand_out(ids, 0, ANNE), hand_out(ids, 500, EVE)
+    assert ids.is_young(annes, DAY_MS - 1, DAY_MS)
+    assert not ids.is_young(annes + 1, DAY_MS - 1, DAY_MS)
+    assert not ids.is_young(annes, DAY_MS, DAY_MS)
+    assert ids.is_young(eves, DAY_MS, DAY_MS)
+
+
+def test_a_principal_whose_range_is_used_up_gets_another_one_and_keeps_the_first() -> None:
+    ids = ProducerIds()
+    first = hand_out(ids, 0, ANNE)
+    hand_out(ids, 0, EVE)
+    ids.apply(ProducerIdsReserved(first + RANGE_IDS - BLOCK_IDS, BLOCK_IDS, 0, ANNE))
+    later = hand_out(ids, 0, ANNE)
+    assert later == first + 2 * RANGE_IDS
+    assert (ids.owner_of(first), ids.owner_of(later)) == (ANNE, ANNE)
+
+
+def test_beyond_the_limit_the_range_that_was_unused_longest_is_nobodys_and_its_ids_are_never_given_again() -> None:
+    ids = ProducerIds(ranges_max=3)
+    hand_out(ids, 0)
+    annes, eves = hand_out(ids, 0, ANNE), hand_out(ids, 0, EVE)
+    hand_out(ids, BLOCK_AGE_MAX_MS, ANNE)
+    hand_out(ids, BLOCK_AGE_MAX_MS, "User:bob")
+    assert (ids.owner_of(annes), ids.owner_of(eves)) == (ANNE, None)
+    assert ids.owner_of(FIRST_PRODUCER_ID) == NOBODY
+    assert hand_out(ids, BLOCK_AGE_MAX_MS, EVE) // RANGE_IDS == 4
+
+
+def test_a_block_in_the_range_of_somebody_else_cannot_be_reserved() -> None:
+    ids = ProducerIds()
+    annes = hand_out(ids, 0, ANNE)
+    for first, count in ((annes + BLOCK_IDS, 1), (0, 1), (annes + 2 * RANGE_IDS - 1, 2)):
+        with pytest.raises(ValueError, match="are"):
+            ids.check(ProducerIdsReserved(first, count, 0, EVE))
+
+
+def test_after_the_deletion_of_a_topic_every_owner_begins_a_new_block() -> None:
+    ids = ProducerIds()
+    before = {owner: hand_out(ids, 0, owner) for owner in (NOBODY, ANNE)}
+    blocks = ids.block_count
+    ids.apply(TopicDeleted(7, blocks, 0))
+    for owner, earlier in before.items():
+        later = hand_out(ids, 0, owner)
+        assert later == earlier + BLOCK_IDS
+        assert not ids.is_young(earlier, 0, DAY_MS, blocks)
+        assert ids.is_young(later, 0, DAY_MS, blocks)
+
+
 class IdsOverRestarts(RuleBasedStateMachine):
     """Hands out ids over any number of crashes, clean stops and checkpoints; remembers all of them, with their time.
 
@@ -215,21 +305,31 @@ class IdsOverRestarts(RuleBasedStateMachine):
         self.now_ms = now_ms
         self.ids = ProducerIds()
         self.handed_out: dict[int, int] = {}
+        self.owners: dict[int, str] = {}
         self.checkpoint = json.dumps(self.ids.snapshot())
-        self.journal: list[ProducerIdsReserved] = []
+        self.journal: list[ProducerIdsReserved | TopicDeleted] = []
 
-    @rule(count=st.sampled_from([1, 1, 2, BLOCK_IDS - 1, BLOCK_IDS]))
-    def hand_out(self, count: int) -> None:
+    @rule(
+        count=st.sampled_from([1, 1, 2, BLOCK_IDS - 1, BLOCK_IDS]), owner=st.sampled_from([NOBODY, NOBODY, ANNE, EVE])
+    )
+    def hand_out(self, count: int, owner: str) -> None:
         for _ in range(count):
-            reservation = self.ids.decide_reserve(self.now_ms)
+            reservation = self.ids.decide_reserve(self.now_ms, owner)
             if reservation is not None:
                 self.journal.append(reservation)
+                self.ids.check(reservation)
                 self.ids.apply(reservation)
                 self.ids.open_block(reservation)
-            producer_id = self.ids.hand_out()
+            producer_id = self.ids.hand_out(owner)
             assert producer_id not in self.handed_out
-            assert producer_id < self.ids.next_id
             self.handed_out[producer_id] = self.now_ms
+        self.owners[producer_id] = owner
+
+    @rule()
+    def a_topic_is_deleted(self) -> None:
+        deletion = TopicDeleted(7, self.ids.block_count, self.now_ms)
+        self.journal.append(deletion)
+        self.ids.apply(deletion)
 
     @rule(
         passed_ms=st.one_of(
@@ -264,6 +364,10 @@ class IdsOverRestarts(RuleBasedStateMachine):
         self.ids.apply(reservation)
         self.ids.open_block(reservation)
         self.crash_and_recover()
+
+    @invariant()
+    def the_owner_of_every_id_is_known(self) -> None:
+        assert {one: self.ids.owner_of(one) for one in self.owners} == self.owners
 
     @invariant()
     def the_age_of_every_id_is_known_well_enough(self) -> None:

@@ -25,8 +25,8 @@ def create(catalog: Catalog, name: str, partition_count: int = 1, **configs: str
     return catalog.apply(catalog.decide_create(name, partition_count, settled, fresh, 0))
 
 
-def delete(catalog: Catalog, name: str, next_producer_id: int, at_ms: int = 0) -> Topic:
-    return catalog.apply(catalog.decide_delete(name, next_producer_id, at_ms))
+def delete(catalog: Catalog, name: str, id_blocks: int, at_ms: int = 0) -> Topic:
+    return catalog.apply(catalog.decide_delete(name, id_blocks, at_ms))
 
 
 def test_a_topic_that_was_made_is_found_by_name_by_id_and_by_number() -> None:
@@ -266,19 +266,19 @@ def test_lower_limits_than_before_do_not_keep_a_catalog_from_coming_back() -> No
 def test_producers_older_than_a_deletion_are_met_with_lenience_under_that_name_alone() -> None:
     catalog = Catalog()
     create(catalog, "orders")
-    assert catalog.lenient_below("orders") == 0
+    assert catalog.lenient_blocks("orders") == 0
     delete(catalog, "orders", 1007)
     create(catalog, "orders")
-    assert catalog.lenient_below("orders") == 1007
-    assert catalog.lenient_below("payments") == 0
+    assert catalog.lenient_blocks("orders") == 1007
+    assert catalog.lenient_blocks("payments") == 0
 
 
 def test_the_latest_deletion_of_a_name_counts() -> None:
     catalog = Catalog()
-    for next_producer_id in (5, 9):
+    for id_blocks in (5, 9):
         create(catalog, "orders")
-        delete(catalog, "orders", next_producer_id)
-    assert catalog.lenient_below("orders") == 9
+        delete(catalog, "orders", id_blocks)
+    assert catalog.lenient_blocks("orders") == 9
 
 
 def test_a_deletion_is_forgotten_once_its_producers_have_expired_and_not_before() -> None:
@@ -286,9 +286,9 @@ def test_a_deletion_is_forgotten_once_its_producers_have_expired_and_not_before(
     create(catalog, "orders")
     delete(catalog, "orders", 5, at_ms=1000)
     catalog.expire(now_ms=1099, expiration_ms=100)
-    assert catalog.lenient_below("orders") == 5
+    assert catalog.lenient_blocks("orders") == 5
     catalog.expire(now_ms=1100, expiration_ms=100)
-    assert catalog.lenient_below("orders") == 0
+    assert catalog.lenient_blocks("orders") == 0
 
 
 def test_too_many_deleted_names_make_the_catalog_more_lenient_never_less() -> None:
@@ -296,10 +296,10 @@ def test_too_many_deleted_names_make_the_catalog_more_lenient_never_less() -> No
     for number, name in enumerate(["one", "two", "three"]):
         create(catalog, name)
         delete(catalog, name, 10 + number, at_ms=1000 + number)
-    assert catalog.lenient_below("one") == 10
-    assert catalog.lenient_below("two") == 11
-    assert catalog.lenient_below("three") == 12
-    assert catalog.lenient_below("never heard of") == 10
+    assert catalog.lenient_blocks("one") == 10
+    assert catalog.lenient_blocks("two") == 11
+    assert catalog.lenient_blocks("three") == 12
+    assert catalog.lenient_blocks("never heard of") == 10
     assert len(catalog.snapshot()["deleted"]) == 2
 
 
@@ -308,21 +308,21 @@ def test_the_floor_outlives_a_restart_and_expires_like_the_names_it_was_made_of(
     create(catalog, "orders")
     delete(catalog, "orders", 5, at_ms=1000)
     catalog.expire(now_ms=1099, expiration_ms=100)
-    assert catalog.lenient_below("payments") == 5
+    assert catalog.lenient_blocks("payments") == 5
     restored = Catalog(deleted_names_max=0)
     restored.restore(catalog.snapshot())
-    assert restored.lenient_below("payments") == 5
+    assert restored.lenient_blocks("payments") == 5
     catalog.expire(now_ms=1100, expiration_ms=100)
-    assert catalog.lenient_below("payments") == 0
+    assert catalog.lenient_blocks("payments") == 0
 
 
 def test_a_name_deleted_again_is_the_last_to_be_folded() -> None:
     catalog = Catalog(deleted_names_max=2)
-    for name, next_producer_id in [("one", 1), ("two", 2), ("one", 3), ("three", 4)]:
+    for name, id_blocks in [("one", 1), ("two", 2), ("one", 3), ("three", 4)]:
         create(catalog, name)
-        delete(catalog, name, next_producer_id)
+        delete(catalog, name, id_blocks)
     assert [kept["name"] for kept in catalog.snapshot()["deleted"]] == ["one", "three"]
-    assert catalog.lenient_below("two") == 2
+    assert catalog.lenient_blocks("two") == 2
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "a.b", "a_b", "..", "x/y"])
@@ -335,7 +335,7 @@ EXPIRATION_MS = 50
 class CatalogAgainstModel(RuleBasedStateMachine):
     """The catalog with small limits beside a list of everything that ever happened.
 
-    The model knows no dictionaries, no floor and no forgetting: it looks through its list. For `lenient_below` it
+    The model knows no dictionaries, no floor and no forgetting: it looks through its list. For `lenient_blocks` it
     knows a lower bound (what must not be forgotten) and an upper one (no id is lenient that no deletion speaks of).
     """
 
@@ -349,7 +349,7 @@ class CatalogAgainstModel(RuleBasedStateMachine):
         self.alive: list[dict[str, Any]] = []
         self.deletions: list[tuple[str, int, int]] = []
         self.created_count = 0
-        self.next_producer_id = 0
+        self.id_blocks = 0
         self.now_ms = 0
 
     def fresh(self) -> Catalog:
@@ -410,15 +410,15 @@ class CatalogAgainstModel(RuleBasedStateMachine):
         self.delete(data.draw(st.sampled_from(self.alive))["name"], producer_ids)
 
     def delete(self, name: str, producer_ids: int) -> None:
-        self.next_producer_id += producer_ids
+        self.id_blocks += producer_ids
         topic = self.find(name)
         if topic is None:
             with refused(refusals.UNKNOWN_TOPIC_OR_PARTITION):
-                self.catalog.decide_delete(name, self.next_producer_id, self.now_ms)
+                self.catalog.decide_delete(name, self.id_blocks, self.now_ms)
             return
-        self.catalog.apply(self.catalog.decide_delete(name, self.next_producer_id, self.now_ms))
+        self.catalog.apply(self.catalog.decide_delete(name, self.id_blocks, self.now_ms))
         self.alive.remove(topic)
-        self.deletions.append((name, self.next_producer_id, self.now_ms))
+        self.deletions.append((name, self.id_blocks, self.now_ms))
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), partition_count=st.integers(0, 9))
@@ -467,10 +467,10 @@ class CatalogAgainstModel(RuleBasedStateMachine):
     @invariant()
     def no_deletion_is_forgotten_before_its_producers_expire(self) -> None:
         valid = [deletion for deletion in self.deletions if self.now_ms - deletion[2] < EXPIRATION_MS]
-        ever = max((next_producer_id for _, next_producer_id, _ in self.deletions), default=0)
+        ever = max((id_blocks for _, id_blocks, _ in self.deletions), default=0)
         for name in ("a", "b", "a.b", "never"):
             least = max((below for deleted, below, _ in valid if deleted == name), default=0)
-            assert least <= self.catalog.lenient_below(name) <= ever
+            assert least <= self.catalog.lenient_blocks(name) <= ever
 
     @invariant()
     def the_memory_of_deletions_is_bounded(self) -> None:

@@ -51,18 +51,15 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a producer nobody has heard of may begin with any number",
         "semel.core.producer_ids:ProducerIds.is_young",
-        "block >= 0 and -BLOCK_AGE_MAX_MS < now_ms - self._block_times_ms[block] < expiration_ms",
+        "-BLOCK_AGE_MAX_MS < now_ms - block.at_ms < expiration_ms",
         "False",
         ("tests/core/test_producer_ids.py",),
     ),
     Bug(
         "a crash has producer ids handed out twice",
         "semel.core.producer_ids:ProducerIds.apply",
-        "self._next = self._reserved_until = entry.first + entry.count",
-        """
-        self._reserved_until = entry.first + entry.count
-        self._next = entry.first
-        """,
+        "self._next.pop(entry.owner, None)",
+        "self._next[entry.owner] = entry.first",
         ("tests/core/test_producer_ids.py",),
     ),
     Bug(

@@ -323,7 +323,7 @@ def test_an_entry_of_a_kind_from_the_future_is_refused_with_its_position() -> No
         (1, bytes(10), "a batch in 10 bytes"),
         (1, BATCH_HEAD.pack(7, 0, NOW_MS) + batch(), "no partition 0 of a topic with number 7"),
         (2, b'{"number":1,"name":"orders","colour":"red"}', "not TopicCreated as this version of semel knows it"),
-        (3, b'{"number":7,"next_producer_id":1,"at_ms":1}', "no topic has number 7"),
+        (3, b'{"number":7,"id_blocks":1,"at_ms":1}', "no topic has number 7"),
         (7, b'{"number":7,"partition":0,"offset":1}', "no partition 0 of a topic with number 7"),
     ],
 )

@@ -134,6 +134,19 @@ class Guard:
             return True
         return self._answer(exchange, right, name)
 
+    def owner_of_ids(self, exchange: Exchange) -> str | None:
+        """The name to which the producer ids belong that this client asks for; None if no rules are in force, because
+        then every client may write with every id.
+        """
+        return str(exchange.principal) if self.in_force else None
+
+    def note_foreign_id(self, exchange: Exchange, producer_id: int) -> None:
+        """The client has sent a batch with a producer id that belongs to somebody else."""
+        if self.in_force:
+            self._metrics.access_denied += 1
+            fields = {"operation": "WRITE", "resource": "PRODUCER_ID", "name": producer_id}
+            self._tell(exchange, "access_denied", fields)
+
     def check_some(self, exchange: Exchange, right: Right) -> None:
         """Refused with the cluster's error unless the client has the right for at least one resource."""
         if self.in_force and not self._answer(exchange, right, None):

@@ -17,6 +17,7 @@ from semel.broker.limits import Limits
 from semel.broker.metrics import Metrics
 from semel.broker.turns import Turns
 from semel.core.entries import Entry, TransactionEnded
+from semel.core.producer_ids import NOBODY
 from semel.core.shares import NoShareLeft
 from semel.core.steps import Pace, Steps, at_once
 from semel.storage.log import Log
@@ -70,10 +71,10 @@ class Runtime:
             self.pump.write_refused(error)
             raise
 
-    def new_producer_id(self) -> int:
+    def new_producer_id(self, owner: str = NOBODY) -> int:
         """A new producer id. OSError, after it was counted, if the disk refused the write."""
         try:
-            return self.log.new_producer_id(self.clock.now_ms())
+            return self.log.new_producer_id(self.clock.now_ms(), owner)
         except OSError as error:
             self.pump.write_refused(error)
             raise

@@ -88,7 +88,8 @@ def show_topics(examined: Examined) -> None:
 def show_producers(examined: Examined) -> None:
     """Show the state of each producer by which its next batch will be judged."""
     print()
-    show(f"producer ids below {examined.state.producer_ids.next_id} are taken")
+    for owner, until in examined.state.producer_ids.taken():
+        show(f"producer ids below {until} are taken" + (f", in the range of {owner}" if owner else ""))
     for holder in examined.state.partitions.all():
         number, index = holder.name
         for producer_id, state in holder.state.producers.items():

@@ -3,11 +3,13 @@
     check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
     check_records  its records, if they are not compressed: this takes some steps
     (the caller)   in a compacted topic, that each record has a key: this opens the records, which may take long
-    judge_batch    the batch against what is known: repetition, epoch, sequence number; the transaction; whether its
-                   address may put one more producer on record; and the clock of its sender
+    judge_batch    the batch against what is known: whether its producer id is the sender's own; repetition, epoch,
+                   sequence number; the transaction; whether its address may put one more producer on record; and the
+                   clock of its sender
 
 The order decides which error a batch with several faults gets, and it is Kafka's order. A duplicate and a fenced batch
-get their own verdicts, whatever else is wrong with the batch. Nothing here changes any state, and the caller must
+get their own verdicts, whatever else is wrong with the batch; but a batch with the producer id of somebody else gets
+none, because anybody can count. Nothing here changes any state, and the caller must
 append a batch that `judge_batch` accepts before it appends anything else.
 """
 
@@ -43,6 +45,7 @@ from semel.core.record_walk import walk_records
 from semel.core.refusals import (
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
     INVALID_TIMESTAMP,
     INVALID_TXN_STATE,
@@ -58,6 +61,15 @@ from semel.core.state import H, State
 from semel.core.steps import Steps
 
 
+class Who(NamedTuple):
+    """Whose producer ids a sender may use."""
+
+    # The transactional id that its request names, if it may write with that.
+    transactional_id: str | None
+    # Its principal; None while no access rules are in force.
+    principal: str | None = None
+
+
 class Sender(NamedTuple):
     """What the checks need to know about the sender of a batch."""
 
@@ -68,11 +80,19 @@ class Sender(NamedTuple):
     # Whether the client knows TRANSACTION_ABORTABLE: it then aborts its transaction and goes on with the next one.
     knows_abortable: bool = False
     knows_zstd: bool = True
-    # Whether the request names a transactional id.
-    is_transactional: bool = True
+    # None for the broker's own, which may use every producer id.
+    who: Who | None = None
 
 
 LOCAL: Final = Sender()
+
+
+class ForeignProducer(Refused):
+    """The producer id of a batch belongs to somebody else than its sender."""
+
+    def __init__(self, producer_id: int) -> None:
+        super().__init__(INVALID_PRODUCER_ID_MAPPING, f"producer id {producer_id} does not belong to this client")
+        self.producer_id = producer_id
 
 
 class Verdict(NamedTuple):
@@ -111,7 +131,8 @@ def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> B
     _check_fields(header, batch)
     if header.attributes & CODEC_MASK == CODEC_LAST and not sender.knows_zstd:
         raise Refused(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if header.attributes & TRANSACTIONAL_BIT and not sender.is_transactional:
+    who = sender.who
+    if header.attributes & TRANSACTIONAL_BIT and who is not None and who.transactional_id is None:
         raise Refused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction")
     return header
 
@@ -170,6 +191,8 @@ def judge_batch(
     """The verdict on the claim of a batch that passed `check_sent` and `check_records`; `Refused` if another rule
     forbids the batch.
     """
+    if sender.who is not None and header.producer_id != NO_PRODUCER:
+        _check_own(state, header, sender.who)
     partition = holder.state
     allowed_ms = state.silence.producer_allowed_ms(now_ms, expiration_ms)
     verdict = judge_claim(partition, header, state.producer_ids, now_ms, allowed_ms, joins=sender.joins)
@@ -190,6 +213,22 @@ def judge_batch(
         before_max_ms, after_max_ms = configs.timestamp_before_max_ms, configs.timestamp_after_max_ms
         check_timestamps(earliest_ms, header.max_timestamp, now_ms, before_max_ms, after_max_ms)
     return verdict
+
+
+def _check_own(state: State[H], header: BatchHeader, who: Who) -> None:
+    """Refused unless the producer id of a batch is the sender's own: it belongs to the transactional id that the
+    request names, whether the batch is transactional or not; or else to a range of the sender's principal.
+    """
+    producer_id = header.producer_id
+    owner = state.transactions.owner(producer_id)
+    if owner is not None:
+        is_own = owner.transactional_id == who.transactional_id
+    else:
+        # A transactional id may have got another producer id since, or be forgotten; `check_batch` says so.
+        is_transactional = header.attributes & TRANSACTIONAL_BIT != 0
+        is_own = is_transactional or who.principal in (None, state.producer_ids.owner_of(producer_id))
+    if not is_own:
+        raise ForeignProducer(producer_id)
 
 
 def judge_claim(
@@ -233,7 +272,7 @@ def _judge(
     is_unsure = state is None or is_bare(state)
     is_new = is_unsure and (
         (joins and header.attributes & TRANSACTIONAL_BIT != 0)
-        or (producer_id >= partition.forgotten_below and ids.is_young(producer_id, now_ms, expiration_ms))
+        or ids.is_young(producer_id, now_ms, expiration_ms, partition.lenient_blocks)
     )
     if state is not None and is_unsure and not is_new and epoch_of(state) == header.producer_epoch:
         # The broker may have forgotten the batches before the marker.

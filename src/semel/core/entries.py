@@ -54,10 +54,12 @@ class TopicCreated:
 
 @value
 class TopicDeleted:
-    """A topic was deleted, and with it the state of its producers, whose ids are all below `next_producer_id`."""
+    """A topic was deleted, and with it the state of its producers, whose ids are all from the first `id_blocks`
+    blocks.
+    """
 
     number: int
-    next_producer_id: int
+    id_blocks: int
     at_ms: int
 
 
@@ -79,13 +81,14 @@ class ConfigsChanged:
 
 @value
 class ProducerIdsReserved:
-    """The broker may hand out `count` producer ids from `first` on. A crash wastes ids, but none is handed out
-    twice.
+    """The broker may hand out `count` producer ids from `first` on to one principal, or to anybody if `owner` is empty.
+    A crash wastes ids, but none is handed out twice.
     """
 
     first: int
     count: int
     at_ms: int
+    owner: str
 
 
 @value

@@ -30,9 +30,9 @@ PRODUCER_EXPIRATION_MS: Final = 604_800_000
 class Partition:
     """The state of one partition."""
 
-    __slots__ = ("aborted", "epochs", "forgotten_below", "log_start", "next_offset", "open_transactions", "producers")
+    __slots__ = ("aborted", "epochs", "lenient_blocks", "log_start", "next_offset", "open_transactions", "producers")
 
-    def __init__(self, forgotten_below: int = 0, producer_bounds: TableBounds = TABLE_BOUNDS) -> None:
+    def __init__(self, lenient_blocks: int = 0, producer_bounds: TableBounds = TABLE_BOUNDS) -> None:
         self.log_start = 0
         self.next_offset = 0
         self.producers = Producers(producer_bounds)
@@ -41,8 +41,8 @@ class Partition:
         self.open_transactions: dict[int, int] = {}
         self.aborted = AbortedTransactions()
         self.epochs = LeaderEpochs()
-        # Producer ids below this one may have had state in an earlier topic of the same name.
-        self.forgotten_below = forgotten_below
+        # Producer ids from the first so many blocks may have had state in an earlier topic of the same name.
+        self.lenient_blocks = lenient_blocks
 
     @property
     def stable_offset(self) -> int:

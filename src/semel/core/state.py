@@ -74,7 +74,7 @@ class Holder(Protocol):
 
 H = TypeVar("H", bound=Holder)
 
-# Makes the partitions of a topic from this index on. The last argument is the partitions' `forgotten_below`.
+# Makes the partitions of a topic from this index on. The last argument is the partitions' `lenient_blocks`.
 MakeHolders = Callable[[Topic, int, int], list[H]]
 PartitionEntry = TopicCreated | PartitionsAdded | TopicDeleted | LogStartMoved | TransactionEnded
 
@@ -154,7 +154,7 @@ class Partitions(Generic[H]):
         meanwhile.
         """
         holders = self._by_topic.setdefault(topic.number, [])
-        holders += self._make(topic, len(holders), self._catalog.lenient_below(topic.name))
+        holders += self._make(topic, len(holders), self._catalog.lenient_blocks(topic.name))
 
     def forget_silent(self, holder: H, before_ms: int, at_most: int) -> int:
         """Forget some producers of a partition that were last heard before `before_ms`; return how many."""
@@ -190,7 +190,7 @@ class State(Generic[H]):
         # The machines that apply each type of entry, in this order. Only a batch goes another way: `apply_batch`.
         self._machines: Final[Mapping[type[Entry], tuple[Machine, ...]]] = {
             TopicCreated: (catalog, self.partitions),
-            TopicDeleted: (catalog, transactions, groups, self.partitions),
+            TopicDeleted: (catalog, transactions, groups, self.producer_ids, self.partitions),
             PartitionsAdded: (catalog, self.partitions),
             ConfigsChanged: (catalog,),
             LogStartMoved: (self.partitions,),

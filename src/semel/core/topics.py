@@ -7,10 +7,10 @@ broker has been started with lower limits since.
 
 The catalog also remembers the names of deleted topics, for the rules about producers. If a topic is deleted and
 recreated, a producer may go on with the sequence number where it stopped. Its state was deleted with the topic, and it
-must not be told that records are missing. `lenient_below(name)` is the producer id below which this may be so. The
-number of names is bounded, and the bound only ever makes the rules more lenient: if there are too many names, the
-oldest is merged into a floor that holds for every name. A deletion may be forgotten after the time in which producers
-expire, because the rules are lenient with every producer id of that age anyway.
+must not be told that records are missing. `lenient_blocks(name)` says for which producer ids this may be so: those of
+the first so many blocks. The number of names is bounded, and the bound only ever makes the rules more lenient: if there
+are too many names, the oldest is merged into a floor that holds for every name. A deletion may be forgotten after the
+time in which producers expire, because the rules are lenient with every producer id of that age anyway.
 
 The catalog does not know files, and never touches records.
 """
@@ -77,9 +77,9 @@ class Topic:
 
 @value
 class _Deletion:
-    """Producer ids below `next_producer_id` existed when the topic was deleted, at `at_ms`."""
+    """When the topic was deleted, at `at_ms`, producer ids were from the first `id_blocks` blocks."""
 
-    next_producer_id: int
+    id_blocks: int
     at_ms: int
 
 
@@ -175,9 +175,9 @@ class Catalog:
         self._check_partitions(partition_count)
         return TopicCreated(self._next_number, name, topic_id, partition_count, canonical_configs, now_ms)
 
-    def decide_delete(self, name: str, next_producer_id: int, now_ms: int) -> TopicDeleted:
-        """The entry that removes a topic; `next_producer_id` is the first producer id not handed out yet."""
-        return TopicDeleted(self.existing(name).number, next_producer_id, now_ms)
+    def decide_delete(self, name: str, id_blocks: int, now_ms: int) -> TopicDeleted:
+        """The entry that removes a topic; `id_blocks` is how many blocks of producer ids have been reserved."""
+        return TopicDeleted(self.existing(name).number, id_blocks, now_ms)
 
     def decide_partitions(self, name: str, partition_count: int) -> PartitionsAdded:
         """The entry that makes a topic grow to `partition_count` partitions."""
@@ -279,19 +279,19 @@ class Catalog:
         del self._by_collision[_collision_key(topic.name)]
         self._partition_count -= topic.partition_count
         self._deleted[topic.name] = _later(
-            self._deleted.pop(topic.name, _NEVER), _Deletion(entry.next_producer_id, entry.at_ms)
+            self._deleted.pop(topic.name, _NEVER), _Deletion(entry.id_blocks, entry.at_ms)
         )
         self._fold()
         return topic
 
     # Deleted names
 
-    def lenient_below(self, name: str) -> int:
-        """Producer ids below this may have had state in a deleted topic of this name, so any first number is
-        accepted.
+    def lenient_blocks(self, name: str) -> int:
+        """Producer ids from the first so many blocks may have had state in a deleted topic of this name, so any first
+        number is accepted.
         """
         deletion = self._deleted.get(name, _NEVER)
-        return max(deletion.next_producer_id, self._floor.next_producer_id)
+        return max(deletion.id_blocks, self._floor.id_blocks)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget deletions that are older than the expiry of producers. No entry says so: a restart may bring them
@@ -326,10 +326,10 @@ class Catalog:
                 for topic in self
             ],
             "deleted": [
-                {"name": name, "next_producer_id": deletion.next_producer_id, "at_ms": deletion.at_ms}
+                {"name": name, "id_blocks": deletion.id_blocks, "at_ms": deletion.at_ms}
                 for name, deletion in self._deleted.items()
             ],
-            "floor": {"next_producer_id": self._floor.next_producer_id, "at_ms": self._floor.at_ms},
+            "floor": {"id_blocks": self._floor.id_blocks, "at_ms": self._floor.at_ms},
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -349,8 +349,8 @@ class Catalog:
             )
         self._next_number = snapshot["next_number"]
         for topic_fields in snapshot["deleted"]:
-            self._deleted[topic_fields["name"]] = _Deletion(topic_fields["next_producer_id"], topic_fields["at_ms"])
-        self._floor = _Deletion(snapshot["floor"]["next_producer_id"], snapshot["floor"]["at_ms"])
+            self._deleted[topic_fields["name"]] = _Deletion(topic_fields["id_blocks"], topic_fields["at_ms"])
+        self._floor = _Deletion(snapshot["floor"]["id_blocks"], snapshot["floor"]["at_ms"])
         self._fold()
 
 
@@ -375,4 +375,4 @@ def _collision_key(name: str) -> str:
 
 def _later(one: _Deletion, other: _Deletion) -> _Deletion:
     """Both deletions as one that is at least as lenient and lasts at least as long as either."""
-    return _Deletion(max(one.next_producer_id, other.next_producer_id), max(one.at_ms, other.at_ms))
+    return _Deletion(max(one.id_blocks, other.id_blocks), max(one.at_ms, other.at_ms))

@@ -35,9 +35,7 @@ from semel.storage.segment import FilePart, Index, Mark
 
 A = TypeVar("A")
 
-FORMAT: Final = 3
-# Has no pages of producers, but is read.
-_OLDER_FORMAT: Final = 2
+FORMAT: Final = 4
 NAME: Final = "checkpoint"
 RESERVE_BYTES: Final = 1024 * 1024
 _UNFINISHED: Final = "checkpoint.new"
@@ -256,7 +254,7 @@ def decode(content: bytes, where: str) -> Content:
     if len(body) != text_bytes + packed_bytes or crc32c(body) != checksum:
         raise Damaged(f"{where}: the checksum does not match the content (offset {_HEAD.size})")
     state = json.loads(bytes(body[:text_bytes]))
-    if state["format"] not in (FORMAT, _OLDER_FORMAT):
+    if state["format"] != FORMAT:
         raise Damaged(
             f"{where}: written in format {state['format']} by another version of semel; this one reads {FORMAT}"
         )

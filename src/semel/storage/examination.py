@@ -35,9 +35,9 @@ IMPOSSIBLE: Final = (LookupError, TypeError, ValueError, AttributeError, Asserti
 class ExaminedPartition:
     """A partition without its records."""
 
-    def __init__(self, name: PartitionName, forgotten_below: int) -> None:
+    def __init__(self, name: PartitionName, lenient_blocks: int) -> None:
         self.name = name
-        self.state = Partition(forgotten_below)
+        self.state = Partition(lenient_blocks)
         self.apply_append = self.state.apply_append
         self.apply_marker = self.state.apply_marker
         self.apply_log_start = self.state.apply_log_start
@@ -47,9 +47,9 @@ class ExaminedPartition:
         """An examined partition holds no files."""
 
 
-def _new_partitions(topic: Topic, first: int, forgotten_below: int) -> list[ExaminedPartition]:
+def _new_partitions(topic: Topic, first: int, lenient_blocks: int) -> list[ExaminedPartition]:
     indexes = range(first, topic.partition_count)
-    return [ExaminedPartition(PartitionName(topic.number, index), forgotten_below) for index in indexes]
+    return [ExaminedPartition(PartitionName(topic.number, index), lenient_blocks) for index in indexes]
 
 
 class Examined:

@@ -31,6 +31,7 @@ from semel.core.entries import (
 )
 from semel.core.groups.groups import Groups
 from semel.core.partition import Partition, answered_timestamp
+from semel.core.producer_ids import NOBODY
 from semel.core.producers import ACCEPTED
 from semel.core.shares import Shares
 from semel.core.state import State
@@ -179,10 +180,10 @@ class Log:
             self._journal.close()
             raise
 
-    def _new_partitions(self, topic: Topic, first: int, forgotten_below: int) -> list[PartitionLog]:
+    def _new_partitions(self, topic: Topic, first: int, lenient_blocks: int) -> list[PartitionLog]:
         directory = directory_of(topic)
         files, layout, bounds = self._segment_files, self.settings.aborted_blocks, self.settings.producer_bounds
-        states = (Partition(forgotten_below, bounds) for _ in range(first, topic.partition_count))
+        states = (Partition(lenient_blocks, bounds) for _ in range(first, topic.partition_count))
         return [
             PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, state)
             for index, state in enumerate(states, start=first)
@@ -304,14 +305,14 @@ class Log:
         if self.torn is not None:
             raise self.torn
 
-    def new_producer_id(self, now_ms: int) -> int:
+    def new_producer_id(self, now_ms: int, owner: str = NOBODY) -> int:
         """A new producer id, which no client may get before `end`, as of the return of this call, is durable."""
         producer_ids = self.state.producer_ids
-        reservation = producer_ids.decide_reserve(now_ms)
+        reservation = producer_ids.decide_reserve(now_ms, owner)
         if reservation is not None:
             self.commit(reservation)
             producer_ids.open_block(reservation)
-        return producer_ids.hand_out()
+        return producer_ids.hand_out(owner)
 
     def settle(self, position: int) -> None:
         """The journal is durable up to this position: make the records before it readable."""

@@ -316,7 +316,7 @@ class _Misbehaving(Broker):
         for topic in list(self.log.state.catalog):
             self.runtime.commit(
                 self.log.state.catalog.decide_delete(
-                    topic.name, self.log.state.producer_ids.next_id, self.clock.now_ms()
+                    topic.name, self.log.state.producer_ids.block_count, self.clock.now_ms()
                 )
             )
         self.groups.stop()

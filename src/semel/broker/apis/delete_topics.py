@@ -60,7 +60,7 @@ def _delete(
     # It may have been deleted since, or deleted and recreated.
     topic = _topic(broker, exchange, name, topic_id)
     broker.runtime.commit(
-        log.state.catalog.decide_delete(topic.name, log.state.producer_ids.next_id, broker.clock.now_ms())
+        log.state.catalog.decide_delete(topic.name, log.state.producer_ids.block_count, broker.clock.now_ms())
     )
     broker.guard.note_administration(exchange, "topic_deleted", topic.name)
     return {"name": topic.name, "topic_id": topic.topic_id}

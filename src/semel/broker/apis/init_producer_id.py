@@ -1,8 +1,9 @@
 """InitProducerId (22), versions 0 to 5: hands out an id for an idempotent producer, or claims a transactional id.
 
-Without a transactional id every request gets a new producer id, with epoch 0, which is durable before the answer. With
-a transactional id, the producer gets the producer id that belongs to it, in a new epoch: the former producer is fenced,
-and its open transaction is aborted before the answer. Apache Kafka makes the client retry until that is done.
+Without a transactional id every request gets a new producer id, with epoch 0, which is durable before the answer; while
+access rules are in force, it belongs to the client's principal. With a transactional id, the producer gets the producer
+id that belongs to it, in a new epoch: the former producer is fenced, and its open transaction is aborted before the
+answer. Apache Kafka makes the client retry until that is done.
 """
 
 from typing import Any, Final
@@ -13,6 +14,7 @@ from semel.broker.exchange import Exchange
 from semel.broker.guard import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.core.batch import NO_PRODUCER
+from semel.core.producer_ids import NOBODY
 from semel.core.refusals import Refused
 from semel.core.steps import Steps
 from semel.wire.errors import ErrorCode
@@ -42,7 +44,8 @@ def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a request must have both a producer id and an epoch, or neither")
     if request.transactional_id is None:
-        return {"producer_id": broker.runtime.new_producer_id(), "producer_epoch": 0}
+        owner = broker.guard.owner_of_ids(exchange)
+        return {"producer_id": broker.runtime.new_producer_id(owner or NOBODY), "producer_epoch": 0}
     claim = yield from broker.transactions.claim_in_steps(
         request.transactional_id,
         milliseconds(request.transaction_timeout),

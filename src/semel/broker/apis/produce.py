@@ -14,8 +14,9 @@ from semel.broker.exchange import Exchange
 from semel.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.broker.serving import Serving
 from semel.compaction.records import KeylessRecords
+from semel.core.access import Principal
 from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader, says_transactional
-from semel.core.batch_checks import Sender, check_records, check_sent
+from semel.core.batch_checks import ForeignProducer, Sender, Who, check_records, check_sent
 from semel.core.producers import ACCEPTED, DUPLICATE, GAP
 from semel.core.quotas import PRODUCED
 from semel.core.record_walk import BadRecord
@@ -62,7 +63,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         for topic in request.topics
         for _, records in topic.partitions
     )
-    sender = _sender(exchange.address, version, request.transactional_id is not None)
+    sender = _sender(exchange.address, version, exchange.principal if broker.guard.in_force else None)
+    if request.transactional_id is not None:
+        sender = _named(broker, exchange, sender, request.transactional_id)
     answers: list[ProduceTopicAnswer] = []
     is_refused = False
     for topic in request.topics:
@@ -132,6 +135,8 @@ def _produce_to(
             answers.append(_refusal(index, refused.error, refused.message)._replace(record_errors=errors))
         except Refused as refused:
             broker.metrics.refused_batches += 1
+            if isinstance(refused, ForeignProducer):
+                broker.guard.note_foreign_id(exchange, refused.producer_id)
             if isinstance(refused, NoShareLeft):
                 broker.runtime.producer_refused(refused)
             answers.append(_refusal(index, refused.error, refused.message))
@@ -145,14 +150,22 @@ def _produce_to(
 
 
 @lru_cache(_SENDERS_KEPT)
-def _sender(address: str, version: int, is_transactional: bool) -> Sender:
+def _sender(address: str, version: int, principal: Principal | None) -> Sender:
     return Sender(
         address,
         joins=version >= _JOINS_FROM,
         knows_abortable=version >= _ABORTABLE_FROM,
         knows_zstd=version >= _ZSTD_FROM,
-        is_transactional=is_transactional,
+        who=Who(None, None if principal is None else str(principal)),
     )
+
+
+def _named(broker: Serving, exchange: Exchange, sender: Sender, transactional_id: str) -> Sender:
+    """The sender with the transactional id that its request names, if it may write with that."""
+    assert sender.who is not None
+    if not broker.guard.sees(exchange, WRITE_TRANSACTIONAL_ID, transactional_id):
+        return sender
+    return sender._replace(who=sender.who._replace(transactional_id=transactional_id))
 
 
 def _check_owner(broker: Serving, exchange: Exchange, transactional_id: str | None) -> None:
