@@ -65,14 +65,6 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/storage/test_log_machine.py",),
     ),
     Bug(
-        "a checkpoint of the version before has no producers",
-        "semel.storage.checkpoint:unpack",
-        "Snapshot(dict(unpack_producers(producers)), [*pages_from(inline), *pages_at(places, files)])",
-        "Snapshot(dict(unpack_producers(producers)) if inline or places else {}, "
-        "[*pages_from(inline), *pages_at(places, files)])",
-        (f"{_PAGES[0]}::test_a_start_takes_all_producers_from_a_checkpoint_without_pages",),
-    ),
-    Bug(
         "a page of producers is taken for another that lies elsewhere",
         "semel.storage.producer_pages:_checksum",
         "crc32c(_PLACE.pack(*place))",

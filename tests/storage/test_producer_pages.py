@@ -8,11 +8,9 @@ import pytest
 
 from ledger import Caller, Ledger, batch, check_tidy
 from semel.core.producer_table import Page, Producers, Snapshot, TableBounds
-from semel.core.steps import finish
-from semel.storage import checkpoint, producer_pages
+from semel.storage import producer_pages
 from semel.storage.files import Files, MemoryFile, MemoryFiles
 from semel.storage.journal import Damaged
-from semel.storage.log import Log
 from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages, buffers_of, pack_places, page_bytes, pages_at, pages_from
 from semel.testing.faulty import Fault, FaultyFiles
@@ -216,27 +214,3 @@ def test_a_checkpoint_removes_the_files_that_it_does_not_need() -> None:
         caller.log.checkpoint_now()
         check_tidy(files, caller.log)
     assert len(partition.state.producers.pages) >= 3
-
-
-def test_a_start_takes_all_producers_from_a_checkpoint_without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an earlier version has written it."""
-    files = MemoryFiles()
-    caller, partition = begun(files)
-    for number in range(30):
-        caller.append(partition, batch(caller.claim(f"id {number}"), 0))
-    states = dict(partition.state.producers.items())
-    job = finish(caller.log.begin_checkpoint(clean=True))
-    packed: list[bytes] = []
-    for record, parts in zip(job.state["partitions"], job.parts, strict=True):
-        pieces = checkpoint.pack(parts._replace(producers=Snapshot(states, [])))
-        assert pieces[5:] == [[], []]
-        record["packed"] = [sum(map(len, buffers)) for buffers in pieces[:5]]
-        packed += [buffer for buffers in pieces[:5] for buffer in buffers]
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    checkpoint.write(files, job.state, packed)
-    monkeypatch.undo()
-    caller.log.abandon()
-    log = Log.open(files, new_cluster_id="")
-    (again, *_) = log.state.partitions.all()
-    assert dict(again.state.producers.items()) == states
-    log.close()

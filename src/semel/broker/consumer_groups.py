@@ -22,7 +22,7 @@ from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, Syn
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
 from semel.core.groups.consumer_members import JOIN_EPOCH
 from semel.core.groups.consumer_requests import Heartbeat
-from semel.core.groups.consumer_topics import ResolvedPattern
+from semel.core.groups.consumer_topics import ResolvedPattern, Sight
 from semel.core.groups.partitions import Partitions
 from semel.core.refusals import (
     COORDINATOR_NOT_AVAILABLE,
@@ -64,9 +64,10 @@ class ConsumerGroupCoordinator:
 
     classic: ClassicSide
 
-    def __init__(self, runtime: Runtime, members: Members) -> None:
+    def __init__(self, runtime: Runtime, members: Members, sight: Sight) -> None:
         """`members` are those of all groups."""
         self._runtime = runtime
+        self._sight = sight
         self._state = runtime.log.state
         self._members = members
         limits = runtime.limits
@@ -118,7 +119,7 @@ class ConsumerGroupCoordinator:
         if not name:
             raise Refused(INVALID_REQUEST, "a group needs a name")
         consumer_requests.check(beat)
-        pattern = yield from self.look_up(name, beat.topic_regex)
+        pattern = yield from self.look_up(name, beat)
         # The group may have changed during the steps. From here on there is no step.
         return self._heartbeat(name, beat, pattern, address)
 
@@ -155,11 +156,11 @@ class ConsumerGroupCoordinator:
         group = groups.named(name)
         machine = None if group is None else group.machine
         if isinstance(machine, ConsumerGroup):
-            return machine, None
+            return self._seeing(machine), None
         if beat.epoch != JOIN_EPOCH:
             raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group '{name}'")
         groups.check_addable(name)
-        new = ConsumerGroup()
+        new = self._seeing(ConsumerGroup())
         # A client that was given an id and has not joined with it yet will join the new group.
         if not isinstance(machine, ClassicGroup) or not len(machine.members):
             return new, None
@@ -305,21 +306,27 @@ class ConsumerGroupCoordinator:
             self._remove_overdue(name, machine, now_ms)
             self._note_deadline(name, machine)
 
-    def look_up(self, name: str, regex: str | None = None) -> Steps[ResolvedPattern | None]:
-        """Resolve in steps the regular expressions of all members, which a join or a leave needs at once, and `regex`,
-        which may belong to a group that does not exist yet.
+    def look_up(self, name: str, beat: Heartbeat | None = None) -> Steps[ResolvedPattern | None]:
+        """Resolve in steps the regular expressions of all members, which a join or a leave needs at once, and that of
+        `beat`, which may be for a group that does not exist yet.
         """
         machine = self._existing(name)
         if machine is None:
-            if not regex:
+            if beat is None or not beat.topic_regex:
                 return None
-            machine = ConsumerGroup()
-        return (yield from machine.topics.look_up(machine.subscriptions(), regex, self._state.catalog))
+            machine = self._seeing(ConsumerGroup())
+        new = None if beat is None else machine.wish_of(beat)
+        return (yield from machine.topics.look_up(list(machine.subscriptions()), self._state.catalog, new))
 
     def _existing(self, name: str) -> ConsumerGroup | None:
         group = self._state.groups.named(name)
         machine = None if group is None else group.machine
-        return machine if isinstance(machine, ConsumerGroup) else None
+        return self._seeing(machine) if isinstance(machine, ConsumerGroup) else None
+
+    def _seeing(self, machine: ConsumerGroup) -> ConsumerGroup:
+        """The machine, which has just been made, perhaps: it has to know who may see which topics."""
+        machine.topics.sight = self._sight
+        return machine
 
     def _remove_overdue(self, name: str, machine: ConsumerGroup, now_ms: int) -> None:
         overdue = machine.overdue(now_ms)

@@ -134,6 +134,21 @@ class Guard:
             return True
         return self._answer(exchange, right, name)
 
+    @property
+    def changes(self) -> int:
+        """Rises when an access rule is added or removed."""
+        return self._access.changes
+
+    def viewer(self, principal: str, host: str) -> Asker | None:
+        """The same for all clients for whom the same rules about topics hold; None for one that sees every topic."""
+        if not self.in_force or principal in self._super_users:
+            return None
+        return self._access.alike(Asker(principal, host), ResourceType.TOPIC)
+
+    def shows(self, viewer: Asker, topic_name: str) -> bool:
+        """Whether the viewer may describe the topic of this name."""
+        return self._access.allows(viewer, *DESCRIBE_TOPIC, topic_name)
+
     def owner_of_ids(self, exchange: Exchange) -> str | None:
         """The name to which the producer ids belong that this client asks for; None if no rules are in force, because
         then every client may write with every id.

@@ -333,6 +333,20 @@ class AccessRules:
             for pattern, name, operation_or_all in rules.by_name
         )
 
+    def alike(self, asker: Asker, resource_type: ResourceType) -> Asker:
+        """The same for all askers about whom there are the same rules for this type of resource: without the name or
+        the host, if no rule is about that.
+        """
+        host = canonical_host(asker.host)
+
+        def is_named(principal: str, from_host: str) -> bool:
+            keys = [(resource_type, principal, from_host, permission) for permission in _PERMISSIONS]
+            return any(key in self._alike for key in keys)
+
+        hosts = (host,) if any(is_named(name, host) for name in (asker.principal, EVERYBODY)) else ()
+        names = any(is_named(asker.principal, from_host) for from_host in (*hosts, EVERYTHING))
+        return Asker(asker.principal if names else EVERYBODY, hosts[0] if hosts else EVERYTHING)
+
     def _about(self, asker: Asker, resource_type: int, permission: Permission) -> list[_Rules]:
         """The rules of one permission that apply to this principal and host, or to everybody, or to every host."""
         host = canonical_host(asker.host)
@@ -393,6 +407,7 @@ def canonical_host(host: str) -> str:
 
 
 _RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
+_PERMISSIONS: Final = (Permission.DENY, Permission.ALLOW)
 _OPERATIONS: Final = frozenset(Operation) - {Operation.UNKNOWN, Operation.ANY}
 
 

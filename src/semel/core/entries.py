@@ -231,7 +231,8 @@ class ConsumerSubscription(NamedTuple):
     """What a member of a consumer group last said about itself. An empty `topic_regex` means that it has none.
 
     `classic_session_timeout_ms` is -1 unless the member speaks the classic protocol; `classic_protocols` are the
-    protocols in such a member's JoinGroup: the name of each, and its metadata in base64.
+    protocols in such a member's JoinGroup: the name of each, and its metadata in base64. `principal` is the one that
+    sent the last heartbeat: its expression stands for the topics that this principal may describe.
     """
 
     member_id: str
@@ -245,6 +246,7 @@ class ConsumerSubscription(NamedTuple):
     assignor: str | None
     classic_session_timeout_ms: int = -1
     classic_protocols: tuple[tuple[str, str], ...] = ()
+    principal: str = ""
 
 
 class Span(NamedTuple):

@@ -49,8 +49,6 @@ _BUFFERS_AT_ONCE: Final = 500
 # Made once, because json.dumps would make one for every piece.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _PRODUCER: Final = struct.Struct("<qH")
-# The packed parts of a partition.
-_PARTS: Final = 7
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
 
@@ -288,8 +286,6 @@ def unpack(
         for size in record["packed"]:
             parts.append(packed[at : at + size])
             at += size
-        # An older checkpoint has no blocks, or no pages of producers.
-        parts += [memoryview(b"")] * (_PARTS - len(parts))
         index, producers, open_transactions, aborted, blocks, inline, places = parts
         first_marks = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (

@@ -60,6 +60,7 @@ def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heart
         topic_regex=getattr(request, "subscribed_topic_regex", None),
         assignor=request.server_assignor,
         owned=owned,
+        principal=str(exchange.principal),
     )
 
 

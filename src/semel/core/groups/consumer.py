@@ -38,8 +38,6 @@ from semel.core.groups.consumer_owners import Owners
 from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
 from semel.core.groups.consumer_topics import (
     WantedTopics,
-    digest_of,
-    is_same_wish,
     new_targets,
     preferred_assignor,
     wanted_of,
@@ -100,8 +98,8 @@ class ConsumerGroup:
         self.size_bytes = 0
         self.topics = WantedTopics()
         self._owners = Owners()
-        # `Catalog.changes` when `_digest_now` last computed the digest, and the digest.
-        self._digested: tuple[int, str] | None = None
+        # `WantedTopics.changes` when `_digest_now` last computed the digest, and the digest.
+        self._digested: tuple[tuple[int, int], str] | None = None
         # The earliest deadline, or a time before it: deadlines move with every heartbeat.
         self._no_deadline_before_ms: int | None = None
 
@@ -210,10 +208,16 @@ class ConsumerGroup:
         check_count(before, len(self.members), rules.members_max)
         former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
         subscription = with_what_was_said(former, beat)
-        if subscription.topic_regex and subscription.topic_regex != former.topic_regex:
-            self.topics.check_pattern(subscription.topic_regex, self.subscriptions())
+        if subscription.topic_regex and not self.topics.is_same_wish(subscription, former):
+            self.topics.check_pattern(subscription, self.subscriptions())
         member = self.going_on_as(subscription, before)
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
+
+    def wish_of(self, beat: Heartbeat) -> ConsumerSubscription:
+        """What the sender of a heartbeat will be subscribed to, unless the heartbeat is refused."""
+        before = self.members.get(beat.member_id)
+        former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
+        return with_what_was_said(former, beat)
 
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
         """The member that sends the heartbeat, or the static one that it replaces; None if new. Refused if fenced."""
@@ -288,7 +292,7 @@ class ConsumerGroup:
 
     def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> _Plan:
         """The group's epochs and targets with this subscription: new ones if a member's topics have changed."""
-        is_as_known = member is self.members.get(subscription.member_id) and is_same_wish(
+        is_as_known = member is self.members.get(subscription.member_id) and self.topics.is_same_wish(
             subscription, member.subscription
         )
         if is_as_known and self.epoch == self.target_epoch and self._digest_now(catalog) == self.topics_digest:
@@ -302,8 +306,8 @@ class ConsumerGroup:
         targets = {**self.targets, subscription.member_id: self.target_of(known_as)}
         topics = self.topics.of_each(subscriptions, catalog)
         topics_wanted = wanted_of(topics, catalog)
-        digest = digest_of(topics_wanted)
-        wish_is_new = before is None or not is_same_wish(subscription, before.subscription)
+        digest = self.topics.digest_of(topics_wanted, subscriptions, topics)
+        wish_is_new = before is None or not self.topics.is_same_wish(subscription, before.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
         if epoch > target_epoch:
@@ -339,7 +343,7 @@ class ConsumerGroup:
         """The changes when these members are removed. The next heartbeat of another member computes the new target."""
         leavers = tuple(member_ids)
         remaining = {one: member.subscription for one, member in self.members.items() if one not in leavers}
-        digest = digest_of(self.topics.wanted(remaining, catalog))
+        digest = self.topics.digest(remaining, catalog)
         return ConsumerGroupChanged(group, self.epoch + 1, self.target_epoch, digest, leavers, (), (), (), now_ms)
 
     # Deadlines
@@ -407,10 +411,11 @@ class ConsumerGroup:
     # Topics
 
     def _digest_now(self, catalog: Catalog) -> str:
-        """A digest of the topics to which the members subscribe, as the topics are now."""
-        if self._digested is None or self._digested[0] != catalog.changes:
+        """A digest of the topics to which the members subscribe, as the topics and the access rules are now."""
+        changes = self.topics.changes(catalog)
+        if self._digested is None or self._digested[0] != changes:
             subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
-            self._digested = catalog.changes, digest_of(self.topics.wanted(subscriptions, catalog))
+            self._digested = changes, self.topics.digest(subscriptions, catalog)
         return self._digested[1]
 
     def subscriptions(self) -> Iterable[ConsumerSubscription]:

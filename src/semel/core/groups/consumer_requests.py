@@ -38,6 +38,8 @@ class Heartbeat:
     topic_regex: str | None = None
     assignor: str | None = None
     owned: Partitions | None = None
+    # The principal that sends it.
+    principal: str = ""
 
     @property
     def says_all(self) -> bool:
@@ -97,6 +99,7 @@ def subscription_bytes(subscription: ConsumerSubscription) -> int:
         subscription.instance_id or "",
         subscription.rack_id or "",
         subscription.client_id,
+        subscription.principal,
         subscription.topic_regex,
         *subscription.topic_names,
         *(text for protocol in subscription.classic_protocols for text in protocol),
@@ -118,6 +121,7 @@ def with_what_was_said(known: ConsumerSubscription, beat: Heartbeat) -> Consumer
         member_id=beat.member_id,
         client_id=beat.client_id,
         client_host=beat.client_host,
+        principal=beat.principal,
         classic_session_timeout_ms=-1,
         classic_protocols=(),
         **changes,

@@ -4,12 +4,17 @@ An expression is matched against the catalog only after topics were created or d
 takes long if there are many topics, so it is done in steps before a decision; the decision itself matches only the
 topics that were created since. The matches are kept in memory and never stored: they follow from the subscriptions and
 the catalog.
+
+As in Apache Kafka, an expression stands only for topics that its member may see. `Sight` says which these are. When the
+access rules change, each expression is looked at again, and a group in which that makes a difference gets a new epoch.
+A member that names a topic is refused before it gets here, if it may not see that.
 """
 
 import hashlib
 from collections.abc import Container, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
+from semel.core.access import Asker
 from semel.core.entries import ConsumerSubscription
 from semel.core.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Reader
 from semel.core.groups.partitions import NOTHING, Partitions
@@ -18,90 +23,169 @@ from semel.core.refusals import GROUP_MAX_SIZE_REACHED, Refused
 from semel.core.steps import Steps, finish
 from semel.core.topics import Catalog
 
-# Different expressions in one group. Its members usually share one, and each expression is matched against all topics.
+# Different expressions in one group, counted for each of those who see different topics. Its members usually share one,
+# and each expression is matched against all topics.
 EXPRESSIONS_MAX: Final = 100
 # How often a look-up in steps begins again because topics were created meanwhile. Each time it has less to do.
 _ROUNDS_MAX: Final = 3
 # Names of topics between two steps.
 _NAMES_AT_ONCE: Final = 50
+_NO_TOPICS: Final[frozenset[int]] = frozenset()
 # Name, number and partitions of each topic, in the order of the names.
 Wanted = list[tuple[str, int, int]]
+
+
+class Sight(Protocol):
+    """Says who may see which topics."""
+
+    @property
+    def changes(self) -> int:
+        """Rises when a rule changes."""
+
+    def viewer(self, principal: str, host: str) -> Asker | None:
+        """The same viewer for all clients for whom the same rules hold; None for one that sees every topic."""
+
+    def shows(self, viewer: Asker, topic_name: str) -> bool:
+        """Whether the viewer may see the topic of this name."""
+
+
+class _Everything:
+    """No access rules are in force."""
+
+    changes = 0
+
+    def viewer(self, principal: str, host: str) -> Asker | None:
+        return None
+
+    def shows(self, viewer: Asker, topic_name: str) -> bool:
+        return True
+
+
+EVERYTHING_IS_SEEN: Final[Sight] = _Everything()
 
 
 class WantedTopics:
     """Finds the topics of subscriptions, and caches the matches of each expression."""
 
     def __init__(self) -> None:
+        self.sight = EVERYTHING_IS_SEEN
         self._patterns: dict[str, ResolvedPattern] = {}
-        # `Catalog.changes` when the expressions of all members were last looked up.
-        self._looked_up = -1
+        # `changes` when the expressions of all members were last looked up.
+        self._looked_up = (-1, -1)
+
+    def changes(self, catalog: Catalog) -> tuple[int, int]:
+        """Rises when an expression may stand for other topics than before."""
+        return catalog.changes, self.sight.changes
+
+    def viewer(self, subscription: ConsumerSubscription) -> Asker | None:
+        """Who sees the topics for which the expression of a member stands; None for one without an expression, or that
+        sees every topic.
+        """
+        if not subscription.topic_regex:
+            return None
+        return self.sight.viewer(subscription.principal, subscription.client_host.removeprefix("/"))
+
+    def is_same_wish(self, one: ConsumerSubscription, other: ConsumerSubscription) -> bool:
+        """Whether two subscriptions have the same names and the same expression, and see the same topics."""
+        return self._wish(one) == self._wish(other)
+
+    def _wish(self, subscription: ConsumerSubscription) -> tuple[tuple[str, ...], str, Asker | None]:
+        return subscription.topic_names, subscription.topic_regex, self.viewer(subscription)
 
     def of(self, subscription: ConsumerSubscription, catalog: Catalog) -> frozenset[int]:
         """The numbers of the existing topics to which one member subscribes."""
         topics = map(catalog.named, subscription.topic_names)
         numbers = frozenset(topic.number for topic in topics if topic is not None)
         if subscription.topic_regex:
-            numbers |= self._resolved(subscription.topic_regex).numbers(catalog)
+            pattern = self._resolved(subscription.topic_regex)
+            numbers |= pattern.numbers(catalog, self.sight, self.viewer(subscription))
         return numbers
 
     def of_each(
         self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
     ) -> Mapping[str, frozenset[int]]:
         """The same for many members, by their ids. Members with the same subscription share one set."""
-        numbers_by_subscription: dict[tuple[tuple[str, ...], str], frozenset[int]] = {}
+        numbers_by_subscription: dict[tuple[tuple[str, ...], str, Asker | None], frozenset[int]] = {}
         of_each = {}
         for member_id, one in subscriptions.items():
-            wish = one.topic_names, one.topic_regex
+            wish = self._wish(one)
             if wish not in numbers_by_subscription:
                 numbers_by_subscription[wish] = self.of(one, catalog)
             of_each[member_id] = numbers_by_subscription[wish]
         return of_each
 
-    def wanted(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> Wanted:
-        """Every existing topic to which a member subscribes."""
-        return wanted_of(self.of_each(subscriptions, catalog), catalog)
+    def digest(self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog) -> str:
+        """A digest of all topics to which members subscribe, and of what each of them may see."""
+        topics = self.of_each(subscriptions, catalog)
+        return self.digest_of(wanted_of(topics, catalog), subscriptions, topics)
+
+    def digest_of(
+        self,
+        wanted: Wanted,
+        subscriptions: Mapping[str, ConsumerSubscription],
+        topics: Mapping[str, frozenset[int]],
+    ) -> str:
+        """The same; `wanted` and `topics` follow from the subscriptions. It changes when a topic is added, removed or
+        grows, and when a member may see other topics; it is empty for no topics.
+        """
+        seen = {
+            (viewer, hash(topics[member_id]))
+            for member_id, one in subscriptions.items()
+            if (viewer := self.viewer(one)) is not None
+        }
+        if not wanted and not seen:
+            return ""
+        return hashlib.sha256(repr((wanted, sorted(seen)) if seen else wanted).encode()).hexdigest()[:16]
 
     def includes(self, subscription: ConsumerSubscription, topic_name: str) -> bool:
         """Whether a subscription includes a topic of this name."""
         if topic_name in subscription.topic_names:
             return True
-        regex = subscription.topic_regex
-        return bool(regex) and self._resolved(regex).pattern.matches(topic_name)
+        regex, viewer = subscription.topic_regex, self.viewer(subscription)
+        if not regex or not (viewer is None or self.sight.shows(viewer, topic_name)):
+            return False
+        return self._resolved(regex).pattern.matches(topic_name)
 
     def look_up(
-        self, subscriptions: Iterable[ConsumerSubscription], regex: str | None, catalog: Catalog
+        self, subscriptions: Iterable[ConsumerSubscription], catalog: Catalog, new: ConsumerSubscription | None = None
     ) -> Steps["ResolvedPattern | None"]:
-        """Find in steps the topics that match the members' expressions, and those that match `regex`, which may be new.
-        Refused if `regex` is not a regular expression.
+        """Find in steps the topics for which the members' expressions stand, and those for which the expression in
+        `new` stands, which may be another. Refused if that is not a regular expression.
         """
-        changes = catalog.changes
-        if self._looked_up != changes:
-            for regex_of_member in sorted({subscription.topic_regex or "" for subscription in subscriptions} - {""}):
-                yield from self._resolved(regex_of_member).look_up(catalog)
+        for _ in range(_ROUNDS_MAX):
+            changes = self.changes(catalog)
+            if self._looked_up == changes:
+                break
+            for regex, viewer in {(one.topic_regex, self.viewer(one)): 0 for one in subscriptions if one.topic_regex}:
+                yield from self._resolved(regex).look_up(catalog)
+                yield from self._resolved(regex).look_at(catalog, self.sight, viewer)
             self._looked_up = changes
-        if not regex:
+        if new is None or not new.topic_regex:
             return None
-        pattern = self._patterns.get(regex) or ResolvedPattern(regex)
+        pattern = self._patterns.get(new.topic_regex) or ResolvedPattern(new.topic_regex)
         yield from pattern.look_up(catalog)
+        yield from pattern.look_at(catalog, self.sight, self.viewer(new))
         return pattern
 
     def remember(self, pattern: "ResolvedPattern") -> None:
         """Keep a pattern and its matches for the decision that follows."""
         self._patterns.setdefault(pattern.pattern.text, pattern)
 
-    def check_pattern(self, regex: str, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """Refused if this is not a regular expression, or if the group would have too many of them."""
-        regexes = {subscription.topic_regex for subscription in subscriptions}
+    def check_pattern(self, new: ConsumerSubscription, others: Iterable[ConsumerSubscription]) -> None:
+        """Refused if the expression in `new` is none, or if the group would have too many of them."""
+        regex = new.topic_regex
+        members = [one for one in others if one.topic_regex]
+        regexes = {one.topic_regex for one in members}
         # Expressions of heartbeats that were refused later are still kept.
         self._forget_all_but({*regexes, regex})
-        if len({*self._patterns, regex}) > EXPRESSIONS_MAX:
+        if len({(one.topic_regex, self.viewer(one)) for one in (*members, new)}) > EXPRESSIONS_MAX:
             self._forget_all_but(regexes)
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {EXPRESSIONS_MAX} expressions, no more are allowed")
         self._resolved(regex)
 
     def forget_all_but(self, subscriptions: Iterable[ConsumerSubscription]) -> None:
         """Forget the expressions that none of these subscriptions has."""
-        self._looked_up = -1
+        self._looked_up = (-1, -1)
         self._forget_all_but({subscription.topic_regex for subscription in subscriptions})
 
     def _forget_all_but(self, regexes: Container[str | None]) -> None:
@@ -122,11 +206,38 @@ class ResolvedPattern:
         self._changes = -1
         self._matches: dict[str, bool] = {}
         self._numbers: frozenset[int] = frozenset()
+        # For each viewer: the state of the rules, the topics that matched, and those of them that it may see.
+        self._shown: dict[Asker, tuple[int, frozenset[int], frozenset[int]]] = {}
 
-    def numbers(self, catalog: Catalog) -> frozenset[int]:
-        """The numbers of the topics that match now."""
+    def numbers(self, catalog: Catalog, sight: Sight, viewer: Asker | None) -> frozenset[int]:
+        """The numbers of the topics that match now, and that this viewer may see."""
         finish(self.look_up(catalog))
-        return self._numbers
+        finish(self.look_at(catalog, sight, viewer))
+        return self._numbers if viewer is None else self._shown[viewer][2]
+
+    def look_at(self, catalog: Catalog, sight: Sight, viewer: Asker | None) -> Steps[None]:
+        """Find in steps which of the topics that match this viewer may see. A topic is asked about again only when a
+        rule has changed.
+        """
+        if viewer is None:
+            return
+        for _ in range(_ROUNDS_MAX):
+            rules, numbers = sight.changes, self._numbers
+            as_of, looked_at, shown = self._shown.get(viewer, (None, _NO_TOPICS, _NO_TOPICS))
+            if as_of != rules:
+                looked_at = shown = _NO_TOPICS
+            elif looked_at is numbers:
+                return
+            new = []
+            for count, number in enumerate(numbers - looked_at, start=1):
+                topic = catalog.numbered(number)
+                if topic is not None and sight.shows(viewer, topic.name):
+                    new.append(number)
+                if count % _NAMES_AT_ONCE == 0:
+                    yield _NAMES_AT_ONCE // 5
+            # What others saw by earlier rules is of no use any more.
+            self._shown = {other: known for other, known in self._shown.items() if known[0] == rules}
+            self._shown[viewer] = rules, numbers, (shown & numbers).union(new)
 
     def look_up(self, catalog: Catalog) -> Steps[None]:
         """Find in steps which topics match. The decision itself looks at topics that were created after the
@@ -160,16 +271,6 @@ def wanted_of(topics: Mapping[str, frozenset[int]], catalog: Catalog) -> Wanted:
     numbers: frozenset[int] = frozenset().union(*set(topics.values()))
     existing = [topic for number in numbers if (topic := catalog.numbered(number)) is not None]
     return sorted([(topic.name, topic.number, topic.partition_count) for topic in existing])
-
-
-def is_same_wish(one: ConsumerSubscription, other: ConsumerSubscription) -> bool:
-    """Whether two subscriptions have the same names and the same expression."""
-    return (one.topic_names, one.topic_regex) == (other.topic_names, other.topic_regex)
-
-
-def digest_of(wanted: Wanted) -> str:
-    """A digest of a set of topics, which changes when a topic is added, removed or grows; empty for no topics."""
-    return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 
 def preferred_assignor(subscriptions: Iterable[ConsumerSubscription]) -> str:
