@@ -83,7 +83,7 @@ def test_names_that_kafka_forbids_are_refused(name: str) -> None:
 def test_names_that_differ_in_dots_and_underscores_alone_are_refused() -> None:
     catalog = Catalog()
     create(catalog, "a.b_c")
-    with refused(refusals.INVALID_TOPIC_EXCEPTION, r"'a_b\.c' differs from the existing topic 'a\.b_c'"):
+    with refused(refusals.INVALID_TOPIC_EXCEPTION, r"'a_b\.c' differs from an existing topic in"):
         catalog.decide_create("a_b.c", 1, {}, topic_id(2), 0)
     create(catalog, "a-b_c")
     delete(catalog, "a.b_c", 0)

@@ -118,10 +118,12 @@ class Guard:
         return False
 
     def check(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> None:
-        """Refused, with the error for this type of resource, unless the client has the right."""
+        """Refused, with the error for this type of resource, unless the client has the right. The message does not name
+        the resource: the request may have named another one, or an id.
+        """
         if not self.allows(exchange, right, name):
             operation, resource = right.operation.name, right.resource_type.name
-            message = f"{exchange.principal} from {exchange.client_host} lacks {operation} on {resource} '{name}'"
+            message = f"{exchange.principal} from {exchange.client_host} lacks {operation} on a {resource}"
             raise Refused(_ERRORS[right.resource_type], message)
 
     def error(self, exchange: Exchange, right: Right, name: str = CLUSTER_NAME) -> int:

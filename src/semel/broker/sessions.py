@@ -4,6 +4,9 @@ Without a session a consumer of a thousand partitions lists all of them in every
 them. In a session the consumer lists them once; later requests name only changes, and answers have only the partitions
 with records, with an error, or with a high watermark or log start that is new to the consumer.
 
+A session belongs to the principal that began it; to any other there is no session of this number. The rights to its
+topics are asked for at each fetch.
+
 Every request of a session has the next epoch. By the epoch the broker notices a request that was lost or sent twice;
 the consumer gets an error and starts a new session. The number of sessions is bounded: if it is reached, a new session
 replaces the one that was unused for the longest time, but only if that time is long enough; otherwise the new consumer
@@ -14,6 +17,7 @@ import secrets
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+from semel.core.access import ANONYMOUS, Principal
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import FetchPartition, FetchRequest
 
@@ -47,10 +51,11 @@ class Interest:
 class FetchSession:
     """The partitions of one consumer, in the order in which the next fetch serves them."""
 
-    __slots__ = ("by_id", "epoch", "interests", "session_id", "used_at_ms")
+    __slots__ = ("by_id", "epoch", "interests", "owner", "session_id", "used_at_ms")
 
-    def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, by_id: bool, now_ms: int, owner: Principal) -> None:
         self.session_id = session_id
+        self.owner = owner
         self.by_id = by_id
         self.epoch = 1
         self.used_at_ms = now_ms
@@ -87,15 +92,20 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def resolve(self, request: FetchRequest, by_id: bool, now_ms: int) -> FetchContext:
+    def resolve(
+        self, request: FetchRequest, by_id: bool, now_ms: int, principal: Principal = ANONYMOUS
+    ) -> FetchContext:
         """Update the session of a request, and return the partitions that it asks for."""
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.owner != principal:
+            session = None
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self.end(request.session_id)
+            if session is not None:
+                self.end(session.session_id)
             interests = _listed(request)
             if request.session_epoch == FINAL_EPOCH or not interests:
                 return FetchContext(0, None, interests, False)
-            return FetchContext(0, self._begin(interests, by_id, now_ms), interests, False)
-        session = self._sessions.get(request.session_id)
+            return FetchContext(0, self._begin(interests, by_id, now_ms, principal), interests, False)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, [], False)
         if session.epoch != request.session_epoch:
@@ -111,7 +121,7 @@ class FetchSessions:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, [], False)
         return FetchContext(0, session, list(session.interests.values()), True)
 
-    def _begin(self, interests: list[Interest], by_id: bool, now_ms: int) -> FetchSession | None:
+    def _begin(self, interests: list[Interest], by_id: bool, now_ms: int, principal: Principal) -> FetchSession | None:
         if len(self._sessions) >= self._sessions_max:
             longest_unused = next(iter(self._sessions.values()))
             if now_ms - longest_unused.used_at_ms < KEPT_MS:
@@ -124,7 +134,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = secrets.randbelow(EPOCH_LAST) + 1
-        session = FetchSession(session_id, by_id, now_ms)
+        session = FetchSession(session_id, by_id, now_ms, principal)
         session.interests = {(i.topic, i.partition.partition): i for i in interests}
         self._sessions[session_id] = session
         self._partition_count += len(session.interests)

@@ -158,9 +158,9 @@ class Catalog:
             raise TopicRefused(TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
         other = self._by_collision.get(_collision_key(name))
         if other is not None:
+            # Without the name of the other topic, which the client may not be allowed to see.
             raise TopicRefused(
-                INVALID_TOPIC_EXCEPTION,
-                f"topic '{name}' differs from the existing topic '{other.name}' in '.' and '_' only",
+                INVALID_TOPIC_EXCEPTION, f"topic '{name}' differs from an existing topic in '.' and '_' only"
             )
         canonical_configs = topic_configs.canonical(configs)
         if replication_factor not in (-1, 1):

@@ -36,6 +36,7 @@ from semel.wire.versions import (
     ANNOUNCED,
     API_VERSIONS,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
@@ -47,6 +48,7 @@ from semel.wire.versions import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SYNC_GROUP,
 )
 
 NAMES = {key: name for name, key in vars(versions).items() if isinstance(key, int) and name != "PRODUCE_SERVED_MIN"}
@@ -123,6 +125,10 @@ def test_every_api_asks_for_the_rights_that_it_names_and_for_no_others(api_key: 
             sensible = requests(topic_id, producer_id)
             for before in (ADD_PARTITIONS_TO_TXN, *BEFORE.get(api_key, ())):
                 ask(before, 3 if before == ADD_PARTITIONS_TO_TXN else None, **sensible[before])
+            if api_key == DESCRIBE_GROUPS:
+                joined = ask(JOIN_GROUP, **sensible[JOIN_GROUP])
+                syncing = requests(topic_id, producer_id, joined.member_id)[SYNC_GROUP]
+                ask(SYNC_GROUP, **syncing | {"generation_id": joined.generation_id})
             if api_key in (OFFSET_FETCH, LIST_GROUPS):
                 ask(OFFSET_COMMIT, **sensible[OFFSET_COMMIT])
             broker._broker.guard = recording = Recording(grants=grants, grants_cluster=grants_cluster)

@@ -4,6 +4,7 @@ import pytest
 
 from asking import Asker, at
 from semel.broker.apis import HANDLERS
+from semel.core.groups.consumer_protocol import write_assignment
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 from semel.wire.versions import (
@@ -63,6 +64,8 @@ from semel.wire.versions import (
 )
 
 TOPIC = 2
+# What a classic member says that reads `orders`.
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders" + b"\xff" * 4
 
 
 def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int, dict[str, object]]:
@@ -215,7 +218,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             "session_timeout": 10_000,
             "rebalance_timeout": 10_000,
             "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b"anything"}],
+            "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
             "reason": "to read",
         },
         SYNC_GROUP: {
@@ -223,7 +226,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             "generation_id": 1,
             "protocol_type": "consumer",
             "protocol_name": "range",
-            "assignments": [{"member_id": member_id, "assignment": b"everything"}],
+            "assignments": [{"member_id": member_id, "assignment": write_assignment([("orders", (0,))])}],
         },
         HEARTBEAT: {**member, "generation_id": 1},
         LEAVE_GROUP: {

@@ -47,7 +47,9 @@ def _describe(broker: Serving, exchange: Exchange, name: str, shows_operations: 
 
 
 def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Steps[list[Fields]]:
-    """Refused if one of them reads a topic that the client may not see."""
+    """Refused if one of them reads a topic that the client may not see. A topic to which a member only subscribes is
+    left out.
+    """
     # Members may join and leave meanwhile.
     members = []
     for member in list(machine.members.values()):
@@ -56,8 +58,10 @@ def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Ste
             topic = broker.log.state.catalog.numbered(number)
             if topic is not None:
                 broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
-        members.append(_member_fields(broker, member, target))
-        yield 1 + len(member.held) + len(target)
+        names = member.subscription.topic_names
+        names_seen = [name for name in names if broker.guard.sees(exchange, DESCRIBE_TOPIC, name)]
+        members.append({**_member_fields(broker, member, target), "subscribed_topic_names": names_seen})
+        yield 1 + len(member.held) + len(target) + len(names) // 10
     return members
 
 
@@ -70,7 +74,6 @@ def _member_fields(broker: Serving, member: Member, target: Partitions) -> Field
         "member_epoch": member.epoch,
         "client_id": subscription.client_id,
         "client_host": subscription.client_host,
-        "subscribed_topic_names": subscription.topic_names,
         "subscribed_topic_regex": subscription.topic_regex,
         "assignment": _assignment(broker, member.held),
         "target_assignment": _assignment(broker, target),

@@ -31,7 +31,7 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         handles = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
     else:
         handles = [(name, NO_TOPIC_ID) for name in request.topic_names]
-    twice = yield from repeated(_name_of(broker, handle) for handle in handles)
+    twice = (yield from repeated(handles)) | (yield from repeated(_name_of(broker, handle) for handle in handles))
     responses = []
     for name, topic_id in dict.fromkeys(handles):
         outcome = yield from attempted_in_steps(_delete(broker, exchange, name, topic_id, twice))
@@ -53,10 +53,14 @@ def _delete(
 ) -> Steps[Fields]:
     if (name is None) == (topic_id == NO_TOPIC_ID):
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
-    if _name_of(broker, (name, topic_id)) in twice:
+    if (name, topic_id) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     log = broker.log
-    yield from log.state.groups.take_readers(_topic(broker, exchange, name, topic_id).number)
+    topic = _topic(broker, exchange, name, topic_id)
+    # Only who may see the topic is told that this name and this id are the same.
+    if topic.name in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    yield from log.state.groups.take_readers(topic.number)
     # It may have been deleted since, or deleted and recreated.
     topic = _topic(broker, exchange, name, topic_id)
     broker.runtime.commit(

@@ -1,21 +1,23 @@
 """DescribeGroups (15), versions 0 to 6: groups of the classic protocol with their members and assignments.
 
-A group that does not exist is described as dead; since version 6 it is an error.
+A group that does not exist is described as dead; since version 6 it is an error. The subscription and the assignment of
+a member are left out if they name a topic that the client may not describe; Apache Kafka shows them.
 """
 
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.broker.exchange import Exchange
-from semel.broker.guard import DESCRIBE_GROUP, NOT_ASKED
+from semel.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED
 from semel.broker.serving import Serving
 from semel.core.access import ResourceType
-from semel.core.groups.classic_group import ClassicGroup, State
+from semel.core.groups.classic_group import CONSUMER, ClassicGroup, State
 from semel.core.groups.classic_members import Member
+from semel.core.groups.consumer_protocol import topics_named_in
 from semel.core.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.core.steps import Steps
 
-RIGHTS: Final = (DESCRIBE_GROUP,)
+RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
 
 _NOT_FOUND_FROM = 6
 _DEAD: Final = {
@@ -38,6 +40,8 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
         if "error_code" not in fields and shows_operations:
             operations = broker.guard.operations(exchange, ResourceType.GROUP, name)
             fields = {**fields, "authorized_operations": operations}
+        if fields.get("protocol_type") == CONSUMER and broker.guard.in_force:
+            yield from _leave_out_unseen(broker, exchange, fields["members"])
         descriptions.append({"group_id": name, **_DEAD, **fields})
         yield 4 + _member_count(fields)
     return {"groups": descriptions}
@@ -46,6 +50,14 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
 def _member_count(fields: Fields) -> int:
     members = fields.get("members")
     return len(members) if isinstance(members, list) else 0
+
+
+def _leave_out_unseen(broker: Serving, exchange: Exchange, members: Any) -> Steps[None]:
+    for fields in members:
+        names = topics_named_in(fields["member_metadata"], fields["member_assignment"])
+        if names is None or not all(broker.guard.sees(exchange, DESCRIBE_TOPIC, name) for name in names):
+            fields["member_metadata"] = fields["member_assignment"] = b""
+        yield 2 + len(names or ())
 
 
 def _describe(broker: Serving, exchange: Exchange, name: str) -> Fields:
@@ -65,7 +77,7 @@ def _describe(broker: Serving, exchange: Exchange, name: str) -> Fields:
     }
 
 
-def _member_fields(member: Member, protocol: str | None) -> Fields:
+def _member_fields(member: Member, protocol: str | None) -> dict[str, object]:
     return {
         "member_id": member.member_id,
         "group_instance_id": member.instance_id,

@@ -117,7 +117,8 @@ class _Harvest:
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decode_request_in_steps(body, exchange.version)
-    context = broker.fetch_sessions.resolve(request, exchange.version >= _TOPIC_IDS_FROM, broker.clock.steady_ms())
+    by_id, now_ms = exchange.version >= _TOPIC_IDS_FROM, broker.clock.steady_ms()
+    context = broker.fetch_sessions.resolve(request, by_id, now_ms, exchange.principal)
     if context.error:
         exchange.reply(
             (yield from encode_response_in_steps(exchange.version, exchange.correlation_id, context.error, 0, []))

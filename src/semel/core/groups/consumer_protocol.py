@@ -117,6 +117,17 @@ def read_assignment(assignment: bytes) -> TopicPartitions | None:
         return None
 
 
+def topics_named_in(metadata: bytes, assignment: bytes) -> frozenset[str] | None:
+    """All topics that are named in a member's metadata and assignment; None if one of them cannot be read. Either may
+    be empty.
+    """
+    subscription = read_subscription(metadata) if metadata else MemberSubscription((), {}, None)
+    assigned = read_assignment(assignment)
+    if subscription is None or assigned is None:
+        return None
+    return frozenset((*subscription.topic_names, *subscription.owned, *assigned))
+
+
 def write_assignment(partitions: Iterable[tuple[str, Iterable[int]]]) -> bytes:
     """An assignment as the bytes that a member reads."""
     parts = []
