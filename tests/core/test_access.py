@@ -171,6 +171,20 @@ def test_an_entry_that_comes_twice_changes_nothing_the_second_time() -> None:
     assert not access.allows(APP, WRITE, TOPIC, "orders")
 
 
+def test_those_about_whom_there_are_the_same_rules_are_alike() -> None:
+    access = holding(
+        rule(principal="User:app"),
+        rule(principal="User:*", host="10.0.0.9"),
+        rule(principal="User:other", resource_type=GROUP),
+    )
+    everybody = Asker("User:*", "*")
+    assert access.alike(Asker("User:app", "10.0.0.7"), TOPIC) == Asker("User:app", "*")
+    assert access.alike(Asker("User:other", "10.0.0.7"), TOPIC) == everybody
+    assert access.alike(Asker("User:other", "::ffff:10.0.0.9"), TOPIC) == Asker("User:*", "10.0.0.9")
+    assert access.alike(Asker("User:app", "10.0.0.9"), TOPIC) == Asker("User:app", "10.0.0.9")
+    assert access.alike(Asker("User:app", "10.0.0.7"), GROUP) == everybody
+
+
 def test_there_are_no_more_rules_than_are_allowed() -> None:
     access = AccessRules(rules_max=2)
     add(access, rule("a"), rule("b"))
@@ -292,6 +306,7 @@ def test_every_verdict_is_that_of_apache_kafka_after_every_change(
             for name in (*NAMES, "abcd", "c"):
                 expected = naive(model, asker, operation, resource_type, name)
                 assert access.allows(asker, operation, resource_type, name) == expected
+                assert access.allows(access.alike(asker, resource_type), operation, resource_type, name) == expected
                 verdict = access.verdict(asker, operation, resource_type, name)
                 assert verdict.is_allowed == expected
                 assert verdict.rule is None or (verdict.rule in model and applies(verdict.rule, asker))

@@ -11,6 +11,10 @@ _APIS: Final = ("tests/broker/apis/test_api_rights.py",)
 _ACLS: Final = ("tests/broker/apis/test_acl_apis.py",)
 _KEPT: Final = ("tests/storage/test_access_rules.py",)
 _CACHED: Final = ("tests/storage/test_cached_parts.py",)
+_NUMBERS: Final = ("tests/broker/apis/test_own_numbers.py",)
+_OWNERS: Final = ("tests/core/test_producer_ids.py",)
+_SEEN: Final = ("tests/broker/apis/test_seen_topics.py",)
+_SHOWN: Final = ("tests/broker/apis/test_shown_names.py",)
 
 ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     # -- the verdict ------------------------------------------------------------------------------------------------
@@ -240,5 +244,154 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "broker.guard.error(exchange, WRITE_TOPIC, topic_name) if is_clients else ErrorCode.NONE",
         "ErrorCode.NONE",
         ("tests/broker/apis/test_denied_clients.py::test_a_transaction_takes_all_partitions_or_none",),
+    ),
+    # -- a number is no right ---------------------------------------------------------------------------------------
+    Bug(
+        "a producer writes into the transaction of another, under its own transactional id",
+        "semel.core.batch_checks:_check_own",
+        "owner.transactional_id == who.transactional_id",
+        "True",
+        _NUMBERS,
+    ),
+    Bug(
+        "a principal takes the next sequence number of another's producer",
+        "semel.core.batch_checks:_check_own",
+        "who.principal in (None, state.producer_ids.owner_of(producer_id))",
+        "True",
+        _NUMBERS,
+    ),
+    Bug(
+        "to name a transactional id is enough to use its producer id",
+        "semel.broker.apis.produce:_named",
+        "broker.guard.sees(exchange, WRITE_TRANSACTIONAL_ID, transactional_id)",
+        "True",
+        _NUMBERS,
+    ),
+    Bug(
+        "the number of a duplicate is looked at before its owner",
+        "semel.core.batch_checks:judge_batch",
+        "sender.who is not None and header.producer_id != NO_PRODUCER",
+        "sender.who is not None and holder.state.producers.get(header.producer_id) is None",
+        _NUMBERS,
+    ),
+    Bug(
+        "all idempotent producers have ids of nobody",
+        "semel.broker.apis.init_producer_id:_begin",
+        "owner or NOBODY",
+        "NOBODY",
+        _NUMBERS,
+    ),
+    Bug(
+        "nobody is told of a batch with the id of another",
+        "semel.broker.guard:Guard.note_foreign_id",
+        'self._tell(exchange, "access_denied", fields)',
+        "None",
+        _NUMBERS,
+    ),
+    Bug(
+        "a checkpoint forgets whose the producer ids are",
+        "semel.core.producer_ids:ProducerIds.snapshot",
+        "(number, *known)",
+        "(number, NOBODY, known.reserved_until)",
+        _OWNERS,
+    ),
+    Bug(
+        "the range of ids that was forgotten is the one that was used last",
+        "semel.core.producer_ids:ProducerIds.apply",
+        "self._ranges.pop(number, None)",
+        "None",
+        _OWNERS,
+    ),
+    Bug(
+        "two owners of producer ids get the same range",
+        "semel.core.producer_ids:ProducerIds.apply",
+        "self._ranges_taken = max(self._ranges_taken, number + 1)",
+        "None",
+        _OWNERS,
+    ),
+    Bug(
+        "ids from before a topic was deleted and from after it are in one block",
+        "semel.core.producer_ids:ProducerIds.apply",
+        "self._next.clear()",
+        "None",
+        _OWNERS,
+    ),
+    # -- what nobody may see ----------------------------------------------------------------------------------------
+    Bug(
+        "an expression stands for topics that its member may not see",
+        "semel.core.groups.consumer_topics:WantedTopics.of",
+        "self.viewer(subscription)",
+        "None",
+        _SEEN,
+    ),
+    Bug(
+        "an expression stands for the same topics when a rule has changed",
+        "semel.core.groups.consumer_topics:WantedTopics.changes",
+        "self.sight.changes",
+        "0",
+        _SEEN,
+    ),
+    Bug(
+        "a group does not notice that two members have lost and gained a topic",
+        "semel.core.groups.consumer_topics:WantedTopics.digest_of",
+        "(wanted, sorted(seen)) if seen else wanted",
+        "wanted",
+        _SEEN,
+    ),
+    Bug(
+        "who speaks for the member of another sees what that may see",
+        "semel.core.groups.consumer_topics:WantedTopics._wish",
+        "self.viewer(subscription)",
+        "None",
+        _SEEN,
+    ),
+    Bug(
+        "a rule for one address makes no difference to what an expression stands for",
+        "semel.core.access:AccessRules.alike",
+        "hosts[0] if hosts else EVERYTHING",
+        "EVERYTHING",
+        _SEEN,
+    ),
+    Bug(
+        "a refusal names the topic that a client knows by its id",
+        "semel.broker.guard:Guard.check",
+        'f"{exchange.principal} from {exchange.client_host} lacks {operation} on a {resource}"',
+        'f"{exchange.principal} from {exchange.client_host} lacks {operation} on {resource} {name}"',
+        _SHOWN,
+    ),
+    Bug(
+        "the name of a hidden topic comes with the refusal of a name that collides with it",
+        "semel.core.topics:Catalog.decide_create",
+        """f"topic '{name}' differs from an existing topic in '.' and '_' only\"""",
+        """f"topic '{name}' differs from '{other.name}' in '.' and '_' only\"""",
+        _SHOWN,
+    ),
+    Bug(
+        "the members of a classic group are shown with topics that the client may not see",
+        "semel.broker.apis.describe_groups:_leave_out_unseen",
+        "broker.guard.sees(exchange, DESCRIBE_TOPIC, name)",
+        "True",
+        _SHOWN,
+    ),
+    Bug(
+        "the members of a consumer group are shown with topics that the client may not see",
+        "semel.broker.apis.consumer_group_describe:_members",
+        "broker.guard.sees(exchange, DESCRIBE_TOPIC, name)",
+        "True",
+        _SHOWN,
+    ),
+    Bug(
+        "a guessed name for the id of a hidden topic is confirmed",
+        "semel.broker.apis.delete_topics:_delete",
+        "(name, topic_id) in twice",
+        "_name_of(broker, (name, topic_id)) in twice",
+        _SHOWN,
+    ),
+    Bug(
+        "a fetch session is anybody's who knows its number",
+        "semel.broker.sessions:FetchSessions.resolve",
+        "session.owner != principal",
+        "False",
+        _SHOWN,
     ),
 )
