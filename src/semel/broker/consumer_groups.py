@@ -15,12 +15,12 @@ from typing import NamedTuple, Protocol
 from semel.broker.members import MemberName, Members
 from semel.broker.runtime import Runtime
 from semel.core.configs import Definition, canonical
-from semel.core.entries import ConsumerGroupChanged
+from semel.core.entries import ConsumerGroupChanged, ConsumerSubscription
 from semel.core.groups import consumer_migration, consumer_requests, group_configs
 from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
-from semel.core.groups.consumer_members import JOIN_EPOCH
+from semel.core.groups.consumer_members import JOIN_EPOCH, new_subscription
 from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.groups.consumer_topics import ResolvedPattern, Sight
 from semel.core.groups.partitions import Partitions
@@ -315,7 +315,7 @@ class ConsumerGroupCoordinator:
             if beat is None or not beat.topic_regex:
                 return None
             machine = self._seeing(ConsumerGroup())
-        new = None if beat is None else machine.wish_of(beat)
+        new = None if beat is None else _subscribed(machine, beat)
         return (yield from machine.topics.look_up(list(machine.subscriptions()), self._state.catalog, new))
 
     def _existing(self, name: str) -> ConsumerGroup | None:
@@ -338,3 +338,10 @@ class ConsumerGroupCoordinator:
                 reason = "was silent after its connection was lost" if member_id in disconnected else slow
                 self._members.tell("member_expired", name, reason=f"{member_id} {reason}")
             self._downgrade_if_due(name, machine)
+
+
+def _subscribed(machine: ConsumerGroup, beat: Heartbeat) -> ConsumerSubscription:
+    """The subscription of the member that sends a heartbeat, unless that is refused."""
+    before = machine.members.get(beat.member_id)
+    former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
+    return consumer_requests.with_what_was_said(former, beat)

@@ -41,7 +41,7 @@ class Partition:
         self.open_transactions: dict[int, int] = {}
         self.aborted = AbortedTransactions()
         self.epochs = LeaderEpochs()
-        # Producer ids from the first so many blocks may have had state in an earlier topic of the same name.
+        # Producer ids from blocks up to this number may have had state in an earlier topic of the same name.
         self.lenient_blocks = lenient_blocks
 
     @property

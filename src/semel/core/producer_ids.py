@@ -26,7 +26,7 @@ from semel.core.entries import ProducerIdsReserved, TopicDeleted
 FIRST_PRODUCER_ID: Final = 1000
 BLOCK_IDS: Final = 1000
 BLOCK_AGE_MAX_MS: Final = 3_600_000
-# So many that nearly no owner needs a second range: a client that asks for ten thousand ids a second does, each day.
+# Enough for nearly every owner: a client that asks for ten thousand ids a second needs another range each day.
 # Ids have 63 bits, which is enough for nine billion ranges.
 RANGE_IDS: Final = 1_000_000_000
 # Known ranges. Each takes about 300 bytes in memory, and 60 in every checkpoint. If there are more, the range in which
@@ -38,7 +38,7 @@ NOBODY: Final = ""
 
 
 class _Range(NamedTuple):
-    """Who owns a range, and the first of its ids that is not reserved yet."""
+    """The owner of a range, and the first of its ids that is not reserved yet."""
 
     owner: str
     reserved_until: int

@@ -7,10 +7,10 @@ broker has been started with lower limits since.
 
 The catalog also remembers the names of deleted topics, for the rules about producers. If a topic is deleted and
 recreated, a producer may go on with the sequence number where it stopped. Its state was deleted with the topic, and it
-must not be told that records are missing. `lenient_blocks(name)` says for which producer ids this may be so: those of
-the first so many blocks. The number of names is bounded, and the bound only ever makes the rules more lenient: if there
-are too many names, the oldest is merged into a floor that holds for every name. A deletion may be forgotten after the
-time in which producers expire, because the rules are lenient with every producer id of that age anyway.
+must not be told that records are missing. `lenient_blocks(name)` is the number of the last block of producer ids for
+which this may be so. The number of names is bounded, and the bound only ever makes the rules more lenient: if there are
+too many names, the oldest is merged into a floor that holds for every name. A deletion may be forgotten after the time
+in which producers expire, because the rules are lenient with every producer id of that age anyway.
 
 The catalog does not know files, and never touches records.
 """
@@ -287,7 +287,7 @@ class Catalog:
     # Deleted names
 
     def lenient_blocks(self, name: str) -> int:
-        """Producer ids from the first so many blocks may have had state in a deleted topic of this name, so any first
+        """Producer ids from blocks up to this number may have had state in a deleted topic of this name, so any first
         number is accepted.
         """
         deletion = self._deleted.get(name, _NEVER)

@@ -57,7 +57,7 @@ def _delete(
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     log = broker.log
     topic = _topic(broker, exchange, name, topic_id)
-    # Only who may see the topic is told that this name and this id are the same.
+    # Only a client that may see the topic is told that this name and this id are the same.
     if topic.name in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     yield from log.state.groups.take_readers(topic.number)

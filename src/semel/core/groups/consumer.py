@@ -213,12 +213,6 @@ class ConsumerGroup:
         member = self.going_on_as(subscription, before)
         return self.decide_step(group, member, subscription, beat.owned, beat.epoch, catalog, now_ms)
 
-    def wish_of(self, beat: Heartbeat) -> ConsumerSubscription:
-        """What the sender of a heartbeat will be subscribed to, unless the heartbeat is refused."""
-        before = self.members.get(beat.member_id)
-        former = new_subscription(beat.member_id, beat.instance_id) if before is None else before.subscription
-        return with_what_was_said(former, beat)
-
     def _said_to_be(self, beat: Heartbeat) -> Member | None:
         """The member that sends the heartbeat, or the static one that it replaces; None if new. Refused if fenced."""
         instance_id = beat.instance_id

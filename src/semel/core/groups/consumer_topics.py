@@ -78,8 +78,8 @@ class WantedTopics:
         return catalog.changes, self.sight.changes
 
     def viewer(self, subscription: ConsumerSubscription) -> Asker | None:
-        """Who sees the topics for which the expression of a member stands; None for one without an expression, or that
-        sees every topic.
+        """The viewer that decides for which topics the expression of a member stands; None for a member without an
+        expression, or that sees every topic.
         """
         if not subscription.topic_regex:
             return None
