@@ -316,7 +316,7 @@ class ConsumerGroupCoordinator:
                 return None
             machine = self._seeing(ConsumerGroup())
         new = None if beat is None else _subscribed(machine, beat)
-        return (yield from machine.topics.look_up(list(machine.subscriptions()), self._state.catalog, new))
+        return (yield from machine.topics.look_up(machine.subscriptions(), self._state.catalog, new))
 
     def _existing(self, name: str) -> ConsumerGroup | None:
         group = self._state.groups.named(name)

@@ -9,8 +9,8 @@
 
 The order decides which error a batch with several faults gets, and it is Kafka's order. A duplicate and a fenced batch
 get their own verdicts, whatever else is wrong with the batch; but a batch with the producer id of somebody else gets
-none, because anybody can count. Nothing here changes any state, and the caller must
-append a batch that `judge_batch` accepts before it appends anything else.
+none, because anybody can count. Nothing here changes any state, and the caller must append a batch that `judge_batch`
+accepts before it appends anything else.
 """
 
 from typing import Final, NamedTuple

@@ -28,6 +28,7 @@ from guarded import (
     rule,
 )
 from logged_in import BrokerOfUsers
+from semel.broker.limits import Limits
 from semel.core.access import Operation, Pattern
 from semel.core.groups.consumer_protocol import write_assignment
 from semel.wire import messages
@@ -69,6 +70,7 @@ Request = tuple[int, int, Mapping[str, object]]
 HIDDEN: Final = "zz.topic"
 # What no answer to the stranger may have; each is shown to the administrator.
 SECRETS: Final = (HIDDEN, "zz.missing", "zz-group", "zz-id", "zz-user", "zz-principal")
+SESSION_MS: Final = 1_800_000
 CLAIM: Final = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 # What there is, without a name in the request.
 LISTS: Final[Mapping[int, Mapping[str, object]]] = {
@@ -139,7 +141,7 @@ class Scene:
     def _join_classic(self) -> None:
         fields: dict[str, Any] = {"group_id": "tills", "group_instance_id": "till", "protocol_type": "consumer"}
         protocols = [{"name": "range", "metadata": subscription(HIDDEN)}]
-        times = {"session_timeout": 30_000, "rebalance_timeout": 30_000}
+        times = {"session_timeout": SESSION_MS, "rebalance_timeout": 30_000}
         joined = self.admin(JOIN_GROUP, 7, **fields, **times, member_id="", protocols=protocols)
         assignments = [{"member_id": joined.member_id, "assignment": write_assignment([(HIDDEN, (0, 1))])}]
         member = {"member_id": joined.member_id, "generation_id": joined.generation_id, "protocol_name": "range"}
@@ -173,6 +175,13 @@ def answered(ask: Asker, request: Request) -> tuple[bytes, bytes]:
     api_key, version, fields = request
     frame = messages.encode_request(api_key, version, 7, "asker", messages.build_request(api_key, version, **fields))
     return frame, ask.send(frame)
+
+
+@pytest.fixture
+def broker() -> Iterator[GuardedBroker]:
+    """One whose members are not silent for too long while it is asked everything."""
+    with GuardedBroker(limits=Limits(consumer_group_session_timeout_ms=SESSION_MS)) as broker:
+        yield broker
 
 
 @pytest.fixture

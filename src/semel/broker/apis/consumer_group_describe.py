@@ -58,10 +58,14 @@ def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Ste
             topic = broker.log.state.catalog.numbered(number)
             if topic is not None:
                 broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
-        names = member.subscription.topic_names
-        names_seen = [name for name in names if broker.guard.sees(exchange, DESCRIBE_TOPIC, name)]
-        members.append({**_member_fields(broker, member, target), "subscribed_topic_names": names_seen})
-        yield 1 + len(member.held) + len(target) + len(names) // 10
+        fields = _member_fields(broker, member, target)
+        names_seen = []
+        for name in member.subscription.topic_names:
+            if broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
+                names_seen.append(name)
+            yield 1
+        members.append({**fields, "subscribed_topic_names": names_seen})
+        yield 1 + len(member.held) + len(target)
     return members
 
 

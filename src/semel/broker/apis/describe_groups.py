@@ -55,9 +55,13 @@ def _member_count(fields: Fields) -> int:
 def _leave_out_unseen(broker: Serving, exchange: Exchange, members: Any) -> Steps[None]:
     for fields in members:
         names = topics_named_in(fields["member_metadata"], fields["member_assignment"])
-        if names is None or not all(broker.guard.sees(exchange, DESCRIBE_TOPIC, name) for name in names):
+        is_seen = names is not None
+        for name in names or ():
+            is_seen = is_seen and broker.guard.sees(exchange, DESCRIBE_TOPIC, name)
+            yield 1
+        if not is_seen:
             fields["member_metadata"] = fields["member_assignment"] = b""
-        yield 2 + len(names or ())
+        yield 2
 
 
 def _describe(broker: Serving, exchange: Exchange, name: str) -> Fields:

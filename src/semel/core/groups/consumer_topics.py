@@ -152,11 +152,13 @@ class WantedTopics:
         """Find in steps the topics for which the members' expressions stand, and those for which the expression in
         `new` stands, which may be another. Refused if that is not a regular expression.
         """
+        members: list[ConsumerSubscription] | None = None
         for _ in range(_ROUNDS_MAX):
             changes = self.changes(catalog)
             if self._looked_up == changes:
                 break
-            for regex, viewer in {(one.topic_regex, self.viewer(one)): 0 for one in subscriptions if one.topic_regex}:
+            members = list(subscriptions) if members is None else members
+            for regex, viewer in {(one.topic_regex, self.viewer(one)): 0 for one in members if one.topic_regex}:
                 yield from self._resolved(regex).look_up(catalog)
                 yield from self._resolved(regex).look_at(catalog, self.sight, viewer)
             self._looked_up = changes
