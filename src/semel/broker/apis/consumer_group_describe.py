@@ -51,7 +51,7 @@ def _members(broker: Serving, exchange: Exchange, machine: ConsumerGroup) -> Ste
     left out.
     """
     # Members may join and leave meanwhile.
-    members = []
+    members: list[Fields] = []
     for member in list(machine.members.values()):
         target = machine.target_of(member.member_id)
         for number, _ in (*member.held.indexes(), *target.indexes()):
