@@ -272,6 +272,32 @@ def test_a_transaction_of_another_thread_than_the_views_is_refused_under_asgi(en
     assert booked(engine) == 0
 
 
+def test_a_view_that_works_beside_the_transaction_of_its_key_is_told_of(
+    engine: Engine, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ORM needs not be handed the connection: semel asks Django whether it has used it."""
+    from django.http import HttpResponse
+
+    def with_the_orm(_request: Any) -> Any:
+        payment.create(amount="5")
+        return HttpResponse("paid", status=201)
+
+    def beside(_request: Any) -> Any:
+        return HttpResponse("paid", status=201)
+
+    payment = model_on(alias)
+    for view, strict, status, told in (
+        (with_the_orm, False, "201 Created", False),
+        (with_the_orm, True, "201 Created", False),
+        (beside, False, "201 Created", True),
+        (beside, True, "500 Internal Server Error", True),
+    ):
+        caplog.clear()
+        idempotency = Idempotency(ours(alias), scope=lambda _, whose=f"{view} {strict}": whose, strict=strict)
+        assert post(idempotency, view)[0] == status
+        assert bool([one for one in caplog.records if "POST /payments" in one.getMessage()]) is told
+
+
 def test_a_view_that_is_a_coroutine_commits_with_its_key_under_wsgi(engine: Engine, alias: str) -> None:
     from django.http import HttpResponse
 

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from semel.database import within, within_async
 from semel.database.keys import derived_key
 from semel.database.procedures import drive
-from semel.http import AsgiIdempotency, Fate, Fenced, Idempotency, WsgiIdempotency
+from semel.http import AsgiIdempotency, Fate, Fenced, Idempotency, Request, WsgiIdempotency
 from semel.http.claims import name_of
 from semel.http.holders import Leased, claimed, settled
 from semel.http.tables import keys
@@ -211,7 +211,8 @@ def test_a_beat_that_comes_after_the_release_does_not_take_the_key_back(engine: 
     name = name_of("anna", "k-1")
 
     def new_lease() -> Leased:
-        return Leased(idempotency, name, "fingerprint", idempotency.transaction)
+        request = Request("POST", "/payments", {}, {})
+        return Leased(idempotency, request, name, "fingerprint", idempotency.transaction)
 
     first, second = new_lease(), new_lease()
     assert drive(claimed(first)) is None

@@ -371,4 +371,33 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "",
         ("tests/inbox/test_inbox_command.py",),
     ),
+    # -- after the answer, and beside the transaction ----------------------------------------------------------------
+    Bug(
+        "a session begins anew after the answer",
+        "semel.http.transactions:_refuse",
+        'getattr(_begins, "here", False)',
+        "True",
+        ("tests/http/test_after_the_answer.py", "-k", "starlette and sqlite"),
+    ),
+    Bug(
+        "a session is refused once, and then goes on with what it has begun",
+        "semel.http.transactions:_refuse",
+        "transaction.close()",
+        "",
+        ("tests/http/test_after_the_answer.py", "-k", "starlette and sqlite"),
+    ),
+    Bug(
+        "a handler that works beside its key is told of by nobody",
+        "semel.http.holders:InTransaction.was_asked",
+        "self._was_asked or self.idempotency.is_used_by_others(self._transaction)",
+        "True",
+        ("tests/http/test_unasked.py", "-k", "told_of_once and sqlite and flask"),
+    ),
+    Bug(
+        "what is refused for working beside its key is kept all the same",
+        "semel.http.holders:settled",
+        "yield from holder.release()",
+        "yield from holder.settle(fate, status, answer)",
+        ("tests/http/test_unasked.py", "-k", "nothing_is_kept and sqlite and flask"),
+    ),
 )

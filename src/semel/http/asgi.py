@@ -60,7 +60,7 @@ class AsgiIdempotency:
             return _Gone()
         path = scope.get("raw_path") or scope["path"].encode()
         fingerprint = self._idempotency.fingerprint(request, path, scope.get("query_string", b""), body)
-        holder = holder_of(self._idempotency, request.path, name, fingerprint, self._idempotency.loop_transaction)
+        holder = holder_of(self._idempotency, request, name, fingerprint, self._idempotency.loop_transaction)
         return _Exchange(self._idempotency, holder, scope, _Receive(body, receive), send)
 
     async def _body(self, receive: Receive) -> bytes | None:

@@ -10,6 +10,8 @@ thread the ORM has another connection.
 import contextlib
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any
 
 from django.db import connections, transaction
@@ -19,16 +21,40 @@ from semel.http.transactions import of_one_thread
 
 
 @of_one_thread
-@contextlib.contextmanager
-def transactions(using: str = "default") -> Iterator[Any]:
+def transactions(using: str = "default") -> AbstractContextManager[Any]:
     """A transaction of this thread on the database `using`; for another database than "default", pass
     `partial(transactions, name)`."""
-    with transaction.atomic(using=using, durable=True):
-        connection = connections[using]
-        with _not_looked_at(connection), _undone_blocks(connection) as undone:
-            yield connection.connection
-        if undone or connection.needs_rollback or connection.closed_in_transaction:
-            raise TransactionBroken
+    return _Transaction(using)
+
+
+class _Transaction(AbstractContextManager[Any]):
+    """A transaction that knows whether the ORM has used it."""
+
+    def __init__(self, using: str) -> None:
+        self.is_used = False
+        self._manager = self._transaction(using)
+
+    def __enter__(self) -> Any:
+        return self._manager.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._manager.__exit__(kind, error, trace)
+
+    @contextlib.contextmanager
+    def _transaction(self, using: str) -> Iterator[Any]:
+        with transaction.atomic(using=using, durable=True):
+            connection = connections[using]
+            noted = connection.execute_wrapper(self._noted)
+            with _not_looked_at(connection), _undone_blocks(connection) as undone, noted:
+                yield connection.connection
+            if undone or connection.needs_rollback or connection.closed_in_transaction:
+                raise TransactionBroken
+
+    def _noted(self, execute: Any, *statement: Any) -> Any:
+        self.is_used = True
+        return execute(*statement)
 
 
 @contextlib.contextmanager

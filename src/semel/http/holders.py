@@ -43,7 +43,7 @@ from semel.http.claims import (
     release,
 )
 from semel.http.counters import Tally
-from semel.http.idempotency import Idempotency
+from semel.http.idempotency import Idempotency, Request
 from semel.http.steps import AsyncKey, Key
 from semel.http.transactions import LoopTransaction, Transaction, confirmed, is_busy, whole
 
@@ -58,7 +58,13 @@ NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 class Holder(Protocol):
     """Holds one key."""
 
+    idempotency: Idempotency
+    request: Request
     tally: Tally
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the handler has asked for what commits with the key."""
 
     @property
     def connection(self) -> Any: ...
@@ -76,16 +82,25 @@ class InTransaction:
     """The transaction in which the handler works holds the key: no other request sees the row before it has its
     answer."""
 
-    def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
-        self._idempotency = idempotency
+    def __init__(
+        self, idempotency: Idempotency, request: Request, name: Name, fingerprint: str, new: NewTransaction
+    ) -> None:
+        self.idempotency = idempotency
+        self.request = request
         self._name = name
         self._fingerprint = fingerprint
         self._transaction = new()
         self.tally = Tally()
         self._token = 0
+        self._was_asked = False
+
+    @property
+    def was_asked(self) -> bool:
+        return self._was_asked or self.idempotency.is_used_by_others(self._transaction)
 
     @property
     def connection(self) -> Any:
+        self._was_asked = True
         return self._transaction.handle
 
     @property
@@ -93,9 +108,9 @@ class InTransaction:
         raise RuntimeError("this request has no steps, because no pattern of `steps=(...)` matches its path")
 
     def claim(self) -> Procedure[KeyState]:
-        self._idempotency.enter(self._name, self)
+        self.idempotency.enter(self._name, self)
         outcome: KeyState = yield self._transaction.start(
-            lambda connection: claim(connection, self._name, self._fingerprint, self._idempotency.term)
+            lambda connection: claim(connection, self._name, self._fingerprint, self.idempotency.term)
         )
         if isinstance(outcome, Accepted):
             self._token = outcome.token
@@ -114,15 +129,15 @@ class InTransaction:
             outcome = yield from self._claim_again()
             if not isinstance(outcome, Accepted):
                 return outcome
-        term = self._idempotency.term
+        term = self.idempotency.term
         yield self._transaction.commit(
             lambda connection: keep(connection, self._name, self._token, answer, status, term)
         )
-        if self._idempotency.confirms:
+        if self.idempotency.confirms:
             yield from confirmed(
                 self._name, self._transaction, lambda connection: is_kept(connection, self._name, self._token)
             )
-        self._idempotency.leave(self._name, self)
+        self.idempotency.leave(self._name, self)
         return None
 
     def _claim_again(self) -> Procedure[KeyState]:
@@ -138,7 +153,7 @@ class InTransaction:
         try:
             yield self._transaction.roll_back()
         finally:
-            self._idempotency.leave(self._name, self)
+            self.idempotency.leave(self._name, self)
 
 
 def claimed(holder: Holder) -> Procedure[Answer | None]:
@@ -158,6 +173,13 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
 
 def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> Procedure[Answer | None]:
     """Settle the request. None if its answer may be sent; otherwise the answer that the client gets instead."""
+    if fate is Fate.KEPT and not holder.was_asked:
+        try:
+            holder.idempotency.tell_of_unasked(holder.request, status)
+        except RequestRefused as refused:
+            yield from holder.release()
+            holder.tally.count("forgotten")
+            return refused.answer
     outcome = yield from holder.settle(fate, status, answer)
     if outcome is None:
         holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
@@ -209,14 +231,18 @@ LOOKS_IN_BEAT: Final = 10
 class Leased:
     """A row holds the key, and says until when."""
 
-    def __init__(self, idempotency: Idempotency, name: Name, fingerprint: str, new: NewTransaction) -> None:
-        self._idempotency = idempotency
+    def __init__(
+        self, idempotency: Idempotency, request: Request, name: Name, fingerprint: str, new: NewTransaction
+    ) -> None:
+        self.idempotency = idempotency
+        self.request = request
         self._name = name
         self._fingerprint = fingerprint
         self._new = new
         self.tally = Tally()
         self._token = 0
         self._steps: Key | AsyncKey
+        self.was_asked = False
 
     @property
     def connection(self) -> Any:
@@ -227,21 +253,22 @@ class Leased:
 
     @property
     def steps(self) -> Key | AsyncKey:
+        self.was_asked = True
         return self._steps
 
     @property
     def beat_seconds(self) -> float:
-        return self._idempotency.lease_ms / BEATS_IN_LEASE / 1000
+        return self.idempotency.lease_ms / BEATS_IN_LEASE / 1000
 
     def claim(self) -> Procedure[KeyState]:
         outcome: KeyState = yield from self._briefly(self._claim)
         if isinstance(outcome, Accepted):
-            kind = AsyncKey if self._idempotency.is_asynchronous else Key
-            self._steps = kind(self._idempotency, self._name, self._token, self.tally)
+            kind = AsyncKey if self.idempotency.is_asynchronous else Key
+            self._steps = kind(self.idempotency, self._name, self._token, self.tally)
         return outcome
 
     def _claim(self, connection: Connection) -> KeyState:
-        outcome = claim(connection, self._name, self._fingerprint, self._idempotency.lease_term)
+        outcome = claim(connection, self._name, self._fingerprint, self.idempotency.lease_term)
         if isinstance(outcome, Accepted):
             # Set before the commit, so that a task that is cancelled during the commit also releases the lease.
             self._token = outcome.token
@@ -252,7 +279,7 @@ class Leased:
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None
-        term = self._idempotency.lease_term
+        term = self.idempotency.lease_term
         try:
             yield from self._briefly(lambda connection: keep(connection, self._name, self._token, answer, status, term))
         except Fenced:
@@ -292,10 +319,10 @@ class Leased:
         return done
 
 
-def holder_of(idempotency: Idempotency, path: str, name: Name, fingerprint: str, new: NewTransaction) -> Holder:
+def holder_of(idempotency: Idempotency, request: Request, name: Name, fingerprint: str, new: NewTransaction) -> Holder:
     """A lease if the path is configured to have steps, otherwise a transaction."""
-    kind = Leased if idempotency.has_steps(path) else InTransaction
-    return kind(idempotency, name, fingerprint, new)
+    kind = Leased if idempotency.has_steps(request.path) else InTransaction
+    return kind(idempotency, request, name, fingerprint, new)
 
 
 # -- the heartbeat of a lease ------------------------------------------------------------------------------------------

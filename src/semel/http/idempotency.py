@@ -6,6 +6,7 @@ use a connection.
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from semel.database.clock import Clock, now_ms
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
+    CONNECTION_UNUSED,
     KEY_MALFORMED,
     KEY_MISSING,
     STILL_RUNNING,
@@ -50,6 +52,10 @@ LEASE_MS: Final = 30_000
 # A body is held in memory, and an answer in a row, so neither should be a file.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024
+# Each path of an application is told of once; paths with ids in them would fill the memory.
+TOLD_PATHS_MAX: Final = 1000
+
+logger = logging.getLogger("semel.http")
 
 # The name in an ASGI scope or a WSGI environment under which a request carries the holder of its key.
 CONTEXT: Final = "semel.http"
@@ -87,6 +93,7 @@ class Idempotency:
         result_ttl_ms: int = RESULT_TTL_MS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
+        strict: bool = False,
         clock: Clock = now_ms,
     ) -> None:
         self._methods = frozenset(methods)
@@ -99,6 +106,8 @@ class Idempotency:
         self.result_ttl_ms = _positive("result_ttl_ms", result_ttl_ms)
         self.request_bytes_max = _positive("request_bytes_max", request_bytes_max)
         self.answer_bytes_max = _positive("answer_bytes_max", answer_bytes_max)
+        self.strict = strict
+        self._told: set[str] = set()
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
@@ -166,6 +175,27 @@ class Idempotency:
 
     def fate(self, status: int, headers: Headers) -> Fate:
         return fate_of(status, headers, self._commits, self._keeps)
+
+    def is_used_by_others(self, transaction: Transaction | LoopTransaction) -> bool:
+        """Whether the framework works in the transaction without being handed it. If nobody knows, it may."""
+        is_used = transaction.is_used
+        return self.confirms and not self.strict if is_used is None else is_used
+
+    def tell_of_unasked(self, request: Request, status: int) -> None:
+        """Tell of a handler that has not asked for what commits with the key: what it has written elsewhere may be lost
+        although its answer is replayed, or be there although it was executed again."""
+        asked = "idempotency.key(request)" if self.has_steps(request.path) else "idempotency.connection(request)"
+        path = f"{request.method} {getattr(request.native.get('route'), 'path', request.path)}"
+        if self.strict:
+            logger.error("%s answered %d and was not kept: its handler did not ask for %s", path, status, asked)
+            raise RequestRefused(CONNECTION_UNUSED, "Nothing was committed; the log of the service says more.")
+        if path not in self._told and len(self._told) < TOLD_PATHS_MAX:
+            self._told.add(path)
+            logger.warning(
+                "%s answered %d under an Idempotency-Key, and its handler did not ask for %s: what it has written "
+                "elsewhere does not commit with the key and the answer. strict=True refuses such an answer",
+                *(path, status, asked),
+            )
 
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once a request that already runs in this process. On SQLite it would otherwise wait for the other

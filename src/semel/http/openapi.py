@@ -6,7 +6,7 @@ cannot know about a middleware.
 
 from typing import Any, Final, Protocol
 
-from semel.http.answers import PROBLEM_TYPE, PROBLEMS
+from semel.http.answers import CONNECTION_UNUSED, PROBLEM_TYPE, PROBLEMS
 from semel.http.idempotency import Idempotency
 from semel.http.requests import KEY_CHARACTERS_MAX
 
@@ -36,7 +36,7 @@ def documented(schema: dict[str, Any], idempotency: Idempotency) -> dict[str, An
         for method, operation in operations.items():
             if idempotency.concerns(method.upper(), path):
                 _add_header(operation, is_required=idempotency.requires(path))
-                _add_problems(operation)
+                _add_problems(operation, idempotency.strict)
                 _add_times(operation, idempotency.result_ttl_ms // 1000)
     return schema
 
@@ -67,9 +67,11 @@ def _add_times(operation: dict[str, Any], ttl_seconds: int) -> None:
             response.setdefault("headers", {})["Idempotency-TTL"] = shown
 
 
-def _add_problems(operation: dict[str, Any]) -> None:
+def _add_problems(operation: dict[str, Any], strict: bool) -> None:
     responses = operation.setdefault("responses", {})
     for problem in PROBLEMS:
+        if problem is CONNECTION_UNUSED and not strict:
+            continue
         titles = [one.title for one in PROBLEMS if one.status == problem.status]
         response = responses.setdefault(str(problem.status), {"description": "; or ".join(titles)})
         # Added to what the application itself answers with this status.

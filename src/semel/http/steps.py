@@ -140,6 +140,7 @@ class AnyStep:
                 self._key.is_locked = False
                 raise
             self._is_open = True
+        # After the end of the step this is refused.
         return self._transaction.handle
 
     def _hold_open(self, connection: Connection) -> None:

@@ -7,6 +7,7 @@ passes to it. A transaction must end exactly once, even if a task is cancelled m
 import asyncio
 import contextlib
 import sqlite3
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
@@ -14,10 +15,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.errors import sqlstate
@@ -36,11 +37,46 @@ AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 TRANSACTIONS_MAX: Final = 10
 TRANSACTIONS_MAX_SQLITE: Final = 1
 
+# SQLAlchemy's event of a session that begins a transaction.
+_BEGINS: Final = "after_transaction_create"
 _CANNOT_SERIALIZE: Final = "40001"
 
 
 class _RolledBack(Exception):
     """Raised through the context manager of a transaction, so that it rolls back."""
+
+
+class Ended(RuntimeError):
+    """What a request has worked on is used after its answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request has its answer, and its transaction has ended: nothing would commit what is done now. Take a "
+            "connection or session of your own for what comes after the answer, or do it before"
+        )
+
+
+# Whether the function that is the database begins a transaction in this thread: it may use one session again and again.
+_begins = threading.local()
+
+
+def _refuse(_session: Session, transaction: SessionTransaction) -> None:
+    """In place of the transaction that a session begins by itself, and that nobody would end."""
+    if not getattr(_begins, "here", False):
+        transaction.close()
+        raise Ended
+
+
+def _refuse_from_now_on(handle: AsyncHandle | Handle) -> None:
+    """A connection that was closed cannot be used again; a session would begin anew."""
+    session = handle.sync_session if isinstance(handle, AsyncSession) else handle
+    if isinstance(session, Session):
+        event.listen(session, _BEGINS, _refuse)
+
+
+def _refuse_no_more(handle: Handle) -> None:
+    if isinstance(handle, Session) and event.contains(handle, _BEGINS, _refuse):
+        event.remove(handle, _BEGINS, _refuse)
 
 
 def _nothing(_connection: Connection) -> None:
@@ -86,22 +122,37 @@ def is_busy(error: BaseException) -> bool:
 class Transaction:
     """A transaction in this thread; the handler works on `handle`."""
 
-    handle: Handle
-
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
         self._manager: AbstractContextManager[Handle] | None = None
+        self._handle: Handle
+
+    @property
+    def handle(self) -> Handle:
+        if self._manager is None:
+            raise Ended
+        return self._handle
 
     @property
     def is_open(self) -> bool:
         return self._manager is not None
 
+    @property
+    def is_used(self) -> bool | None:
+        """Whether the framework has sent statements in it; None if the function that is the database does not say."""
+        return getattr(self._manager, "is_used", None)
+
     def start(self, work: Callable[[Connection], T]) -> T:
         """Begin the transaction and do some work. If the work fails, the transaction is still open."""
-        manager = self._begin()
-        self.handle = manager.__enter__()
+        _begins.here = True
+        try:
+            manager = self._begin()
+            self._handle = manager.__enter__()
+        finally:
+            _begins.here = False
         self._manager = manager
-        if isinstance(self.handle, Connection | Session) and not self.handle.in_transaction():
+        _refuse_no_more(self._handle)
+        if isinstance(self._handle, Connection | Session) and not self._handle.in_transaction():
             # SQLAlchemy would begin a transaction by itself, and nothing would commit it.
             raise TypeError(
                 "the function that is the database hands over what is in no transaction, so nothing would be "
@@ -124,7 +175,10 @@ class Transaction:
     def _end(self, error: _RolledBack | None) -> None:
         manager, self._manager = self._manager, None
         if manager is not None:
-            manager.__exit__(None if error is None else type(error), error, None)
+            try:
+                manager.__exit__(None if error is None else type(error), error, None)
+            finally:
+                _refuse_from_now_on(self._handle)
 
 
 class LoopTransaction(ABC):
@@ -159,6 +213,11 @@ class LoopTransaction(ABC):
                 self._slots.release()
 
     @property
+    def is_used(self) -> bool | None:
+        """Nobody but the handler knows of it."""
+        return None
+
+    @property
     @abstractmethod
     def handle(self) -> Any: ...
 
@@ -187,6 +246,8 @@ class AsyncTransaction(LoopTransaction):
 
     @property
     def handle(self) -> AsyncHandle:
+        if self._manager is None:
+            raise Ended
         return self._handle
 
     @property
@@ -211,7 +272,10 @@ class AsyncTransaction(LoopTransaction):
     async def _end(self, error: _RolledBack | None) -> None:
         manager, self._manager = self._manager, None
         if manager is not None:
-            await manager.__aexit__(None if error is None else type(error), error, None)
+            try:
+                await manager.__aexit__(None if error is None else type(error), error, None)
+            finally:
+                _refuse_from_now_on(self._handle)
 
 
 class ThreadTransaction(LoopTransaction):

@@ -55,7 +55,7 @@ class WsgiIdempotency:
         environ["wsgi.input"] = io.BytesIO(body)
         environ["CONTENT_LENGTH"] = str(len(body))
         environ.pop("HTTP_TRANSFER_ENCODING", None)
-        holder = holder_of(self._idempotency, request.path, name, fingerprint, self._idempotency.transaction)
+        holder = holder_of(self._idempotency, request, name, fingerprint, self._idempotency.transaction)
         return _Exchange(self._idempotency, holder, environ)
 
     def _body(self, environ: "WSGIEnvironment") -> bytes | None:
