@@ -22,6 +22,7 @@ from semel.database.errors import (
     TransactionBroken,
     UnknownConnection,
     UnknownDatabase,
+    WaitsForItself,
     is_missing_table,
     is_passing,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "TransactionBroken",
     "UnknownConnection",
     "UnknownDatabase",
+    "WaitsForItself",
     "begin_immediately",
     "engine_of",
     "is_missing_table",

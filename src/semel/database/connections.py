@@ -109,6 +109,11 @@ def _check_sqlite(connection: Connection, driver: Any) -> None:
         raise NotImmediate
 
 
+def file_of(connection: Connection) -> str:
+    """The file of a SQLite connection that was checked; empty for a database in memory, and for PostgreSQL."""
+    return str(connection.info.get(_PATH, ""))
+
+
 def _check_postgresql(connection: Connection, driver: Any) -> None:
     """Without autocommit, the driver begins a transaction with the first statement; with it, the caller may have sent
     BEGIN."""

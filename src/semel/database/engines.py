@@ -15,6 +15,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.errors import UnknownDatabase, sqlite_code
+from semel.database.kinds import WrongKind, check_engine, check_kind
+from semel.database.writers import check_no_own_writer
 
 BUSY_TIMEOUT_MS: Final = 30_000
 _PRAGMAS: Final = ("synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT_MS}", "foreign_keys=ON")
@@ -73,6 +75,9 @@ def missing_file(engine: Engine) -> str | None:
 
 def begin_immediately(engine: Engine) -> None:
     """Make every transaction of a SQLite engine IMMEDIATE. For an AsyncEngine, pass its `sync_engine`."""
+    if isinstance(engine, AsyncEngine):
+        raise WrongKind("begin_immediately takes the engine.sync_engine of an AsyncEngine")
+    check_engine("the engine", engine)
 
     def prepare(cursor: Any) -> None:
         _switch_to_wal(cursor)
@@ -97,8 +102,11 @@ def _begin_for(engine: Engine, prepare: Callable[[Any], None]) -> None:
         options = connection.get_execution_options()
         if options.get(_PROMPTLY):
             _begin_promptly(connection)
+        elif options.get(_READS):
+            connection.exec_driver_sql("BEGIN")
         else:
-            connection.exec_driver_sql("BEGIN" if options.get(_READS) else _BEGIN_AS_WRITER)
+            check_no_own_writer(connection)
+            connection.exec_driver_sql(_BEGIN_AS_WRITER)
 
 
 def _begin_promptly(connection: Connection) -> None:
@@ -127,6 +135,7 @@ def read_only(engine: EngineT) -> EngineT:
     So a request that holds a transaction can also read outside it. Outbox, inbox and HTTP keys refuse such a
     transaction.
     """
+    check_engine("the engine", engine, (Engine, AsyncEngine))
     options: Any = engine.execution_options(**{_READS: True, "postgresql_readonly": True})
     return cast(EngineT, options)
 
@@ -157,6 +166,7 @@ def _insist(cursor: Any, statement: str, *, pause_seconds: float) -> None:
 
 
 def _parse(url: str | URL) -> URL:
+    check_kind("the URL of a database", url, (str, URL))
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

@@ -45,6 +45,18 @@ class NotImmediate(RuntimeError):
         )
 
 
+class WaitsForItself(RuntimeError):
+    """A second transaction on SQLite would wait for the one in which its caller works, until the busy timeout is
+    over."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(
+            f"the transaction in which this handler works holds the write lock of {file}, so a second one on another "
+            "connection waits for it until it fails: do the work on the connection or session that the handler was "
+            "handed, or read on semel.database.read_only(engine)"
+        )
+
+
 class TransactionBroken(RuntimeError):
     """The transaction was rolled back, and its commit would still report success."""
 

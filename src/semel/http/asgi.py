@@ -12,6 +12,7 @@ and was not told that the client is gone.
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
 from semel.http.answers import Answer, AnswerCutShort, Fate, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, beating, claimed, holder_of, settled, tallied
@@ -29,6 +30,9 @@ class AsgiIdempotency:
     """Use `app.add_middleware(AsgiIdempotency, idempotency=idempotency)`, or wrap any application."""
 
     def __init__(self, app: Application, idempotency: Idempotency) -> None:
+        check_kind("idempotency", idempotency, Idempotency)
+        check_callable("the application", app)
+        idempotency.check_loop()
         self._app = app
         self._idempotency = idempotency
 
@@ -59,7 +63,7 @@ class AsgiIdempotency:
         if body is None:
             return _Gone()
         path = scope.get("raw_path") or scope["path"].encode()
-        fingerprint = self._idempotency.fingerprint(request, path, scope.get("query_string", b""), body)
+        fingerprint = await self._idempotency.fingerprint_async(request, path, scope.get("query_string", b""), body)
         holder = holder_of(self._idempotency, request, name, fingerprint, self._idempotency.loop_transaction)
         return _Exchange(self._idempotency, holder, scope, _Receive(body, receive), send)
 
@@ -142,7 +146,8 @@ class _Exchange:
 
     async def _run(self, app: Application) -> None:
         async with beating(self._holder):
-            await app(self._scope, self._receive, self._hold_back)
+            with self._holder.executing():
+                await app(self._scope, self._receive, self._hold_back)
             await self._settle_at_return()
 
     async def _hold_back(self, message: Message) -> None:

@@ -34,6 +34,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.sql.dml import ReturningInsert
 
 from semel.database.clock import POSTGRESQL_NOW_MS, database_now_ms, now_ms
+from semel.database.kinds import check_engine
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.counters import REAPED
@@ -360,11 +361,13 @@ def reap(engine: Engine, now_ms: int | None = None, rows_max: int = REAPED_ROWS_
     """Delete all expired keys, in transactions of `rows_max` keys, and return their number."""
     if isinstance(engine, AsyncEngine):
         raise TypeError("reap takes an Engine; on an AsyncEngine it is `await reap_async(engine)`")
+    check_engine("the engine", engine)
     return drive(_reap(engine, now_ms, rows_max))
 
 
 async def reap_async(engine: AsyncEngine, now_ms: int | None = None, rows_max: int = REAPED_ROWS_MAX) -> int:
     """`reap` on an asynchronous engine."""
+    check_engine("the engine", engine, AsyncEngine)
     return await drive_async(_reap(engine, now_ms, rows_max))
 
 

@@ -8,6 +8,7 @@ is raised. It must never send one key with two different requests, nor an attemp
 """
 
 import asyncio
+import inspect
 import random
 import time
 import uuid
@@ -128,17 +129,25 @@ class _AnyCaller:
     ) -> None:
         """`retries` sets the number of attempts and the waits; no attempt begins later than `deadline_seconds` after
         the first. The process shares `budget`."""
+        if not callable(getattr(client, "request", None)):
+            raise TypeError(f"a {type(client).__qualname__} sends no requests: hand over {self._clients}")
+        if inspect.iscoroutinefunction(client.request) is not self._is_asynchronous:
+            raise TypeError(f"{type(client).__qualname__} is of the other kind: hand over {self._clients}")
         self._client = client
         self._pause = pause or self._sleep
         self._pace = _Pace(retries, deadline_seconds, budget, clock, chance)
 
     _sleep: Callable[[float], Any]
+    _clients: str
+    _is_asynchronous: bool
 
 
 class Caller(_AnyCaller):
     """Sends requests with a key, over an `httpx.Client` or a `requests.Session`."""
 
     _sleep = staticmethod(time.sleep)
+    _clients = "an httpx.Client or a requests.Session"
+    _is_asynchronous = False
 
     def request(
         self, method: str, url: Any, *, intent: str | None = None, key: str | None = None, **arguments: Any
@@ -158,6 +167,8 @@ class AsyncCaller(_AnyCaller):
     """Sends requests with a key, over an `httpx.AsyncClient`."""
 
     _sleep = staticmethod(asyncio.sleep)
+    _clients = "an httpx.AsyncClient"
+    _is_asynchronous = True
 
     async def request(
         self, method: str, url: Any, *, intent: str | None = None, key: str | None = None, **arguments: Any

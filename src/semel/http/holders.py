@@ -13,12 +13,15 @@ import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
+from semel.database.connections import file_of
 from semel.database.errors import one_line
 from semel.database.procedures import Procedure, drive, drive_async
+from semel.database.writers import writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
     DATABASE_BUSY,
@@ -70,6 +73,9 @@ class Holder(Protocol):
     def connection(self) -> Any: ...
     @property
     def steps(self) -> Any: ...
+    def executing(self) -> AbstractContextManager[None]:
+        """The handler runs in this context."""
+
     def claim(self) -> Procedure[KeyState]: ...
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         """End with an answer, or None if it cannot be kept. Returns the state of the key if this holder has lost it."""
@@ -93,6 +99,7 @@ class InTransaction:
         self.tally = Tally()
         self._token = 0
         self._was_asked = False
+        self._file = ""
 
     @property
     def was_asked(self) -> bool:
@@ -109,14 +116,19 @@ class InTransaction:
 
     def claim(self) -> Procedure[KeyState]:
         self.idempotency.enter(self._name, self)
-        outcome: KeyState = yield self._transaction.start(
-            lambda connection: claim(connection, self._name, self._fingerprint, self.idempotency.term)
-        )
+        outcome: KeyState = yield self._transaction.start(self._claim)
         if isinstance(outcome, Accepted):
             self._token = outcome.token
         else:
             yield from self.release()
         return outcome
+
+    def _claim(self, connection: Connection) -> KeyState:
+        self._file = file_of(connection)
+        return claim(connection, self._name, self._fingerprint, self.idempotency.term)
+
+    def executing(self) -> AbstractContextManager[None]:
+        return writing(self._file, lambda: self._transaction.is_open)
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         if fate is Fate.FORGOTTEN:
@@ -293,6 +305,10 @@ class Leased:
             yield from self._briefly(lambda connection: release(connection, self._name, self._token))
             # Only now, because a task that is cancelled during the release has to repeat it.
             self._token = 0
+
+    def executing(self) -> AbstractContextManager[None]:
+        """No transaction is open but those of the steps, which say so themselves."""
+        return contextlib.nullcontext()
 
     def beat(self) -> Procedure[float]:
         """Hold the key for another lease, and return the seconds to the next beat. While a step has a transaction open,

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
 from semel.database.clock import Clock, now_ms
+from semel.database.kinds import check_callable, check_kind
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
@@ -31,6 +32,7 @@ from semel.http.answers import (
 )
 from semel.http.claims import NO_LEASE, Name, Term, name_of
 from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
+from semel.http.slots import Slots
 from semel.http.transactions import (
     AsyncDatabase,
     AsyncTransaction,
@@ -39,6 +41,7 @@ from semel.http.transactions import (
     ThreadTransaction,
     Transaction,
     begin_of,
+    check_database,
     is_asynchronous,
     is_of_one_thread,
     transactions_max,
@@ -52,6 +55,8 @@ LEASE_MS: Final = 30_000
 # A body is held in memory, and an answer in a row, so neither should be a file.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024
+# The fingerprint of a larger body is made in a thread: that of a document of this size takes about a millisecond.
+FINGERPRINT_HERE_BYTES_MAX: Final = 16 * 1024
 # Each path of an application is told of once; paths with ids in them would fill the memory.
 TOLD_PATHS_MAX: Final = 1000
 
@@ -96,7 +101,12 @@ class Idempotency:
         strict: bool = False,
         clock: Clock = now_ms,
     ) -> None:
-        self._methods = frozenset(methods)
+        check_database(database)
+        for argument, function in (("scope", scope), ("commits", commits), ("clock", clock)):
+            check_callable(argument, function)
+        if keeps is not None:
+            check_callable("keeps", keeps)
+        self._methods = frozenset(method.upper() for method in _patterns("methods", methods))
         self._paths = _patterns("paths", paths)
         self._required = _patterns("required", required)
         self._steps = _patterns("steps", steps)
@@ -115,8 +125,10 @@ class Idempotency:
         self.confirms = not hasattr(database, "begin")
         self._scope = scope
         self._begin: Any = begin_of(database)
-        self._slots = asyncio.Semaphore(transactions_max(database))
+        self._slots = Slots(transactions_max(database), one_loop=self.is_asynchronous)
         self._threads = ThreadPoolExecutor(transactions_max(database), "semel-http")
+        # One at a time: while a fingerprint is made, the loop gets its turn only now and then.
+        self._fingerprints = ThreadPoolExecutor(1, "semel-http-fingerprint")
         self._running: dict[Name, object] = {}
 
     def connection(self, request: Any) -> Any:
@@ -155,6 +167,13 @@ class Idempotency:
 
     def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
         return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
+
+    async def fingerprint_async(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
+        """`fingerprint` without holding up the loop."""
+        if len(body) <= FINGERPRINT_HERE_BYTES_MAX:
+            return self.fingerprint(request, path, query, body)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._fingerprints, self.fingerprint, request, path, query, body)
 
     @property
     def term(self) -> Term:
@@ -207,21 +226,27 @@ class Idempotency:
         if self._running.get(name) is owner:
             del self._running[name]
 
-    def transaction(self) -> Transaction:
+    def check_threads(self) -> None:
+        """Refuse a database with which a synchronous application cannot work."""
         if self.is_asynchronous:
             raise TypeError(
                 "the database is an asynchronous one, and this application is synchronous: give it an Engine"
             )
-        return Transaction(self._begin)
 
-    def loop_transaction(self) -> LoopTransaction:
-        if self.is_asynchronous:
-            return AsyncTransaction(self._begin, self._slots)
+    def check_loop(self) -> None:
+        """Refuse a database with which an asynchronous application cannot work."""
         if self._is_of_one_thread:
             raise TypeError(
                 "the database is a transaction of one thread, and an asynchronous application works in others, "
                 "where nothing would commit with the key: take WsgiIdempotency around the WSGI application"
             )
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._begin)
+
+    def loop_transaction(self) -> LoopTransaction:
+        if self.is_asynchronous:
+            return AsyncTransaction(self._begin, self._slots)
         return ThreadTransaction(self._begin, self._slots, self._threads)
 
     def check_request_bytes(self, size: int) -> None:
@@ -251,10 +276,13 @@ def _matches(path: str, patterns: Sequence[str]) -> bool:
 def _patterns(name: str, patterns: Sequence[str]) -> tuple[str, ...]:
     if isinstance(patterns, str):
         raise TypeError(f"{name} is a sequence of patterns: say {name}=({patterns!r},)")
+    for pattern in patterns:
+        check_kind(f"each of {name}", pattern, str)
     return tuple(patterns)
 
 
 def _positive(name: str, value: int) -> int:
+    check_kind(name, value, int)
     if value <= 0:
         raise ValueError(f"{name} is {value}, and has to be more than 0")
     return value

@@ -13,8 +13,10 @@ from typing import Any, Final, Self
 
 from sqlalchemy import Connection
 
+from semel.database.connections import file_of
 from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
+from semel.database.writers import note_writer
 from semel.http.claims import STEP_BEGUN, Fenced, Name, begin_step, finish_step, finished_step, hold, noted_step
 from semel.http.counters import REPEATED, Tally
 from semel.http.idempotency import Idempotency
@@ -82,6 +84,7 @@ class AnyStep:
         self._result: Any = None
         self._transaction = transaction
         self._is_open = False
+        self._file = ""
         self._unkeyed = unkeyed
         self.first = False
         self.is_in_doubt = False
@@ -140,10 +143,12 @@ class AnyStep:
                 self._key.is_locked = False
                 raise
             self._is_open = True
+            note_writer(self._file, lambda: self._transaction.is_open)
         # After the end of the step this is refused.
         return self._transaction.handle
 
     def _hold_open(self, connection: Connection) -> None:
+        self._file = file_of(connection)
         self._key.is_locked = True
         self._key.hold(connection)
 

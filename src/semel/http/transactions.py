@@ -17,13 +17,15 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.errors import sqlstate
+from semel.database.kinds import WrongKind, check_engine, check_kind
 from semel.database.procedures import Procedure
 from semel.http.claims import Name, NotCommitted
+from semel.http.slots import Slots
 
 T = TypeVar("T")
 
@@ -37,6 +39,10 @@ AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 TRANSACTIONS_MAX: Final = 10
 TRANSACTIONS_MAX_SQLITE: Final = 1
 
+_OF_ANOTHER_LOOP: Final = (
+    "the pool of this asynchronous engine has connections that were made in another event loop: make it with "
+    "poolclass=sqlalchemy.NullPool where one application runs in several loops, or hand over a synchronous Engine"
+)
 # SQLAlchemy's event of a session that begins a transaction.
 _BEGINS: Final = "after_transaction_create"
 _CANNOT_SERIALIZE: Final = "40001"
@@ -98,6 +104,23 @@ def of_one_thread(begin: BeginT) -> BeginT:
 
 def is_of_one_thread(database: object) -> bool:
     return getattr(database.func if isinstance(database, partial) else database, "is_of_one_thread", False)
+
+
+def check_database(database: Any) -> None:
+    """Refuse what cannot begin one transaction for each request."""
+    bind = database.kw.get("bind") if isinstance(database, sessionmaker | async_sessionmaker) else None
+    if isinstance(database, AsyncEngine | Engine):
+        check_engine("the database", database, (Engine, AsyncEngine))
+    elif isinstance(database, async_sessionmaker):
+        if bind is not None:
+            check_engine("the engine of the async_sessionmaker", bind, (AsyncEngine, AsyncConnection))
+    elif isinstance(database, sessionmaker):
+        if issubclass(database.class_, AsyncSession):
+            raise WrongKind("the sessionmaker makes asynchronous sessions: hand over an async_sessionmaker")
+        if bind is not None:
+            check_engine("the engine of the sessionmaker", bind, (Engine, Connection))
+    elif hasattr(database, "begin") or isinstance(database, type) or not callable(database):
+        check_kind("the database", database, (Engine, AsyncEngine, sessionmaker, async_sessionmaker))
 
 
 def begin_of(database: Any) -> Any:
@@ -188,7 +211,7 @@ class LoopTransaction(ABC):
     There are as few steps as possible, because each may need a switch to a thread and back.
     """
 
-    def __init__(self, slots: asyncio.Semaphore) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._has_slot = False
 
@@ -238,7 +261,7 @@ class LoopTransaction(ABC):
 class AsyncTransaction(LoopTransaction):
     """A transaction on an asynchronous engine."""
 
-    def __init__(self, begin: AsyncBegin, slots: asyncio.Semaphore) -> None:
+    def __init__(self, begin: AsyncBegin, slots: Slots) -> None:
         super().__init__(slots)
         self._begin = begin
         self._manager: AbstractAsyncContextManager[AsyncHandle] | None = None
@@ -256,7 +279,12 @@ class AsyncTransaction(LoopTransaction):
 
     async def _start(self, work: Callable[[Connection], T]) -> T:
         manager = self._begin()
-        self._handle = await manager.__aenter__()
+        try:
+            self._handle = await manager.__aenter__()
+        except (RuntimeError, DBAPIError) as error:
+            if "loop" in str(error):
+                error.add_note(_OF_ANOTHER_LOOP)
+            raise
         self._manager = manager
         return await within_async(self._handle, work)
 
@@ -283,7 +311,7 @@ class ThreadTransaction(LoopTransaction):
     thread, so its commit never waits for requests that wait for it.
     """
 
-    def __init__(self, begin: Begin, slots: asyncio.Semaphore, threads: Executor) -> None:
+    def __init__(self, begin: Begin, slots: Slots, threads: Executor) -> None:
         super().__init__(slots)
         self._transaction = Transaction(begin)
         self._threads = threads

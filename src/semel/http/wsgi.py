@@ -7,8 +7,10 @@ and does not change a request without a key.
 import io
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive
 from semel.http.answers import Answer, AnswerCutShort, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, beating_in_thread, claimed, holder_of, settled, tallied
@@ -25,6 +27,11 @@ class WsgiIdempotency:
     """Use `app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)`, or wrap any application."""
 
     def __init__(self, app: "WSGIApplication", idempotency: Idempotency) -> None:
+        check_kind("idempotency", idempotency, Idempotency)
+        check_callable("the application", app)
+        if iscoroutinefunction(app) or iscoroutinefunction(type(app).__call__):
+            raise TypeError("the application is one of ASGI: take AsgiIdempotency around it")
+        idempotency.check_threads()
         self._app = app
         self._idempotency = idempotency
 
@@ -99,7 +106,7 @@ class _Exchange:
             return _send_answer(start_response, answer)
         self._environ[CONTEXT] = self._holder
         try:
-            with beating_in_thread(self._holder), tallied(self._holder):
+            with beating_in_thread(self._holder), tallied(self._holder), self._holder.executing():
                 return self._execute(app, start_response)
         finally:
             drive(self._holder.release())

@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, Connection, Executable, bindparam, delete, se
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database.kinds import check_kind
 from semel.offsets.tables import offsets
 
 OFFSET_MAX: Final = 2**63 - 2
@@ -64,6 +65,10 @@ def forget(handle: Handle, consumer: str, topic: str) -> None:
 
 
 def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, object]:
+    check_kind("consumer", consumer, str)
+    check_kind("topic", topic, str)
+    check_kind("partition", partition, int)
+    check_kind("offset", offset, int)
     if not consumer or not topic:
         raise ValueError("an offset belongs to a consumer and a topic, which both have names")
     if partition < 0 or not 0 <= offset <= OFFSET_MAX:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from semel.database.engines import read_only
+from semel.database.kinds import check_engine
 from semel.offsets.places import OffsetsDoNotFit, next_offsets
 
 WATERMARK_SECONDS = 30.0
@@ -19,6 +20,7 @@ def seeking(engine: Engine, consumer: str, *, cooperative: bool = False) -> Call
     """A callback for `subscribe(topics, on_assign=...)`. `cooperative` is for
     `partition.assignment.strategy=cooperative-sticky`. A partition without a row begins where `auto.offset.reset`
     says."""
+    check_engine("the engine", engine)
 
     def assigned(client: Any, partitions: list[Any]) -> None:
         with read_only(engine).connect() as connection:

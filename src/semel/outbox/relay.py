@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
 
-from semel.database import within
+from semel.database import UnknownDatabase, within
 from semel.database.clock import Clock, now_ms
 from semel.database.engines import prompt
+from semel.database.kinds import WrongKind, check_callable, check_engine, check_kind
 from semel.outbox import layout
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.counters import FENCED, PUBLISHED
@@ -95,8 +97,17 @@ class Relay:
         budget: RetryBudget = PROCESS_BUDGET,
         clock: Clock = now_ms,
     ) -> None:
-        if not isinstance(engine, Engine):
-            raise RelayRefused(f"a relay needs a SQLAlchemy Engine (not an asynchronous one), and got {engine!r}")
+        try:
+            check_engine("the engine of a relay", engine)
+            check_kind("kafka", kafka, (str, Mapping))
+            check_kind("name", name, (str, NoneType))
+            check_kind("shards", shards, (int, NoneType))
+            check_kind("batch_rows", batch_rows, int)
+            check_kind("timeout_seconds", timeout_seconds, (int, float))
+            check_kind("budget", budget, RetryBudget)
+            check_callable("clock", clock)
+        except (WrongKind, UnknownDatabase) as error:
+            raise RelayRefused(str(error)) from None
         if shards is not None and not 1 <= shards <= SHARDS_MAX:
             raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:

@@ -177,6 +177,7 @@ def settings_of(
     bootstrap: str, name: str, gaps: str, timeout_seconds: float, cursor_topic: str | None, client: Mapping[str, Any]
 ) -> PublishSettings:
     """All settings, checked without a broker."""
+    _check_kinds(bootstrap, timeout_seconds, cursor_topic, client)
     if not is_name(name):
         raise PublishRefused(
             f"{name!r} is no name for a publisher: letters, digits, '.', '_' and '-', {NAME_LENGTH_MAX} at most"
@@ -208,6 +209,17 @@ def settings_of(
     return PublishSettings(
         name, timeout_seconds, gaps == "allow", cursor_topic or f"{TOPIC_PREFIX}{name}", producer, connection, events
     )
+
+
+def _check_kinds(bootstrap: object, timeout_seconds: object, cursor_topic: object, client: object) -> None:
+    if not isinstance(bootstrap, str) or not bootstrap.strip():
+        raise PublishRefused("the first argument is the address of a broker, such as '127.0.0.1:9092'")
+    if isinstance(timeout_seconds, bool) or not isinstance(timeout_seconds, int | float):
+        raise PublishRefused(f"timeout_seconds={timeout_seconds!r} is no number of seconds")
+    if not isinstance(cursor_topic, str | None):
+        raise PublishRefused(f"cursor_topic={cursor_topic!r} is no name of a topic")
+    if not isinstance(client, Mapping):
+        raise PublishRefused("client is a mapping of librdkafka's settings, and not a client or its address")
 
 
 def is_name(name: object) -> bool:

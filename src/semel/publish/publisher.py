@@ -90,7 +90,9 @@ class Publisher:
         client: Mapping[str, Any] | None = None,
         now_ms: Callable[[], int] = _now_ms,
     ) -> None:
-        self._settings = settings_of(bootstrap, name, gaps, timeout_seconds, cursor_topic, client or {})
+        self._settings = settings_of(
+            bootstrap, name, gaps, timeout_seconds, cursor_topic, {} if client is None else client
+        )
         self._now_ms = now_ms
         self._instance = this_instance(now_ms())
         self._cursor_topic = CursorTopic(self._settings)

@@ -32,6 +32,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from semel.database import UnknownDatabase, within
+from semel.database.kinds import check_engine
 from semel.http.tables import metadata as http_metadata
 from semel.inbox.tables import metadata as inbox_metadata
 from semel.offsets.tables import metadata as offsets_metadata
@@ -127,6 +128,7 @@ def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
     On a connection, this runs in the caller's transaction, and other programs that make tables wait until that ends.
     Raises what `check` raises.
     """
+    check_engine("the database", handle, (Engine, Connection))
     selection = rooms_named(rooms)
     begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
     with begun as own, within(own) as connection:
@@ -142,6 +144,7 @@ def check(handle: Engine | Connection, *rooms: str) -> None:
     """Raise SchemaDiffers if tables of these rooms, or of all, are missing, older or newer, or if the database cannot
     store every id.
     """
+    check_engine("the database", handle, (Engine, Connection))
     selection = rooms_named(rooms)
     with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
         _check_encoding(connection)
