@@ -1,8 +1,8 @@
 """Finds out that a transaction on SQLite would wait for the one in which its own caller works.
 
 SQLite has one writer. A handler that begins a second transaction on the same file waits for its own first one, until
-the busy timeout is over. Whoever holds a transaction for a caller says so here, and the engines of `engine_of` ask before
-they begin. This module must never refuse a transaction that would get its turn.
+the busy timeout is over. Whoever holds a transaction for a caller says so here, and the engines of `engine_of` ask
+before they begin. This module must never refuse a transaction that would get its turn.
 """
 
 import asyncio
