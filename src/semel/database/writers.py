@@ -1,7 +1,7 @@
 """Finds out that a transaction on SQLite would wait for the one in which its own caller works.
 
 SQLite has one writer. A handler that begins a second transaction on the same file waits for its own first one, until
-the busy timeout is over. Whoever holds a transaction for a caller says so here, and the engines of `engine_of` ask
+the busy timeout is over. Code that holds a transaction for a caller notes it here, and the engines of `engine_of` look
 before they begin. This module must never refuse a transaction that would get its turn.
 """
 

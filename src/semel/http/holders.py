@@ -100,6 +100,7 @@ class InTransaction:
         self._token = 0
         self._was_asked = False
         self._file = ""
+        self._is_executing = False
 
     @property
     def was_asked(self) -> bool:
@@ -128,9 +129,12 @@ class InTransaction:
         return claim(connection, self._name, self._fingerprint, self.idempotency.term)
 
     def executing(self) -> AbstractContextManager[None]:
-        return writing(self._file, lambda: self._transaction.is_open)
+        self._is_executing = True
+        return writing(self._file, lambda: self._is_executing and self._transaction.is_open)
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
+        # What is begun from here on, such as a look at what was committed, is of this holder.
+        self._is_executing = False
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None

@@ -73,7 +73,7 @@ _BRACKETS: Final = b"[{]}"
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
 # One level down or up, as signed bytes.
 _LEVELS: Final = bytes.maketrans(_BRACKETS, b"\x01\x01\xff\xff")
-# So many levels are added up at once: meanwhile no other thread runs.
+# The number of levels that are added up in one call, during which no other thread runs.
 _LEVELS_AT_ONCE: Final = 65_536
 # No string of JSON contains this character, unless it is written as an escape.
 _NUL_ESCAPE: Final = "\\u0000"

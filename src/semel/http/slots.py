@@ -1,4 +1,4 @@
-"""The places of one process for transactions of requests: whoever comes first begins first, in whatever event loop.
+"""The places of one process for transactions of requests: the request that comes first begins first, in any event loop.
 
 An application may run in several loops at once, each in a thread, as tests of concurrency do. A lock of asyncio belongs
 to one of them. A place must never be lost: not to a task that was cancelled, nor to a loop that was closed while its
@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from typing import Final, NamedTuple
 
-# How often whoever waits looks for places of loops that were closed: nobody gives them back.
+# How often a waiting request looks for places of loops that were closed: nobody gives them back.
 _LOOK_SECONDS: Final = 1.0
 
 

@@ -85,6 +85,7 @@ class AnyStep:
         self._transaction = transaction
         self._is_open = False
         self._file = ""
+        self._is_handed_over = False
         self._unkeyed = unkeyed
         self.first = False
         self.is_in_doubt = False
@@ -143,7 +144,8 @@ class AnyStep:
                 self._key.is_locked = False
                 raise
             self._is_open = True
-            note_writer(self._file, lambda: self._transaction.is_open)
+            self._is_handed_over = True
+            note_writer(self._file, lambda: self._is_handed_over and self._transaction.is_open)
         # After the end of the step this is refused.
         return self._transaction.handle
 
@@ -166,6 +168,7 @@ class AnyStep:
     def _finish(self) -> Procedure[None]:
         result = json.dumps(self._result)
         yield from self._open()
+        self._is_handed_over = False
 
         def finish(connection: Connection) -> None:
             # Again, because a lease that began with the transaction may have run out meanwhile.

@@ -74,7 +74,7 @@ def _refuse(_session: Session, transaction: SessionTransaction) -> None:
 
 
 def _refuse_from_now_on(handle: AsyncHandle | Handle) -> None:
-    """A connection that was closed cannot be used again; a session would begin anew."""
+    """A connection that was closed cannot be used again; a session would begin another transaction."""
     session = handle.sync_session if isinstance(handle, AsyncSession) else handle
     if isinstance(session, Session):
         event.listen(session, _BEGINS, _refuse)
