@@ -461,4 +461,11 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "not callable(database)",
         ("tests/database/test_kinds.py", "-k", "http_keys and Session"),
     ),
+    Bug(
+        "a transaction that has ended too early is committed",
+        "semel.http.transactions:Transaction.commit",
+        "self._kept.check()",
+        "",
+        ("tests/http/test_ended_too_early.py", "-k", "postgresql and engine and trigger"),
+    ),
 )

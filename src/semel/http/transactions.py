@@ -20,9 +20,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 
-from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database import AsyncHandle, Handle, OpenTransaction, keep_open, within, within_async
 from semel.database.errors import sqlstate
 from semel.database.kinds import WrongKind, check_engine, check_kind
+from semel.database.open_transactions import OpenRawTransaction
 from semel.database.procedures import Procedure
 from semel.http.claims import Name, NotCommitted
 from semel.http.slots import Slots
@@ -149,6 +150,8 @@ class Transaction:
         self._begin = begin
         self._manager: AbstractContextManager[Handle] | None = None
         self._handle: Handle
+        # What keeps it open until it is committed here.
+        self._kept: OpenTransaction | OpenRawTransaction | None = None
 
     @property
     def handle(self) -> Handle:
@@ -182,13 +185,18 @@ class Transaction:
                 "committed: give it an Engine, a sessionmaker, or a function that begins, as engine.begin does"
             )
         with within(self.handle) as connection:
-            return work(connection)
+            done = work(connection)
+        self._kept = keep_open(self._handle)
+        return done
 
     def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
-        """Do the last work and commit. If the work fails, the transaction is still open."""
+        """Do the last work and commit. If the work fails, the transaction is still open. It is refused if the
+        transaction is not the one that was begun, or not whole."""
+        assert self._kept is not None
         if work is not _nothing:
             with within(self.handle) as connection:
                 work(connection)
+        self._kept.check()
         self._end(None)
 
     def roll_back(self) -> None:
@@ -197,6 +205,9 @@ class Transaction:
 
     def _end(self, error: _RolledBack | None) -> None:
         manager, self._manager = self._manager, None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.release()
         if manager is not None:
             try:
                 manager.__exit__(None if error is None else type(error), error, None)
@@ -266,6 +277,7 @@ class AsyncTransaction(LoopTransaction):
         self._begin = begin
         self._manager: AbstractAsyncContextManager[AsyncHandle] | None = None
         self._handle: AsyncHandle
+        self._kept: OpenTransaction | None = None
 
     @property
     def handle(self) -> AsyncHandle:
@@ -286,12 +298,22 @@ class AsyncTransaction(LoopTransaction):
                 error.add_note(_OF_ANOTHER_LOOP)
             raise
         self._manager = manager
-        return await within_async(self._handle, work)
+        return await within_async(self._handle, lambda connection: self._begun(connection, work))
+
+    def _begun(self, connection: Connection, work: Callable[[Connection], T]) -> T:
+        done = work(connection)
+        session = self._handle.sync_session if isinstance(self._handle, AsyncSession) else None
+        self._kept = OpenTransaction(connection, session)
+        return done
 
     async def _commit(self, work: Callable[[Connection], object]) -> None:
-        if work is not _nothing:
-            await within_async(self._handle, work)
+        await within_async(self._handle, lambda connection: self._done(connection, work))
         await self._end(None)
+
+    def _done(self, connection: Connection, work: Callable[[Connection], object]) -> None:
+        assert self._kept is not None
+        work(connection)
+        self._kept.check()
 
     async def _roll_back(self) -> None:
         with contextlib.suppress(_RolledBack):
@@ -299,6 +321,9 @@ class AsyncTransaction(LoopTransaction):
 
     async def _end(self, error: _RolledBack | None) -> None:
         manager, self._manager = self._manager, None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.release()
         if manager is not None:
             try:
                 await manager.__aexit__(None if error is None else type(error), error, None)
