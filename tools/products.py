@@ -65,4 +65,11 @@ PRODUCTS: Final = (
         "4,000 open transactions with a pending offset in the group",
         1_000,
     ),
+    Product(
+        "fetches told of an append",
+        "an append, or the deletion of a topic, before fetches that wait: one step",
+        ("waiting_partitions_max", "connections_max", "requests_in_flight_max"),
+        "256,000 fetches that wait for one partition",
+        10_000,
+    ),
 )

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from counted_steps import steps_of
+from semel.broker.broker import Broker
+from semel.broker.wakeups import TOLD_AT_ONCE, told
 from semel.core.entries import (
     OffsetsCommitted,
     PartitionName,
@@ -21,7 +23,13 @@ from semel.core.entries import (
     TransactionEnded,
 )
 from semel.core.groups.groups import FORGOTTEN_AT_ONCE, Groups
+from semel.core.partition import Partition
 from semel.core.refusals import Refused
+from semel.storage.aborted_blocks import BLOCK_LAYOUT
+from semel.storage.files import MemoryFiles
+from semel.storage.partition_log import PartitionLog, Watcher
+from semel.storage.segment import SegmentFiles
+from stepping import create, in_a_broker
 
 TABLE: dict[str, Any] = {
     product.name: product
@@ -118,6 +126,44 @@ def _(size: int) -> Callable[[], object]:
     open_transactions(groups, size, partition=1)
     view = groups.existing(GROUP).offsets.view(with_pending=True)
     return lambda: view.is_pending(PartitionName(TOPIC, 0))
+
+
+class Told(Watcher):
+    """A fetch that waits, and counts how often it is told that there is more."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def moved(self, partition: PartitionLog) -> None:
+        self.count += 1
+
+
+@corner("fetches told of an append", small=1_000, at_limits=256_000)
+def _(size: int) -> Callable[[], object]:
+    partition = PartitionLog(1, 0, "", SegmentFiles(MemoryFiles(), 1), BLOCK_LAYOUT, Partition())
+    partition.watchers.update((Told(), None) for _ in range(size))
+    steps = told(partition)
+    return lambda: next(steps)
+
+
+def test_fetches_that_wait_are_told_and_answered_in_steps() -> None:
+    def test(broker: Broker) -> None:
+        create(broker, "quiet")
+        (partition,) = broker.log.state.partitions.all()
+        watchers = [Told() for _ in range(10 * TOLD_AT_ONCE)]
+        partition.watchers.update((watcher, None) for watcher in watchers)
+        # However often it grows before they are told, they are told once.
+        broker.log.note_moved(partition)
+        broker.log.note_moved(partition)
+        assert not any(watcher.count for watcher in watchers)
+        steps = broker.wakeups._steps()
+        next(steps)
+        assert sum(watcher.count for watcher in watchers) == TOLD_AT_ONCE
+        del partition.watchers[watchers[-1]]
+        assert len(list(steps)) == 9
+        assert [watcher.count for watcher in watchers] == [*[1] * (10 * TOLD_AT_ONCE - 1), 0]
+
+    in_a_broker(test)
 
 
 def test_every_product_of_limits_has_a_corner_that_is_built_here() -> None:

@@ -19,4 +19,11 @@ PRODUCT_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/broker/test_products.py",),
     ),
+    Bug(
+        "all fetches that wait for a partition are told in one turn",
+        "semel.broker.broker:Broker._wire",
+        "self.log.note_moved = self.wakeups.note_moved",
+        "pass",
+        ("tests/broker/test_products.py",),
+    ),
 )

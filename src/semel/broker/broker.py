@@ -51,6 +51,7 @@ from semel.broker.standby import RULES, is_served_by_handlers, refused_by_a_stan
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.wakeups import Wakeups
 from semel.broker.warmer import Warmer
 from semel.compaction.records import KeyChecks
 from semel.core.steps import Pace
@@ -283,6 +284,8 @@ class Broker:
             turns=self.turns,
             pump=self.pump,
         )
+        self.wakeups = Wakeups(self.runtime)
+        self.log.note_moved = self.wakeups.note_moved
         self.guard = Guard(
             self.log.state.access,
             in_force=self._access_rules or self.doors.need_access_rules,

@@ -23,6 +23,7 @@ from semel.broker.sessions import FetchSessions
 from semel.broker.throttle import Throttle
 from semel.broker.transactions import TransactionCoordinator
 from semel.broker.turns import Turns
+from semel.broker.wakeups import Wakeups
 from semel.broker.warmer import Warmer
 from semel.compaction.records import KeyChecks
 from semel.core.steps import Pace, Steps
@@ -51,6 +52,7 @@ class Serving(Protocol):
     pace: Pace
     pump: JournalPump
     warmer: Warmer
+    wakeups: Wakeups
     limits: Limits
     metrics: Metrics
     decisions: Decisions

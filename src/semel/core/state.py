@@ -123,6 +123,10 @@ class Partitions(Generic[H]):
         """The partitions in which a transaction ends, except those of deleted topics."""
         return [holder for name in entry.partitions if (holder := self.at(*name)) is not None]
 
+    def dropped_by(self, entry: Entry) -> list[H]:
+        """The partitions that an entry deletes."""
+        return self._by_topic.get(entry.number, []) if isinstance(entry, TopicDeleted) else []
+
     def check(self, entry: PartitionEntry) -> None:
         if isinstance(entry, LogStartMoved):
             self.named(entry.number, entry.partition).state.check_log_start(entry.offset)

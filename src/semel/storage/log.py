@@ -99,6 +99,8 @@ class Log:
         self._index_bytes = 0
         # Set when the state in memory is wrong, with the reason.
         self.torn: Torn | None = None
+        # Called for a partition when more of it can be read, and when its topic was deleted.
+        self.note_moved: Callable[[PartitionLog], None] = _tell_watchers
         self._journal: Entries
         # Whether the journal is in a store. Then the directory is only a cache, and recovery does not start from it.
         self._is_cache = False
@@ -265,7 +267,7 @@ class Log:
         self._check_whole()
         self.state.check(entry)
         kind, parts = encode(entry)
-        end = 0
+        end, dropped = 0, self.state.partitions.dropped_by(entry)
         try:
             # One entry ends the transaction in all its partitions. Without the entry, none of the markers counts.
             partitions = write_markers(self.state, entry, prepared) if isinstance(entry, TransactionEnded) else []
@@ -273,6 +275,8 @@ class Log:
             self.state.apply(entry)
             for partition in partitions:
                 self._expect(end, partition)
+            for partition in dropped:
+                self.note_moved(partition)
             is_of_access = isinstance(entry, AccessChange)
             if is_of_access or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
@@ -322,8 +326,7 @@ class Log:
             _, partition, readable, stable = unsettled.popleft()
             partition.readable = readable
             partition.stable = stable
-            for watcher in tuple(partition.watchers):
-                watcher.moved(partition)
+            self.note_moved(partition)
 
     def retain(self, now_ms: int) -> Steps[None]:
         """Delete the segments beyond the retention time and the retention size of their topics."""
@@ -482,3 +485,8 @@ class Log:
             raise
         finish(self.finish_checkpoint(job))
         self.settle(job.position)
+
+
+def _tell_watchers(partition: PartitionLog) -> None:
+    for watcher in tuple(partition.watchers):
+        watcher.moved(partition)

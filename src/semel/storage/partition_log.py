@@ -145,8 +145,6 @@ class PartitionLog:
     def drop(self) -> None:
         """Delete all records, because the topic was deleted."""
         self._segment_files.unnamed += self.paths
-        for watcher in tuple(self.watchers):
-            watcher.moved(self)
 
     def roll(self, at_ms: int) -> None:
         """Begin a new segment with the next batch, so that the active one can be compacted."""

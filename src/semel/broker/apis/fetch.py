@@ -154,7 +154,7 @@ class _ParkedFetch(Watcher):
 
     __slots__ = (
         *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange", "_failures", "_is_bringing"),
-        *("_next_patience", "_patience", "_request", "_retry", "_timer", "_watched"),
+        *("_next_patience", "_patience", "_request", "_timer", "_watched"),
     )
 
     _timer: asyncio.Handle
@@ -171,7 +171,6 @@ class _ParkedFetch(Watcher):
         self._patience = self._next_patience = _Patience.NOTHING
         # Whether the thread has not yet brought all that it was asked for.
         self._is_bringing = False
-        self._retry: asyncio.Handle | None = None
         self._failures = NO_FAILURES
         self._deadline_ms = broker.clock.steady_ms() + wait_ms
 
@@ -183,7 +182,7 @@ class _ParkedFetch(Watcher):
         self._bytes = harvest.bytes
         self._watched = harvest.watched
         wait_ms = max(self._deadline_ms - broker.clock.steady_ms(), 0)
-        self._timer = loop.call_later(wait_ms / 1000, self._finish)
+        self._timer = loop.call_later(wait_ms / 1000, self._broker.wakeups.note_ready, self)
         for partition in self._watched:
             partition.watchers[self] = None
         broker.waiting_partitions += len(self._context.interests)
@@ -198,23 +197,23 @@ class _ParkedFetch(Watcher):
     def _bring(self, harvest: _Harvest) -> None:
         if self._patience > harvest.patience:
             # All that the thread was asked for has come while the partitions were read.
-            if self._retry is None:
-                self._retry = asyncio.get_running_loop().call_soon(self._finish)
+            self._broker.wakeups.note_ready(self)
         elif not self._is_bringing:
             self._is_bringing = True
             self._next_patience = harvest.next_patience
             self._broker.warmer.warm(harvest.cold, self.warmed)
 
     def moved(self, partition: PartitionLog) -> None:
+        if partition not in self._watched:
+            return
         until, bytes_left = self._watched[partition]
         now = _until(self._request, partition)
         more = min(partition.bytes_between(until, now), bytes_left)
         self._watched[partition] = now, bytes_left - more
         self._bytes += more
         has_enough = more > 0 and self._bytes >= self._request.bytes_min
-        # Several partitions may grow in one turn of the event loop: answer once, after all of them.
-        if self._retry is None and (has_enough or self._is_gone(partition)):
-            self._retry = asyncio.get_running_loop().call_soon(self._finish)
+        if has_enough or self._is_gone(partition):
+            self._broker.wakeups.note_ready(self)
 
     def _is_gone(self, partition: PartitionLog) -> bool:
         return self._broker.log.state.catalog.numbered(partition.topic_number) is None
@@ -224,9 +223,9 @@ class _ParkedFetch(Watcher):
         self._is_bringing = False
         self._patience, self._failures = self._next_patience, failures
         if self._watched:
-            self._finish()
+            self.finish()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         self._leave()
         serve_on(self._broker, self._exchange, self._serve())
 
@@ -254,13 +253,11 @@ class _ParkedFetch(Watcher):
 
     def answer_now(self) -> None:
         self._deadline_ms = 0
-        self._finish()
+        self.finish()
 
     def _leave(self) -> None:
         self._timer.cancel()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._broker.wakeups.forget(self)
         for partition in self._watched:
             partition.watchers.pop(self, None)
         self._watched = {}
