@@ -221,7 +221,8 @@ def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clo
     old = uuid7(clock.ms)
     assert claim(engine, old, clock) is Outcome.ACCEPTED
     # There is a floor, which is not yet above it.
-    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    with engine.begin() as connection:
+        reaper.raise_floor(connection, "billing", clock.ms - DAY_MS)
     clock.ms += 8 * DAY_MS
     floor_ms = clock.ms - 7 * DAY_MS
     with ThreadPoolExecutor() as pool, engine.connect() as stale:

@@ -145,13 +145,6 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/database/test_joined_sessions.py", "-k", "without_a_block and sqlite"),
     ),
     Bug(
-        "a handler's session is not flushed before the transaction is checked",
-        "semel.inbox.confluent:Inbox._handle",
-        "handle.flush()",
-        "pass",
-        (_OWN_ENDS, "-k", "whose_rows_cannot or writes_what or never_flushed"),
-    ),
-    Bug(
         "an event whose handler has committed its claim, and failed, is a duplicate",
         "semel.inbox.loop:Loop._admit",
         "outcome is Outcome.DUPLICATE and attempts.broken is not None",
@@ -176,13 +169,6 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "transaction.check()",
         "pass",
         (_LOOP, "-k", "was_undone and sqlite"),
-    ),
-    Bug(
-        "a coroutine's transaction that was undone is taken for committed",
-        "semel.inbox.aiokafka:AsyncInbox._handle",
-        "await connection.run_sync(lambda _: transaction.check())",
-        "pass",
-        ("tests/inbox/test_async_loop.py", "-k", "was_undone and sqlite"),
     ),
     Bug(
         "what is put aside is not claimed",

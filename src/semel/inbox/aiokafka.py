@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 
 from semel.database import keep_open_async, within_async
 from semel.database.procedures import drive_async
@@ -48,8 +48,6 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
                 transaction = await keep_open_async(handle)
                 try:
                     await handler(handle, due.message)
-                    if isinstance(handle, AsyncSession):
-                        await handle.flush()
                     await transaction.check()
                 finally:
                     transaction.release()

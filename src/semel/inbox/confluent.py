@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 from sqlalchemy import Connection, Engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from semel.database import keep_open, within
 from semel.database.procedures import drive
@@ -103,8 +103,6 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
                 transaction = keep_open(handle)
                 try:
                     handler(handle, due.message)
-                    if isinstance(handle, Session):
-                        handle.flush()
                     transaction.check()
                 finally:
                     transaction.release()
