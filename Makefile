@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damaged-stores takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify strangers saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damaged-stores takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -77,6 +77,9 @@ $(BROWSER): $(STAMP)
 
 verdicts: $(STAMP) ## Ask semel and Apache Kafka the same, by five principals under seven sets of access rules, call by call
 	@PYTHONPATH=tests .venv/bin/python -m verdicts.run
+
+strangers: $(STAMP) ## Run the tests on the machines that strangers have, each in a fresh clone; make strangers ARGS='--only WORDS'
+	@.venv/bin/python tools/strangers.py $(ARGS)
 
 saboteurs: $(STAMP) ## Plant each known bug in semel: a test must fail over it; make saboteurs ARGS='--only WORDS'
 	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run $(ARGS)

@@ -215,8 +215,8 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "Spark gets a path that its shell reads as two",
-        "semel.spark.python:_is_a_word",
-        "shlex.quote(path) == path",
+        "semel.spark.scripts:is_word",
+        "shlex.quote(str(path)) == str(path)",
         "True",
         ("tests/spark/test_python.py", "-k", "reads_otherwise"),
     ),

@@ -1,0 +1,426 @@
+"""`make strangers`: the tests on the machines that strangers have, each in a fresh clone and an environment of its own.
+
+    python tools/strangers.py [--only WORDS] [--list] [--page FILE]
+
+A machine is this one with something changed: the environment, the user, the place of the clone, what is mounted, which
+programs are there, the version of Python. Each begins with HOME and PATH alone, and with what tells pip its index.
+Where something cannot be changed here (it takes root, another Java), its line says so. This must not change the work
+tree, and leaves nothing but its table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parent.parent
+WHOLE: Final = "-n auto"
+# What could notice another language, clock, screen or variable: commands and their output, pages, what people install.
+PART: Final = (
+    "-n auto tests/test_forked.py tests/test_setup.py tests/test_failures.py tests/cli tests/docs tests/settings "
+    "tests/schema tests/security tests/testing tests/http tests/inbox/test_inbox_command.py "
+    "tests/outbox/test_outbox_command.py tests/audit tests/spark/test_python.py tests/spark/test_session.py "
+    "tests/spark/tables/test_delta_sink.py tests/spark/dedup/test_dedup_queries.py"
+)
+# What starts Spark, and what is started by it.
+SPARK: Final = (
+    "-n auto tests/spark/test_python.py tests/spark/test_session.py tests/spark/tables tests/cli/test_doctor.py"
+)
+# Servers, ports, and what goes on side by side.
+SERVERS: Final = "-n auto tests/broker tests/clients tests/testing tests/cli tests/storage tests/store"
+NOBODY: Final = 65534
+NAMELESS: Final = 12345
+SECONDS_MAX: Final = 3600
+SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# As pytest's last line has it.
+COUNTS: Final = re.compile(r"^(?:\d+ (?:passed|failed|skipped|errors?|deselected|warnings?)(?:, )?)+ in ", re.MULTILINE)
+
+
+class Clone(NamedTuple):
+    """Where a clone lies, whose it is, and which Python sets it up. Machines with the same clone share it."""
+
+    folder: str = "semel"
+    user: int | None = None
+    umask: int = 0o022
+    python: str | None = None
+
+
+class Machine(NamedTuple):
+    """A line of the table."""
+
+    dimension: str
+    name: str
+    tests: str = PART
+    clone: Clone = Clone()
+    environment: Mapping[str, str] = {}
+    # Commands of a shell, as root, in a namespace of their own, before the tests; empty if nothing is changed there.
+    prepared: str = ""
+    # Programs that must not be found.
+    without: tuple[str, ...] = ()
+    # Words of a command that runs the tests.
+    under: tuple[str, ...] = ()
+    busy_ports: tuple[int, ...] = ()
+    needs: Callable[[], str] = lambda: ""
+
+
+class Result(NamedTuple):
+    machine: Machine
+    held: bool
+    said: str
+    seconds: float
+
+
+def needs_root() -> str:
+    return "" if os.geteuid() == 0 and shutil.which("unshare") else "needs root, and unshare"
+
+
+def needs(*programs: str) -> Callable[[], str]:
+    def missing() -> str:
+        return ", ".join(f"no {program} here" for program in programs if shutil.which(program) is None)
+
+    return missing
+
+
+def java(version: int) -> Path | None:
+    for release in (*Path("/usr/lib/jvm").glob("*/release"), *Path("/opt").glob("*/release")):
+        if re.search(rf'^JAVA_VERSION="{version}[."]', release.read_text(errors="replace"), re.MULTILINE):
+            return release.parent
+    return None
+
+
+def with_java(version: int) -> Machine:
+    home = java(version)
+    return Machine(
+        "environment",
+        f"JAVA_HOME of Java {version}",
+        SPARK,
+        environment={"JAVA_HOME": str(home)},
+        needs=lambda: "" if home else f"no Java {version} here",
+    )
+
+
+def with_python(version: str) -> Machine:
+    python = python_named(version)
+    return Machine(
+        "Python",
+        version,
+        WHOLE,
+        Clone(f"semel-{version}", python=python),
+        needs=lambda: "" if python else f"no Python {version} here",
+    )
+
+
+def python_named(version: str) -> str | None:
+    """A Python that runs; a version manager's names are there for versions that do not."""
+    managed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for candidate in [*map(str, reversed(managed)), shutil.which(f"python{version}")]:
+        if (
+            candidate
+            and subprocess.run([candidate, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
+        ):
+            return candidate
+    return None
+
+
+def with_variables(name: str, tests: str = PART, **variables: str) -> Machine:
+    return Machine("environment", name, tests, environment=variables)
+
+
+def with_locale(name: str) -> Machine:
+    installed = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.split()
+    short = name.replace("UTF-8", "utf8")
+    return Machine(
+        "environment",
+        f"LC_ALL={name}",
+        environment={"LC_ALL": name},
+        needs=lambda: "" if short in installed else f"this machine has no {name}",
+    )
+
+
+def prepared(dimension: str, name: str, commands: str, tests: str = PART, **more: object) -> Machine:
+    return Machine(dimension, name, tests, prepared=commands, needs=needs_root, **more)  # type: ignore[arg-type]
+
+
+def with_clock(name: str, zone: str, at: str) -> Machine:
+    return Machine(
+        "time",
+        name,
+        "-n auto tests/core tests/inbox tests/outbox tests/http tests/audit tests/cli",
+        environment={"TZ": zone, "FAKETIME_DONT_FAKE_MONOTONIC": "1"},
+        under=("faketime", at),
+        needs=needs("faketime"),
+    )
+
+
+SPACED: Final = "semel clönē"
+MACHINES: Final = (
+    Machine("environment", "HOME and PATH only", WHOLE),
+    with_variables("no TERM, COLUMNS=40, NO_COLOR", COLUMNS="40", NO_COLOR="1"),
+    with_variables("TERM=dumb, COLUMNS=200, FORCE_COLOR", TERM="dumb", COLUMNS="200", FORCE_COLOR="1"),
+    with_variables("LANG=C", LANG="C"),
+    with_variables("LC_ALL=POSIX", LC_ALL="POSIX"),
+    with_variables("LC_ALL=POSIX, PYTHONUTF8=0", LC_ALL="POSIX", PYTHONUTF8="0"),
+    with_locale("de_DE.UTF-8"),
+    with_locale("tr_TR.UTF-8"),
+    with_variables("PYTHONUNBUFFERED, PYTHONHASHSEED=0", PYTHONUNBUFFERED="1", PYTHONHASHSEED="0"),
+    with_variables("PYTHONHASHSEED=1, PYTHONSAFEPATH", PYTHONHASHSEED="1", PYTHONSAFEPATH="1"),
+    with_variables(
+        "PYTHONHASHSEED=4294967295, PYTHONDONTWRITEBYTECODE", PYTHONHASHSEED="4294967295", PYTHONDONTWRITEBYTECODE="1"
+    ),
+    with_variables("PYTHONOPTIMIZE=1", PYTHONOPTIMIZE="1"),
+    with_variables("PYTHONWARNINGS=error for semel", PYTHONWARNINGS="error:::semel"),
+    with_variables(
+        "http_proxy and https_proxy of a dead address",
+        http_proxy="http://127.0.0.1:1",
+        https_proxy="http://127.0.0.1:1",
+    ),
+    with_variables("JAVA_HOME of nothing", SPARK, JAVA_HOME="/nowhere"),
+    *map(with_java, (11, 17, 21, 25)),
+    with_variables("SPARK_HOME of nothing", SPARK, SPARK_HOME="/nowhere"),
+    with_variables("PYSPARK_PYTHON of another Python", SPARK, PYSPARK_PYTHON="/usr/bin/python3"),
+    with_variables(
+        "VIRTUAL_ENV and conda's variables", VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", CONDA_DEFAULT_ENV="base"
+    ),
+    with_variables("TZ=Asia/Kathmandu (+05:45)", TZ="Asia/Kathmandu"),
+    with_variables("TZ=America/St_Johns (-03:30)", TZ="America/St_Johns"),
+    with_variables("TZ=Pacific/Kiritimati (+14)", TZ="Pacific/Kiritimati"),
+    with_clock("across midnight", "UTC", "2026-12-31 23:59:30"),
+    with_clock("across the change to summer time", "Europe/Berlin", "2026-03-29 01:59:30"),
+    Machine(
+        "user",
+        "an ordinary one, umask 077; a space and an umlaut in the path",
+        WHOLE,
+        Clone(SPACED, NOBODY, 0o077),
+        needs=needs_root,
+    ),
+    Machine(
+        "user",
+        "one without a name, as containers have them",
+        WHOLE,
+        Clone("semel-nameless", NAMELESS),
+        needs=needs_root,
+    ),
+    Machine("user", "without HOME", clone=Clone("semel-nobody", NOBODY), environment={"HOME": ""}, needs=needs_root),
+    Machine(
+        "user",
+        "HOME cannot be written",
+        clone=Clone("semel-nobody", NOBODY),
+        environment={"HOME": "/proc"},
+        needs=needs_root,
+    ),
+    Machine(
+        "place", "a space and an umlaut in the path, LC_ALL=POSIX", clone=Clone(SPACED), environment={"LC_ALL": "POSIX"}
+    ),
+    Machine("place", "a path of 180 characters", clone=Clone("long/" + "long-" * 34)),
+    Machine("place", "TMPDIR with a space", environment={"TMPDIR": "TEMPORARY/a space"}),
+    prepared("place", "a clone that cannot be written", "mount --bind -o ro . .", "tests/cli/test_doctor.py"),
+    Machine("machine", "one core", SERVERS, under=("taskset", "-c", "0"), needs=needs("taskset")),
+    prepared("machine", "/tmp is mounted noexec", "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp"),
+    prepared("machine", "/tmp has 200 MB", "mount -t tmpfs -o size=200m,mode=1777 tmpfs /tmp", SPARK),
+    prepared("machine", "/dev/shm has 64 MB", "mount -t tmpfs -o size=64m,mode=1777 tmpfs /dev/shm"),
+    Machine("machine", "256 open files", SERVERS, under=("prlimit", "--nofile=256"), needs=needs("prlimit")),
+    Machine("machine", "1024 open files", SERVERS, under=("prlimit", "--nofile=1024"), needs=needs("prlimit")),
+    prepared(
+        "machine",
+        "no localhost in /etc/hosts",
+        "grep -v localhost /etc/hosts > $SCRATCH/hosts; mount --bind $SCRATCH/hosts /etc/hosts",
+        SERVERS,
+    ),
+    prepared(
+        "machine",
+        "a host name that does not resolve, no IPv6",
+        "hostname nowhere; ip link set lo up; echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6",
+        SERVERS,
+    ),
+    Machine(
+        "machine",
+        "no git, gcc, java, psql, ps",
+        without=("git", "gcc", "cc", "java", "psql", "ps", "pg_ctl", "postgres"),
+    ),
+    Machine("machine", "other services on 9092, 5432 and 8080", SERVERS, busy_ports=(9092, 5432, 8080)),
+    *map(with_python, ("3.11", "3.12", "3.13", "3.14")),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs the tests on the machines that strangers have.")
+    parser.add_argument("--only", default="", metavar="WORDS", help="the machines whose lines hold these words")
+    parser.add_argument("--list", action="store_true", help="name the machines and run nothing")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table there")
+    parser.add_argument("--tests", metavar="ARGS", help="run these tests instead of those of each machine")
+    options = parser.parse_args()
+    machines = [one for one in MACHINES if options.only in f"{one.dimension}: {one.name}"]
+    if not machines:
+        sys.exit(f"strangers: no machine is named like {options.only!r}; see --list")
+    if options.list:
+        print("\n".join(f"{one.dimension}: {one.name}" for one in machines))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="strangers-", ignore_cleanup_errors=True) as scratch:
+        Path(scratch).chmod(0o755)
+        results = [run(one, Path(scratch), options.tests or one.tests) for one in machines]
+    table = table_of(results)
+    print(f"\n{table}")
+    if options.page is not None:
+        options.page.write_text(page_of(table), encoding="utf-8")
+    return 0 if all(result.held for result in results) else 1
+
+
+def run(machine: Machine, scratch: Path, tests: str) -> Result:
+    if reason := machine.needs():
+        return Result(machine, True, f"not run: {reason}", 0)
+    began = time.monotonic()
+    print(f"{machine.dimension}: {machine.name} ...", end=" ", flush=True)
+    try:
+        place = made(machine.clone, scratch)
+        said = told_by(machine, place, scratch, tests)
+    except subprocess.CalledProcessError as error:
+        last = [line for line in error.output.splitlines() if line.strip()][-1:]
+        said = f"FAILED with {error.returncode}: {' '.join(last)}"
+    except subprocess.TimeoutExpired:
+        said = f"FAILED: it did not end within {SECONDS_MAX} s"
+    print(said, flush=True)
+    return Result(machine, not said.startswith("FAILED"), said, time.monotonic() - began)
+
+
+def made(clone: Clone, scratch: Path) -> Path:
+    """The clone, set up; an earlier machine may have made it."""
+    place = scratch / "clones" / clone.folder / f"of-{clone.user or 'me'}"
+    if place.exists():
+        return place
+    place.parent.mkdir(parents=True)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(place)], check=True, capture_output=True, text=True)
+    if clone.user is not None:
+        subprocess.run(["chown", "-R", f"{clone.user}:{clone.user}", str(place)], check=True)
+    python = [f"PYTHON={clone.python}"] if clone.python else []
+    call(["make", "setup", *python], place, base(clone, scratch), clone)
+    return place
+
+
+def told_by(machine: Machine, place: Path, scratch: Path, tests: str) -> str:
+    """The counts of pytest, of tests none of which failed."""
+    environment = base(machine.clone, scratch) | {
+        name: value.replace("TEMPORARY", str(scratch)) for name, value in machine.environment.items()
+    }
+    if "TMPDIR" in environment:
+        Path(environment["TMPDIR"]).mkdir(exist_ok=True)
+    if not environment["HOME"]:
+        del environment["HOME"]
+    with ExitStack() as stack:
+        if machine.without:
+            environment["PATH"] = stack.enter_context(path_without(machine.without, environment["PATH"]))
+        for port in machine.busy_ports:
+            stack.enter_context(busy(port))
+        command = [*machine.under, "make", "test", f"ARGS={tests}"]
+        said = call(
+            command, place, environment, machine.clone, machine.prepared.replace("$SCRATCH", shlex.quote(str(scratch)))
+        )
+    return [match[0].removesuffix(" in ") for match in COUNTS.finditer(said)][-1]
+
+
+def base(clone: Clone, scratch: Path) -> dict[str, str]:
+    """HOME, PATH, and where pip finds packages."""
+    home = scratch / f"home-{clone.user or 'me'}"
+    home.mkdir(exist_ok=True)
+    if clone.user is not None:
+        os.chown(home, clone.user, clone.user)
+    path = os.environ["PATH"] if clone.user is None else SYSTEM_PATH
+    return {name: value for name, value in os.environ.items() if name.startswith("PIP_")} | {
+        "HOME": str(home),
+        "PATH": path,
+    }
+
+
+def call(command: list[str], place: Path, environment: Mapping[str, str], clone: Clone, before: str = "") -> str:
+    """What the command says, as that user; with commands of root before, in a namespace."""
+    if clone.user is not None:
+        command = ["setpriv", f"--reuid={clone.user}", f"--regid={clone.user}", "--clear-groups", *command]
+    if before:
+        network = ["--net"] if "ip link" in before else []
+        script = f"set -e; {before}; exec {shlex.join(command)}"
+        command = ["unshare", "--mount", "--uts", *network, "sh", "-c", script]
+    ran = subprocess.run(
+        command,
+        cwd=place,
+        env=environment,
+        umask=clone.umask,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=SECONDS_MAX,
+    )
+    if ran.returncode != 0:
+        kept = Path(tempfile.gettempdir(), "strangers.log")
+        kept.write_text(ran.stdout, encoding="utf-8")
+        failed = "; ".join(re.findall(r"^FAILED (\S+)", ran.stdout, re.MULTILINE)[:5])
+        raise subprocess.CalledProcessError(
+            ran.returncode, command, f"{ran.stdout}\n{failed or ran.stdout[-300:]} ({kept})"
+        )
+    return ran.stdout
+
+
+@contextmanager
+def path_without(programs: tuple[str, ...], path: str) -> Iterator[str]:
+    """A PATH on which everything is but these."""
+    with tempfile.TemporaryDirectory(prefix="strangers-path-") as folder:
+        for directory in map(Path, path.split(os.pathsep)):
+            for program in directory.iterdir() if directory.is_dir() else ():
+                link = Path(folder, program.name)
+                if program.name not in programs and not link.is_symlink():
+                    link.symlink_to(program)
+        yield folder
+
+
+@contextmanager
+def busy(port: int) -> Iterator[None]:
+    """Somebody else's service; there may be one already."""
+    with socket.socket() as service:
+        service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            service.bind(("127.0.0.1", port))
+            service.listen()
+        except OSError:
+            pass
+        yield
+
+
+def table_of(results: list[Result]) -> str:
+    rows = [f"| {one.machine.dimension} | {one.machine.name} | {one.said} |" for one in results]
+    return "\n".join(["| what differs | how | tests |", "|---|---|---|", *rows])
+
+
+def page_of(table: str) -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    return f"""# The machines of strangers
+
+<!-- Written by `make strangers ARGS='--page docs/MACHINES.md'`. -->
+
+`make test` has to pass where nobody prepared anything. `make strangers` makes a fresh clone for each line, changes what
+the line says on an otherwise empty environment, and runs the tests: all of them, or those that could notice. What
+cannot be changed on the machine that it runs on is named so. This table is of commit {commit}.
+
+{table}
+"""
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("strangers: interrupted")
