@@ -446,7 +446,7 @@ BROKER_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the end of a transaction undoes a later commit",
-        "semel.core.groups.offsets:GroupOffsets.end_transaction",
+        "semel.core.groups.offsets:OffsetTable.take_over",
         "before.order < offset.order",
         "before is not offset",
         ("tests/core/groups/test_offsets.py",),

@@ -50,8 +50,8 @@ RECORD_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an audit that passes over a batch calls its topic clean",
         "semel.audit.places.topic:_Records.read",
-        "bad",
-        "None",
+        "[{}] * len(bad)",
+        "[]",
         ("tests/audit/test_bad_batches_audited.py",),
     ),
 )

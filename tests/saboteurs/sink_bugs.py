@@ -352,7 +352,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a mark lets in a query that has lost its state",
         "semel.spark.tables.claims:judge",
-        "held.query_id != claim.query_id and state",
+        "held is not None and held.query_id != claim.query_id and state",
         "False",
         ("tests/spark/tables/test_sink_claims.py",),
     ),
