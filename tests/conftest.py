@@ -44,6 +44,11 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+# A proxy is for the world outside, and tests talk to this machine alone.
+for variable in ("no_proxy", "NO_PROXY"):
+    os.environ[variable] = ",".join(filter(None, [os.environ.get(variable), "127.0.0.1", "localhost", "::1"]))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
     """A command that ran in a test handles signals from then on, and has them sent again until it has received them:

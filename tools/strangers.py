@@ -180,7 +180,7 @@ MACHINES: Final = (
         "PYTHONHASHSEED=4294967295, PYTHONDONTWRITEBYTECODE", PYTHONHASHSEED="4294967295", PYTHONDONTWRITEBYTECODE="1"
     ),
     with_variables("PYTHONOPTIMIZE=1", PYTHONOPTIMIZE="1"),
-    with_variables("PYTHONWARNINGS=error for semel", PYTHONWARNINGS="error:::semel"),
+    with_variables("PYTHONWARNINGS=default", PYTHONWARNINGS="default"),
     with_variables(
         "http_proxy and https_proxy of a dead address",
         http_proxy="http://127.0.0.1:1",
