@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from lives import Gate, Inline, Life, WatchedStore, names, run, written
 
+from lives import Gate, Inline, Life, WatchedStore, names, run, written
 from semel.replica.cache import AT_ONCE, Unreadable
 from semel.replica.reader import Overtaken
 from semel.replica.slot import digest_of

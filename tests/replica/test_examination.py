@@ -3,8 +3,8 @@
 import random
 
 import pytest
-from lives import Life, WatchedStore, prepared, run
 
+from lives import Life, WatchedStore, prepared, run
 from semel.core.slots import BrokenHistory
 from semel.replica.examination import ExaminedStore, examine_store, objects_of, slots_of
 from semel.replica.slot import Slot, key_of

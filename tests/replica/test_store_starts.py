@@ -5,8 +5,8 @@ out what is damaged, lost, deleted, or different on its own disk.
 import asyncio
 
 import pytest
-from lives import Gate, Life, WatchedStore, left, names, prepared, run
 
+from lives import Gate, Life, WatchedStore, left, names, prepared, run
 from semel.core.slots import BrokenHistory
 from semel.replica.reader import Overtaken
 from semel.replica.slot import digest_of, encode_head, key_of
