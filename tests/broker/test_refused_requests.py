@@ -9,7 +9,7 @@ from kio.index import load_request_schema
 from test_held_loop import NOWHERE, filled
 
 from semel.broker.refusal import refusal
-from semel.broker.standby import ANSWERED
+from semel.broker.standby import RULES, Here
 from semel.core.steps import finish
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
@@ -18,7 +18,8 @@ VERSIONS = [
     (api_key, version)
     for api_key, announced in versions.ANNOUNCED.items()
     for version in range(announced.min, announced.max + 1)
-    if api_key not in ANSWERED and (api_key != versions.PRODUCE or version >= versions.PRODUCE_SERVED_MIN)
+    if RULES[api_key].here not in (Here.SERVES, Here.READS)
+    and (api_key != versions.PRODUCE or version >= versions.PRODUCE_SERVED_MIN)
 ]
 # What is refused here has no name: a rule or a filter is known by its place, a directory only by a broker, and the
 # member that leaves in these tests has no id.
