@@ -46,7 +46,7 @@ from semel.core.refusals import Refused
 from semel.core.steps import finish
 from semel.core.topics import Topic
 from semel.core.transactions import Owner
-from semel.storage import checkpoint, producer_pages
+from semel.storage import aside, checkpoint, end_notes, producer_pages
 from semel.storage.aborted_blocks import BlockLayout
 from semel.storage.checkpoint import CheckpointJob
 from semel.storage.files import Files
@@ -220,14 +220,16 @@ class Ledger:
 class Caller:
     """Whoever drives a log: changes go into the ledger, refused ones are tried once more."""
 
-    def __init__(self, files: Files, ledger: Ledger, settings: LogSettings = SETTINGS) -> None:
+    def __init__(
+        self, files: Files, ledger: Ledger, settings: LogSettings = SETTINGS, cluster_id: str = "a-cluster"
+    ) -> None:
         self.ledger = ledger
         self.refused = 0
         self.now_ms = NOW_MS
-        self.log = Log.open(files, new_cluster_id="a-cluster", settings=settings)
+        self.log = Log.open(files, new_cluster_id=cluster_id, settings=settings, time_of_day=lambda: NOW_MS / 1000)
         self._commit = self.log.commit
         self.log.commit = self._recorded  # type: ignore[method-assign]
-        self._marks = 0
+        self.marks = 0
 
     def _recorded(self, entry: Entry) -> None:
         self.ledger.in_flight = entry
@@ -362,8 +364,8 @@ class Caller:
         owned = [owner for owner in self.owners() if owner.producer_id == producer_id]
         if owned and owned[0].producer_epoch != epoch:
             sequence, epoch = 0, owned[0].producer_epoch
-        self._marks += 1
-        mark = self._marks + 1000 * len(self.ledger.producer_ids)
+        self.marks += 1
+        mark = self.marks + 1000 * len(self.ledger.producer_ids)
         return batch(
             producer_id,
             sequence if producer_id >= 0 else -1,
@@ -466,7 +468,8 @@ def check_tidy(files: Files, log: Log) -> None:
             assert paths <= known
     numbered = [name for name in files.names("journal") if not name.startswith("spare-")]
     assert len(numbered) == 1, numbered
-    assert set(files.names("")) <= {"checkpoint", "reserve", "journal", "topics", "lock", producer_pages.DIRECTORY}
+    names = {"checkpoint", "reserve", "journal", "topics", "lock", producer_pages.DIRECTORY}
+    assert set(files.names("")) <= names | {end_notes.NAME, aside.DIRECTORY}
     # Pages that have changed since the checkpoint have no place yet, so the checkpoint itself says which are needed.
     last = checkpoint.read(files)
     assert last is not None

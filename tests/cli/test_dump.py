@@ -179,7 +179,7 @@ def test_a_log_whose_checkpoint_is_gone_is_not_taken_for_one_that_never_began(co
         shutil.rmtree(copy / "journal")
     done = semel("dump", str(copy))
     assert done.returncode == 1
-    assert "without a checkpoint" in done.stdout
+    assert "checkpoint: missing, though a log was kept here" in done.stdout
 
 
 def test_damage_in_a_segment_is_named_and_what_lies_behind_it_is_shown(copy: Path) -> None:
@@ -228,11 +228,11 @@ def test_what_a_start_would_miss_of_a_file_is_named(tmp_path: Path, suffix: str)
     with open(path, "r+b") as file:
         file.truncate(100)
     short = f"{path}: ends at offset 100, the checkpoint knows {size} bytes"
-    assert examine(ReadOnlyFiles(tmp_path)).stopped == short
+    assert (examine(ReadOnlyFiles(tmp_path)).stopped or "").startswith(short)
     path.unlink()
     gone = f"{path}: missing, the checkpoint names it"
-    assert examine(ReadOnlyFiles(tmp_path)).stopped == gone
-    assert semel("repair", str(tmp_path)).stdout == f"a start would stop at {gone}\n"
+    assert (examine(ReadOnlyFiles(tmp_path)).stopped or "").startswith(gone)
+    assert semel("repair", str(tmp_path)).stdout.startswith(f"a start would stop at {gone}")
 
 
 def test_what_is_no_directory_of_semel_is_one_line(tmp_path: Path) -> None:

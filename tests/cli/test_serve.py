@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import re
+import shutil
 import signal
 import sys
 import urllib.request
@@ -160,6 +161,31 @@ def test_a_damaged_directory_is_refused_with_file_and_offset(data: Path) -> None
     told = semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}")
     assert str(path) in told
     assert "offset" in told
+
+
+def test_a_directory_whose_journal_is_gone_is_refused_with_the_way_on(serve: Serve, tmp_path: Path) -> None:
+    broker = serve()
+    semel_lines("produce", "orders", f"--bootstrap={broker.bootstrap}", stdin="3 apples\n")
+    broker.kill()
+    data = tmp_path / "data"
+    shutil.rmtree(data / "journal")
+    (data / "journal").mkdir()
+    said = semel_failure("serve", f"--data={data}", "--listen=127.0.0.1:0")
+    where = re.escape(f"the data directory cannot be used: {data}/journal/")
+    assert re.fullmatch(
+        f"{where}[0-9a-f]{{16}}: missing, the checkpoint names it.*; "
+        f"bring the file back, or see semel repair {data} for a way on without it",
+        said,
+    )
+
+
+def test_no_log_is_begun_where_the_operator_knows_that_there_is_one(tmp_path: Path) -> None:
+    """The directory is the place where a disk is not mounted."""
+    arguments = ("serve", f"--data={tmp_path}", "--listen=127.0.0.1:0", "--must-have-log")
+    assert "holds no log, and none may be begun there" in semel_failure(*arguments)
+    missing = semel_failure("serve", f"--data={tmp_path}/none", "--listen=127.0.0.1:0", "--must-have-log")
+    assert missing == f"{tmp_path}/none: no such directory, and --must-have-log makes none"
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_directory_of_a_newer_version_is_refused_as_such_and_both_formats_are_named(data: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_DAMAGE: Final = "tests/damage/test_damage.py"
 _CLEANING: Final = "tests/compaction/test_cleaning.py"
 _STARTING: Final = "tests/storage/test_starting_again.py"
 _TORN: Final = "tests/broker/test_torn_log.py"
@@ -214,21 +215,85 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     # -- what others do to the directory ----------------------------------------------------------------------------
     Bug(
         "a spare file that is not there keeps the journal from going on",
-        "semel.storage.journal:Journal._use_spare",
-        "FileNotFoundError",
+        "semel.storage.journal:Journal._spare_at",
+        "(FileNotFoundError, IsADirectoryError)",
         "BlockingIOError",
         ("tests/storage/test_journal.py", "-k", "two_spares_of_one or to_make_space"),
     ),
+    # -- a start misses what is gone ---------------------------------------------------------------------------------
     Bug(
-        "an empty log removes the records whose checkpoint is gone",
+        "a start does not ask how far the journal was durable",
+        "semel.storage.journal:missing_after",
+        "note.durable - position",
+        "0",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "a sync is not noted beside the journal",
+        "semel.storage.journal:SyncJob.run",
+        "self.notes.note(self.target, is_synced=has_new_file)",
+        "pass",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "a journal file that ends too early is no damage, although no power was lost",
+        "semel.storage.journal:_refuse_loss",
+        "goes_on.kind == _KIND_ROLL",
+        "False",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "a missing journal is that of a young log",
+        "semel.storage.journal:read",
+        "position == 0 and not starts and not note.has_log",
+        "not starts",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "an older checkpoint of a clean stop is taken for the newest",
+        "semel.storage.recovery:entries_after",
+        "journal.missing_after(note, bookmark.position)",
+        "''",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "the entries of another broker are taken for those of this one",
+        "semel.storage.recovery:recover",
+        "crc32c(new_cluster_id.encode())",
+        "0",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "a start does not compare the segments with the checkpoint",
+        "semel.storage.verification:_fault_in",
+        "digest == segment.digest",
+        "True",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "a start deletes the files that no state claims",
+        "semel.storage.aside:Aside.move",
+        "self._files.rename(path, target)",
+        "self._files.remove(path)",
+        (_DAMAGE,),
+    ),
+    Bug(
+        "the note of a log is not durable before its first checkpoint",
+        "semel.storage.end_notes:begin_notes",
+        "notes.note(0, is_synced=True)",
+        "pass",
+        ("tests/crash/test_matrix.py",),
+    ),
+    Bug(
+        "an empty log hides the records whose checkpoint is gone, and the note beside the journal with it",
         "semel.storage.recovery:refuse_lost_checkpoint",
         "any(_partition_directories(files, topic) for topic in _topic_directories(files))",
         "False",
         (_STARTING, "-k", "checkpoint_is_gone"),
     ),
     Bug(
-        "a start removes what others put into the directory",
-        "semel.storage.recovery:remove_strangers",
+        "a start puts away what others put into the directory",
+        "semel.storage.recovery:put_away_strangers",
         "_OWN_FILE.fullmatch(name)",
         "True",
         (_STARTING, "-k", "others_put"),

@@ -108,7 +108,7 @@ TABLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a file of producers goes that the next start needs",
-        "semel.storage.recovery:remove_strangers",
+        "semel.storage.recovery:put_away_strangers",
         "ProducerPages(files).unneeded(pages)",
         "ProducerPages(files).unneeded([])",
         ("tests/storage/test_log_machine.py",),

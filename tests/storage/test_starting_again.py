@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger import Caller, Ledger, batch
-from semel.storage import checkpoint, journal
+from semel.storage import checkpoint, end_notes, journal
 from semel.storage.files import DiskFiles
 from semel.storage.journal import Damaged
 from semel.storage.log import Log
@@ -56,19 +56,36 @@ def log_with_a_record(root: Path) -> Ledger:
     return caller.ledger
 
 
-@pytest.mark.parametrize("is_journal_left", [True, False])
-def test_records_whose_checkpoint_is_gone_are_not_removed(tmp_path: Path, is_journal_left: bool) -> None:
-    """Somebody has removed the checkpoint and the journal, or has brought back only a part of a backup."""
-    ledger = log_with_a_record(tmp_path / "log")
+CHECKPOINT_ALONE = (checkpoint.NAME,)
+WITH_JOURNAL = (checkpoint.NAME, journal.DIRECTORY)
+WITH_NOTE = (checkpoint.NAME, end_notes.NAME)
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (CHECKPOINT_ALONE, "checkpoint: missing, though a log was kept here"),
+        (WITH_JOURNAL, "checkpoint: missing, though a log was kept here"),
+        (WITH_NOTE, "a journal without a checkpoint"),
+        ((*WITH_NOTE, journal.DIRECTORY), "records without a checkpoint"),
+    ],
+)
+def test_records_whose_checkpoint_is_gone_are_not_removed(tmp_path: Path, gone: tuple[str, ...], said: str) -> None:
+    """Somebody has removed the checkpoint and more, or has brought back only a part of a backup."""
+    caller = Caller(DiskFiles(tmp_path / "log"), Ledger())
+    ledger = caller.ledger
+    topic = caller.create("orders")
+    assert topic is not None
+    caller.append(caller.log.state.partitions.of(topic)[0], batch())
+    caller.sync()
+    caller.log.abandon()
     root = (tmp_path / "log").rename(tmp_path / "moved")
-    (root / checkpoint.NAME).rename(tmp_path / "checkpoint")
-    if not is_journal_left:
-        (root / journal.DIRECTORY).rename(tmp_path / "journal")
-    with pytest.raises(Damaged, match="without a checkpoint"):
+    for name in gone:
+        (root / name).rename(tmp_path / name)
+    with pytest.raises(Damaged, match=said):
         Caller(DiskFiles(root), ledger)
-    (tmp_path / "checkpoint").rename(root / checkpoint.NAME)
-    if not is_journal_left:
-        (tmp_path / "journal").rename(root / journal.DIRECTORY)
+    for name in gone:
+        (tmp_path / name).rename(root / name)
     again = Caller(DiskFiles(root), ledger)
     ledger.settle_on(again.log)
     again.close()

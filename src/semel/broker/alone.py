@@ -29,9 +29,25 @@ class Alone:
     lag_bytes: Final = 0
     bytes_under_way: Final = 0
 
+    def __init__(self, time_of_day: Callable[[], float], *, must_have_log: bool) -> None:
+        self._time_of_day = time_of_day
+        self._must_have_log = must_have_log
+
     async def open_log(self, open_files: Callable[[], Files], new_cluster_id: str, settings: LogSettings) -> Log:
         """Recover the log."""
-        return Log.open(open_files(), new_cluster_id=new_cluster_id, settings=settings)
+        return self.recover(open_files(), new_cluster_id, settings, None)
+
+    def recover(
+        self, files: Files, new_cluster_id: str, settings: LogSettings, on_progress: Callable[[int], None] | None
+    ) -> Log:
+        """Recover the log of a directory, or begin one there if that is allowed."""
+        return Log.open(
+            files,
+            new_cluster_id=None if self._must_have_log else new_cluster_id,
+            settings=settings,
+            on_progress=on_progress,
+            time_of_day=self._time_of_day,
+        )
 
     def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
         """What makes the log durable: its directory."""

@@ -96,6 +96,7 @@ class Broker:
         super_users: Collection[str] = (),
         security_log: SecurityLog | None = None,
         limits: Limits | None = None,
+        must_have_log: bool = False,
         files: Files | None = None,
         settings: LogSettings | None = None,
         clock: Callable[[], float] = time.time,
@@ -111,6 +112,8 @@ class Broker:
         trusted. `tls` names the certificates, `tokens` the provider of tokens. With `access_rules`, or as soon as a
         listener is not PLAINTEXT, a client may do only what the access rules in the log allow; `super_users`, such as
         "User:admin", may do everything. `security_log` gets the requests that are denied.
+
+        With `must_have_log` the broker never begins an empty log in `data`: a disk may not be mounted there.
 
         With a `store` the journal is there, and `data` is a cache. An entry waits up to `commit_interval_seconds` to
         share an object. If another broker on the store is active, this one stands by, and takes over when the other has
@@ -143,7 +146,7 @@ class Broker:
         self._data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
-        self.role: Role | Alone = Alone()
+        self.role: Role | Alone = Alone(clock, must_have_log=must_have_log)
         if store is not None:
             self.role = Role(store, lease_seconds, cache_bytes, accepted_losses, self.limits, self.metrics, boot_clock)
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max, shares.forwarded_max)
@@ -170,9 +173,8 @@ class Broker:
 
     def recover(self, on_progress: Callable[[int], None] | None = None) -> None:
         """Lock the data directory and recover its log, or let `start` do it. Not for a broker on a store."""
-        self.log = Log.open(
-            self._open_files(), new_cluster_id=_new_cluster_id(), settings=self._settings, on_progress=on_progress
-        )
+        assert isinstance(self.role, Alone)
+        self.log = self.role.recover(self._open_files(), _new_cluster_id(), self._settings, on_progress)
 
     def _open_files(self) -> Files:
         return self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))

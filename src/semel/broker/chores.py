@@ -18,6 +18,7 @@ from semel.broker.receive_buffer import ReceiveMemory
 from semel.broker.runtime import Runtime
 from semel.core.entries import GroupDeleted
 from semel.core.steps import APPEND_PIECES, Steps, at_once
+from semel.storage import aside
 
 HOUSEKEEPING_SECONDS: Final = 5.0
 # How often retention looks for segments that are too old or too large together, as in Apache Kafka.
@@ -57,6 +58,7 @@ class Chores:
         self._every(compactor.look_seconds, lambda: at_once(compactor.look))
         self._every(FORGET_SECONDS, lambda: forget_silent_transactional_ids(runtime))
         self._every(EXPIRY_SECONDS, lambda: forget_old_offsets(runtime))
+        self._every(FORGET_SECONDS, lambda: remove_set_aside(runtime))
 
     def stop(self) -> None:
         """Begin no more chores."""
@@ -139,6 +141,15 @@ def _counted_now_ms(runtime: Runtime, period_ms: int) -> int:
     now_ms = runtime.clock.now_ms()
     runtime.log.note_time(now_ms, runtime.clock.steady_ms())
     return now_ms - runtime.log.state.silence.allowed_ms(now_ms, period_ms) + period_ms
+
+
+def remove_set_aside(runtime: Runtime) -> Steps[None]:
+    """Remove files that starts have put aside, after the time for which they are kept."""
+    files = runtime.log.files
+    for kept in list(aside.kept_before(files, runtime.clock.now_ms())):
+        aside.remove(files, [kept])
+        runtime.events.tell(logging.INFO, "set_aside_removed", path=kept.path, bytes=kept.size)
+        yield APPEND_PIECES
 
 
 def forget_old_offsets(runtime: Runtime) -> Steps[None]:

@@ -35,7 +35,11 @@ from semel.security.listeners import (
 from semel.security.login import Login
 from semel.security.places import Places
 from semel.security.tokens import OAUTHBEARER, TokenSettings
+from semel.storage import aside
 from semel.storage.log import Log
+
+# When files were put aside, the event names this many of them.
+NAMED_MAX: Final = 10
 
 if TYPE_CHECKING:
     from semel.broker.token_keys import TokenKeys
@@ -137,6 +141,10 @@ class Doors:
         """Tell the operator where clients can connect, and what they find there."""
         recovery: dict[str, Any] = {"topics": len(log.state.catalog), "journal_position": log.end}
         recovery |= {"replayed_bytes": log.replayed_bytes, "leader_epoch": log.state.partitions.leader_epoch}
+        if log.put_aside:
+            some = ", ".join(log.put_aside[:NAMED_MAX])
+            where = log.files.describe(aside.DIRECTORY)
+            self._events.tell(logging.WARNING, "files_set_aside", count=len(log.put_aside), paths=some, directory=where)
         for listener in self._listeners:
             self._events.tell(logging.INFO, "started", listener=listener.name, address=listener.address, **recovery)
 

@@ -166,6 +166,12 @@ def _durability(broker: Broker) -> Iterator[str]:
     yield from _family("counter", "checkpoints_total", "Checkpoints that were written.", metrics.checkpoints)
     yield from _family("counter", "storage_errors_total", "Writes that the disk refused.", metrics.storage_errors)
     yield from _family(
+        "gauge",
+        "set_aside_files",
+        "Files that the last start put aside, because nothing in the log claims them.",
+        len(log.put_aside),
+    )
+    yield from _family(
         "gauge", "up", "1, or 0 after the disk failed and the broker stopped serving.", int(not broker.failed.done())
     )
 

@@ -38,7 +38,7 @@ GROUPS: Final = {
         "dump": "look into a data directory: journal, segments, producers",
         "status": "show which broker on a store is active, which stand by, and how much the store holds",
         "move": "move a whole log from a directory into an object store, or back, or from a broker to Apache Kafka",
-        "repair": "set aside the entries that stop the broker's start, and keep a copy of them",
+        "repair": "go on without lost or damaged data that stops the broker's start, and keep a copy of what is left",
     },
     "application": {
         "settings": "print a client's settings for a delivery guarantee, and check a client's settings",

@@ -59,6 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--data", required=True, metavar="DIR", help="the directory of the log; it is created if it does not exist")
     add(
+        "--must-have-log",
+        action="store_true",
+        help="refuse to begin a new log: for a directory that has one, and may lie on a disk that is not mounted",
+    )
+    add(
         "--listen",
         action="append",
         default=[],
@@ -184,6 +189,10 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s level=%(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    if options.must_have_log and options.store:
+        raise Failure("--must-have-log is for a log in --data: a store is asked whether it has one")
+    if options.must_have_log and not os.path.isdir(options.data):
+        raise Failure(f"{options.data}: no such directory, and --must-have-log makes none")
     if os.path.exists(options.data) and not os.path.isdir(options.data):
         raise Failure(f"{options.data}: this is a file; --data takes a directory, and makes one that is missing")
     listeners = listeners_of(options.listen, options.advertise, insecure=options.insecure)
@@ -220,6 +229,7 @@ def run(options: argparse.Namespace) -> int:
             super_users=[_principal(text) for text in options.super_user],
             security_log=_security_log(options.security_log),
             limits=limits,
+            must_have_log=options.must_have_log,
         )
         return broker, store
 
@@ -366,7 +376,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     from semel.core.slots import BrokenHistory
     from semel.security.listeners import ListenersRefused
     from semel.security.tokens import TokensRefused
-    from semel.storage.journal import Damaged, Misfit
+    from semel.storage.journal import Damaged, Lost, Misfit
     from semel.store import StoreError
 
     try:
@@ -380,8 +390,11 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     except Misfit as error:
         way_on = f"semel repair {options.data} shows a way on"
         raise Failure(f"the data directory cannot be used: {error}; {way_on}") from None
+    except Lost as error:
+        way_on = f"bring the file back, or see semel repair {options.data} for a way on without it"
+        raise Failure(f"the data directory cannot be used: {error}; {way_on}") from None
     except Damaged as error:
-        raise Failure(f"the data directory cannot be used: {error}") from None
+        raise Failure(f"the data directory cannot be used: {error}; bring it back, or restore a backup") from None
     except BlockingIOError:
         raise Failure(f"{options.data} is in use by another broker") from None
     except OSError as error:

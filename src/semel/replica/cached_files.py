@@ -354,6 +354,9 @@ class CachedFiles:
     def remove_directory(self, path: str) -> None:
         self.disk.remove_directory(path)
 
+    def run_id(self) -> bytes:
+        return self.disk.run_id()
+
     def lock(self) -> None:
         self.disk.lock()
 

@@ -23,9 +23,10 @@ from semel.replica.restore import Beginning, check_objects, read_checkpoint, res
 from semel.replica.uploads import Uploads
 from semel.replica.worker import Here
 from semel.replica.writer import answered, create_surely
-from semel.storage import checkpoint, journal
+from semel.storage import checkpoint, end_notes, journal
 from semel.storage.cache import MARK, mark_as_cache, take_as_cache
 from semel.storage.checkpoint import CheckpointJob
+from semel.storage.end_notes import NOTHING_KNOWN, begin_notes
 from semel.storage.files import Files
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.log import Log
@@ -151,12 +152,17 @@ def _settle_down(log: Log) -> None:
     _remove_journal(files)
     files.remove(MARK)
     state = {**job.state, "journal": Bookmark(1, log.end, log.end)}
-    replace(job, state=state, dirty=paths, grown=frozenset(directories)).run()
+    notes = begin_notes(files, NOTHING_KNOWN, log.state.cluster_id, log.settings.journal_file_bytes)
+    with contextlib.closing(notes):
+        replace(job, state=state, dirty=paths, grown=frozenset(directories)).run()
+        notes.start(log.end)
 
 
 def _remove_journal(files: Files) -> None:
     for name in files.names(journal.DIRECTORY):
         files.remove(f"{journal.DIRECTORY}/{name}")
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(end_notes.NAME)
 
 
 def _address_in(lease: Lease) -> str:

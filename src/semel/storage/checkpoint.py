@@ -27,6 +27,7 @@ from semel.core.checksum import crc32c
 from semel.core.leader_epochs import LeaderEpochs
 from semel.core.partition import Partition
 from semel.core.producer_table import Snapshot
+from semel.storage.end_notes import EndNotes
 from semel.storage.files import OUT_OF_SPACE, Files, sync
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
@@ -80,6 +81,8 @@ class CheckpointJob:
     parts: list[PartitionParts]
     # None if the journal is in a store: then the checkpoint has all pages in itself.
     pages: ProducerPages | None = None
+    # Where to note that everything before `position` is durable; None in a store, and until a start has succeeded.
+    notes: EndNotes | None = None
     unnamed: list[str] = field(default_factory=list)
     # Only if the journal is in a store: the parts of the files to which the state refers.
     contents: list[FilePart] = field(default_factory=list)
@@ -96,6 +99,8 @@ class CheckpointJob:
             self.files, lambda: on_disk.put(pages), lambda: self.files.remove(_RESERVE)
         )
         write(self.files, self.state, self.packed(has_places=has_places))
+        if self.notes is not None:
+            self.notes.note(self.position, is_synced=True)
         if self.pages is not None:
             self.unnamed.extend(self.pages.unneeded(pages))
 
@@ -304,7 +309,7 @@ def restore_state(state: Partition, record: dict[str, Any], parts: PartitionPart
     """Set the state of a partition to its state in a checkpoint."""
     state.log_start = record["log_start"]
     state.next_offset = record["next_offset"]
-    state.epochs = LeaderEpochs(record.get("epochs", ()))
+    state.epochs = LeaderEpochs(record["epochs"])
     state.producers.restore(parts.producers)
     state.open_transactions = {key: mark.offset for key, mark in parts.open_transactions.items()}
     state.aborted = AbortedTransactions.from_bytes(parts.aborted, parts.aborted_blocks)

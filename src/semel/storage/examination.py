@@ -18,13 +18,14 @@ from semel.core.partition import Partition
 from semel.core.shares import PRODUCER_STATES_MAX, Shares
 from semel.core.state import State
 from semel.core.topics import Catalog, Topic
-from semel.storage import checkpoint, journal
+from semel.storage import checkpoint, end_notes, journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, AbortedBlocks, BlockLayout
 from semel.storage.encoding import decode, name_of
 from semel.storage.files import File, Files
-from semel.storage.journal import Bookmark, Damaged, Misfit
-from semel.storage.recovery import refuse_lost_checkpoint
+from semel.storage.journal import Bookmark, Damaged, Lost, Misfit
+from semel.storage.recovery import check_note, entries_after, refuse_lost_checkpoint
 from semel.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
+from semel.storage.verification import VERIFIED_BYTES_MAX, Verification
 
 # A running broker may recycle a file that is being read. Then reading begins again, with a newer checkpoint.
 _ATTEMPTS: Final = 3
@@ -87,13 +88,16 @@ class Examined:
 
         self.state.restore(snapshot, restore_partitions)
 
-    def check_files(self, files: Files) -> None:
-        """`Damaged` if a file that the checkpoint names is missing or too short."""
-        segment_files = SegmentFiles(files)
+    def check_files(self, files: Files, verified_bytes_max: int | None) -> None:
+        """`Damaged` if a file that the checkpoint names is missing or too short. Segments are verified as a start does
+        it, or only their sizes.
+        """
+        verification = Verification(files, verified_bytes_max)
         for segment in self.segments:
-            segment_files.check(segment)
+            if (fault := verification.fault_of(segment)) is not None:
+                raise Lost(fault.message)
         for blocks in self.blocks:
-            blocks.check()
+            verification.check_blocks(blocks)
 
     def replay(self, stored: journal.JournalEntry) -> None:
         """Apply an entry of the journal."""
@@ -112,22 +116,25 @@ class Examined:
             )
 
 
-def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT) -> Examined:
-    """The whole state, up to the last entry of the journal or to the first damage."""
+def examine(files: Files, layout: BlockLayout = BLOCK_LAYOUT, *, as_a_start: bool = False) -> Examined:
+    """The whole state, up to the last entry of the journal or to the first damage. `as_a_start`: no broker may be
+    running; then it also finds what a start finds because nobody is writing.
+    """
     examination = Examined()
     for _ in range(_ATTEMPTS):
-        examination = _examine_once(files, layout)
+        examination = _examine_once(files, layout, as_a_start)
         if examination.stopped is None:
             break
     return examination
 
 
-def _examine_once(files: Files, layout: BlockLayout) -> Examined:
+def _examine_once(files: Files, layout: BlockLayout, as_a_start: bool) -> Examined:
     examination = Examined()
     try:
+        note = end_notes.read(files)
         last = checkpoint.read(files)
         if last is None:
-            refuse_lost_checkpoint(files)
+            refuse_lost_checkpoint(files, note)
             examination.stopped = (
                 f"{files.describe(checkpoint.NAME)}: missing; the first start of the broker was interrupted"
             )
@@ -135,15 +142,16 @@ def _examine_once(files: Files, layout: BlockLayout) -> Examined:
         state, packed = last
         examination.restore(state, packed, files, layout)
         examination.checkpoint = state
-        bookmark = Bookmark(*state["journal"])
-        examination.position = bookmark.position
-        for entry in () if state["clean"] else journal.read(files, bookmark):
+        examination.position = Bookmark(*state["journal"]).position
+        note = check_note(files, note, state)
+        # While a broker writes, an entry may be seen before the one in front of it.
+        for entry in entries_after(files, state, note if as_a_start else note._replace(run=b"")):
             examination.examining = f"kind {entry.kind}"
             _replay(files, examination, entry)
             examination.replayed_entries += 1
             examination.position = entry.end
         examination.check_strays()
-        examination.check_files(files)
+        examination.check_files(files, VERIFIED_BYTES_MAX if as_a_start else None)
     except OSError as error:
         examination.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:

@@ -11,11 +11,12 @@ This module must never retry, cache or interpret: an error of the operating syst
 import errno
 import fcntl
 import os
-import struct
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
+from semel.storage.holes import punch_hole
 from semel.storage.tree_lock import TreeLock
 
 Buffer = bytes | bytearray | memoryview
@@ -35,11 +36,8 @@ _F_FULLFSYNC: Final = 51
 # The errors of file systems on macOS without that command: network drives, FUSE, ZFS.
 _NO_FULL_SYNC: Final = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY))
 _ZEROS: Final = bytes(1024 * 1024)
-# Linux: FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE. macOS: the command of fcntl, and its blocks.
-_PUNCH_HOLE: Final = 0x01 | 0x02
-_F_PUNCHHOLE: Final = 99
-_HOLE: Final = struct.Struct("@IIqq")
-_BLOCK_BYTES: Final = 4096
+# Linux: another id for each start of the machine.
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 class NotHere(Exception):
@@ -125,6 +123,12 @@ class Files(Protocol):
         """Lock the tree for this process, or raise BlockingIOError. `close` or the end of the process releases it."""
         ...
 
+    def run_id(self) -> bytes:
+        """16 bytes that name this directory and the run of the machine, or none if they are unknown. While they stay
+        the same, no byte that was written can be lost with the page cache.
+        """
+        ...
+
     def describe(self, path: str) -> str:
         """The full path, for messages."""
         ...
@@ -198,7 +202,7 @@ class DiskFile:
             return False
 
     def free(self, size: int, position: int) -> None:
-        _punch_hole(self._descriptor, size, position)
+        punch_hole(self._descriptor, size, position)
 
     def sync(self) -> None:
         if hasattr(os, "fdatasync"):
@@ -272,6 +276,16 @@ class DiskFiles:
     def lock(self) -> None:
         self._lock.take(self._root)
 
+    def run_id(self) -> bytes:
+        try:
+            with open(_BOOT_ID, "rb") as boot_id:
+                boot = boot_id.read()
+        except OSError:
+            return b""
+        # A copy of the directory may have been taken while pages were not on the disk.
+        root = os.stat(self._root)
+        return blake2b(b"%d %d " % (root.st_dev, root.st_ino) + boot, digest_size=16).digest()
+
     def describe(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
@@ -338,25 +352,6 @@ def _sync_fully(descriptor: int) -> None:
         if error.errno not in _NO_FULL_SYNC:
             raise
         os.fsync(descriptor)
-
-
-def _punch_hole(descriptor: int, size: int, position: int) -> None:
-    """Free a part of a file. Python has no call for it."""
-    if hasattr(os, "posix_fallocate"):
-        # Only a cache frees parts of files, and each start would wait for this import.
-        import ctypes
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
-        if fallocate is None:
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-        if fallocate(descriptor, _PUNCH_HOLE, ctypes.c_int64(position), ctypes.c_int64(size)) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return
-    # macOS frees only whole blocks, so the rest of the first and of the last block stays.
-    begin, end = -(-position // _BLOCK_BYTES) * _BLOCK_BYTES, (position + size) // _BLOCK_BYTES * _BLOCK_BYTES
-    if begin < end:
-        fcntl.fcntl(descriptor, _F_PUNCHHOLE, _HOLE.pack(0, 0, begin, end - begin))
 
 
 def sync(files: Files, paths: Iterable[str], directories: Iterable[str]) -> None:
@@ -489,6 +484,9 @@ class MemoryFiles:
         if self._locked:
             raise BlockingIOError(errno.EWOULDBLOCK, "already locked")
         self._locked = True
+
+    def run_id(self) -> bytes:
+        return b"memory".ljust(16)
 
     def describe(self, path: str) -> str:
         return f"memory:{path}"

@@ -23,10 +23,13 @@ distinguishes it from entries of an earlier life of the log. Every start begins 
 stopped reading. After that place there may still be unacknowledged entries of the life before, at positions that the
 new life uses again.
 
-The other position is for recovery, which reads up to the first place without a valid entry. If the machine stopped
-there in the middle of a write, nothing after that place was ever acknowledged. But if a valid entry further on says
-that the journal was durable beyond that place, the disk has lost bytes that it had synced. Going on would lose
-acknowledged records silently, so recovery raises `Damaged`, with the file and the offset.
+Recovery reads up to the first place without a valid entry. If the machine stopped there in the middle of a write,
+nothing after that place was ever acknowledged. But the disk has lost bytes that it had synced if a valid entry further
+on says that the journal was durable beyond that place (its other position), or if the note beside the journal says so
+(`storage.end_notes`). If the machine has run without a break since, not even a byte that was only written can be gone:
+then it is proof as well if there is any valid entry further on, if the next file is missing, or if a file is shorter
+than it was made. Going on would lose acknowledged records silently, so recovery raises `Lost`, with the file and the
+offset.
 
 The journal does not sync by itself. `begin_sync` returns a `SyncJob`, whose `run` may be called in any thread, and then
 `finish_sync` notes the result. A failed sync is final: the kernel may have dropped the pages that it could not write,
@@ -40,6 +43,8 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.core.checksum import crc32c
 from semel.core.values import value
+from semel.storage import end_notes
+from semel.storage.end_notes import NOTHING_KNOWN, EndNotes, Note
 from semel.storage.files import Buffer, File, Files
 
 DIRECTORY: Final = "journal"
@@ -65,20 +70,35 @@ class Damaged(Exception):
     """The data on disk is damaged; the one-line message says where."""
 
 
+class Lost(Damaged):
+    """Files lack data that was acknowledged. A person may decide to go on without it; `paths` are the files to keep a
+    copy of before that.
+    """
+
+    def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.paths = paths
+
+
 @value
 class SyncJob:
-    """The files to sync so that everything before `target` is durable."""
+    """The files to sync so that everything before `target` is durable, and where to note that it is."""
 
     target: int
     unsynced: tuple[File, ...]
     names_changed: bool
     files: Files
+    notes: EndNotes | None
 
     def run(self) -> None:
         for file in self.unsynced:
             file.sync()
-        if self.names_changed:
+        has_new_file = self.names_changed
+        if has_new_file:
             self.files.sync_directory(DIRECTORY)
+        if self.notes is not None:
+            # Before any answer is sent, so that no answer can go further than the note.
+            self.notes.note(self.target, is_synced=has_new_file)
 
 
 class Bookmark(NamedTuple):
@@ -150,8 +170,11 @@ class Entries(Protocol):
 class Journal:
     """The journal of a running broker. It begins a new file at `position`; `read` reads the entries before."""
 
-    def __init__(self, files: Files, life: int, position: int, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self, files: Files, life: int, position: int, file_bytes: int = FILE_BYTES, notes: EndNotes | None = None
+    ) -> None:
         self._files = files
+        self._notes = notes
         self._life = life
         self._life_bits = life % _LIVES << _KIND_BITS
         self._file_bytes = file_bytes
@@ -188,7 +211,7 @@ class Journal:
 
     def begin_sync(self) -> SyncJob:
         """The job that makes everything appended so far durable."""
-        job = SyncJob(self.end, (*self._unsynced, self._file), self._names_changed, self._files)
+        job = SyncJob(self.end, (*self._unsynced, self._file), self._names_changed, self._files, self._notes)
         self._names_changed = False
         return job
 
@@ -259,9 +282,8 @@ class Journal:
         path = f"{DIRECTORY}/{name}"
         # An earlier start that failed early may have left the file, and the checkpoint may name a position in it.
         is_new = name not in self._files.names(DIRECTORY)
-        if is_new and capacity == self._file_bytes:
-            self._use_spare(path)
-        file = self._files.open(path, create=True)
+        spare = self._spare_at(path) if is_new and capacity == self._file_bytes else None
+        file = spare or self._files.open(path, create=True)
         try:
             file.allocate(capacity)
         except OSError:
@@ -271,18 +293,26 @@ class Journal:
             raise
         return file
 
-    def _use_spare(self, path: str) -> None:
-        """Give a spare file this path, if there is one. Somebody who needs space may have removed spare files; and
-        after a crash a file may begin where one began that is a spare already, and take its name.
+    def _spare_at(self, path: str) -> File | None:
+        """A spare file under this path, if there is one. Somebody who needs space may have removed spare files, or put
+        something else there; and after a crash a file may begin where one began that is a spare already, and take its
+        name.
         """
         while self._spares:
+            spare = f"{DIRECTORY}/{self._spares[-1]}"
             try:
-                self._files.rename(f"{DIRECTORY}/{self._spares[-1]}", path)
-            except FileNotFoundError:
+                file = self._files.open(spare)
+            except (FileNotFoundError, IsADirectoryError):
                 self._spares.pop()
-            else:
-                self._spares.pop()
-                return
+                continue
+            try:
+                self._files.rename(spare, path)
+            except OSError:
+                file.close()
+                raise
+            self._spares.pop()
+            return file
+        return None
 
 
 def is_untouched(files: Files) -> bool:
@@ -293,15 +323,17 @@ def is_untouched(files: Files) -> bool:
     return _entry_at(memoryview(_content(files, f"{DIRECTORY}/{_name(0)}")), 0, 0, None) is None
 
 
-def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
-    """The valid entries from the bookmark on; `Damaged` if later entries prove that there were more."""
+def read(files: Files, bookmark: Bookmark, note: Note = NOTHING_KNOWN) -> Iterator[JournalEntry]:
+    """The valid entries from the bookmark on; `Lost` in the end if the note or later entries prove that there were
+    more.
+    """
     life, start, position = bookmark
     starts = starts_of(files)
     if start not in starts:
-        if position == 0 and not starts:
+        if position == 0 and not starts and not note.has_log:
             # After a crash the very first checkpoint was durable, and the directory of the journal was not.
             return
-        raise Damaged(f"{files.describe(f'{DIRECTORY}/{_name(start)}')}: missing, the checkpoint names it")
+        raise Lost(f"{files.describe(path_of(start))}: missing, the checkpoint names it{missing_after(note, position)}")
     while True:
         path = f"{DIRECTORY}/{_name(start)}"
         content = _content(files, path)
@@ -312,8 +344,7 @@ def read(files: Files, bookmark: Bookmark) -> Iterator[JournalEntry]:
                 break
             yield entry
         if entry is None or position not in starts:
-            # If the next file is missing, its name was not durable yet, so nothing in it was acknowledged.
-            _refuse_damage(files, path, content, Bookmark(life, start, position), starts)
+            _refuse_loss(files, path, content, Bookmark(life, start, position), note)
             return
         start = position
 
@@ -357,30 +388,62 @@ def path_of(start: int) -> str:
     return f"{DIRECTORY}/{_name(start)}"
 
 
-def _refuse_damage(files: Files, path: str, content: bytes, end: Bookmark, starts: list[int]) -> None:
-    """Raise `Damaged` if an entry after `end` proves that the journal was durable beyond it."""
+def missing_after(note: Note, position: int) -> str:
+    """How many bytes are missing at least if the journal ends at this position, as the end of a sentence."""
+    missing = note.durable - position
+    return f"; at least {missing} bytes of acknowledged changes after position {position} are lost" * (missing > 0)
+
+
+def _refuse_loss(files: Files, path: str, content: bytes, end: Bookmark, note: Note) -> None:
+    """Raise `Lost` if the journal went on after `end`, which lies in the file at `path` or after it."""
     offset = end.position - end.file
-    if _proof_beyond(content, end.file, end):
-        raise Damaged(
-            f"{files.describe(path)}: no valid entry at offset {offset}, though the journal was durable beyond it"
-        )
+    where, lost = files.describe(path), missing_after(note, end.position)
+    starts = starts_of(files)
+    kept = tuple(map(path_of, starts))
+    is_same_run = end_notes.is_same_run(note, files)
+    goes_on = _entry_at(memoryview(content), offset - HEAD_BYTES, end.position - HEAD_BYTES, end.life)
+    if goes_on is not None and goes_on.kind == _KIND_ROLL and (is_same_run or lost):
+        # After a loss of power its name may be gone, if it was not durable yet; then nothing in it was acknowledged.
+        raise Lost(f"{files.describe(path_of(end.position))}: missing, {_name(end.file)} goes on there{lost}", kept)
+    if is_same_run and len(content) < note.file_bytes:
+        raise Lost(f"{where}: cut to {len(content)} bytes, was made with {note.file_bytes}{lost}", kept)
+    if _proof_beyond(content, end.file, end, is_same_run):
+        raise Lost(f"{where}: no valid entry at offset {offset}, though the journal was durable beyond it{lost}", kept)
     for later in (start for start in starts if start > end.position):
-        if _proof_beyond(_content(files, f"{DIRECTORY}/{_name(later)}"), later, end):
-            raise Damaged(
-                f"{files.describe(path)}: the entries end at offset {offset}, "
-                f"though {_name(later)} shows that the journal was durable beyond it"
+        if _proof_beyond(_content(files, path_of(later)), later, end, is_same_run):
+            raise Lost(
+                f"{where}: the entries end at offset {offset}, "
+                f"though {_name(later)} shows that the journal was durable beyond it{lost}",
+                kept,
             )
+    if lost:
+        raise Lost(f"{where}: the entries end at offset {offset}, though the journal was durable beyond it{lost}", kept)
 
 
-def _proof_beyond(content: bytes, start: int, end: Bookmark) -> bool:
-    """Whether an entry after `end`, in the file that begins at `start`, says that more than `end` was durable."""
+def _proof_beyond(content: bytes, start: int, end: Bookmark, is_same_run: bool) -> bool:
+    """Whether an entry after `end`, in the file that begins at `start`, proves that there were entries at `end`: it
+    says that more than `end` was durable, or the machine cannot have lost what was written before it.
+    """
     view = memoryview(content)
     at = content.find(_MAGIC, max(end.position - start + 1, 0))
     while at >= 0:
-        if _entry_at(view, at, start + at, end.life) is not None and _HEAD.unpack_from(content, at)[5] > end.position:
+        entry = _entry_at(view, at, start + at, end.life)
+        if entry is not None and (is_same_run or _HEAD.unpack_from(content, at)[5] > end.position):
             return True
         at = content.find(_MAGIC, at + 1)
     return False
+
+
+def strays(files: Files, position: int) -> list[str]:
+    """The files with entries that begin after `position`, where the journal ends: a loss of power took what was before
+    them.
+    """
+    later = [start for start in starts_of(files) if start > position]
+    return [
+        path_of(start)
+        for start in later
+        if _entry_at(memoryview(_content(files, path_of(start))), 0, start, None) is not None
+    ]
 
 
 def _entry_at(content: memoryview, offset: int, position: int, life: int | None) -> JournalEntry | None:

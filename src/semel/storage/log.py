@@ -13,6 +13,7 @@ here waits for the disk: a sync and a checkpoint begin and end here, and the cal
 checkpoint. A file is removed only when a durable checkpoint no longer names it.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -37,18 +38,21 @@ from semel.core.shares import Shares
 from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
+from semel.storage.aside import Aside
 from semel.storage.cache import refuse_cache
 from semel.storage.checkpoint import CheckpointJob, Content, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
+from semel.storage.end_notes import EndNotes, begin_notes
 from semel.storage.files import Files
 from semel.storage.journal import Entries, Journal, SyncJob
 from semel.storage.log_settings import LogSettings
 from semel.storage.markers import PreparedEnd, prepare_end, write_markers
 from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages
-from semel.storage.recovery import bring_back, recover, remove_strangers, replay, take_partitions
+from semel.storage.recovery import bring_back, put_away_strangers, recover, replay, take_partitions
 from semel.storage.repair import Repair
 from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
+from semel.storage.verification import Verification
 
 # How old the `seen_ms` in a checkpoint may become. After a crash, the time since then counts as an absence.
 SEEN_MS_MAX: Final = 86_400_000
@@ -105,6 +109,10 @@ class Log:
         # Whether the journal is in a store. Then the directory is only a cache, and recovery does not start from it.
         self._is_cache = False
         self._producer_pages = ProducerPages(files, settings.pages_inline_bytes_max)
+        # Where the durable end of a journal in the directory is noted; None while it is being recovered.
+        self._notes: EndNotes | None = None
+        # The files that the start put aside, because nothing in the log claims them.
+        self.put_aside: list[str] = []
 
     # -- opening and closing ------------------------------------------------------------------------------------
 
@@ -113,18 +121,19 @@ class Log:
         cls,
         files: Files,
         *,
-        new_cluster_id: str,
+        new_cluster_id: str | None,
         settings: LogSettings | None = None,
         on_progress: Callable[[int], None] | None = None,
         repair: Repair | None = None,
+        time_of_day: Callable[[], float] = time.time,
     ) -> "Log":
-        """Lock the directory and recover its log, or begin one. `on_progress` gets the number of bytes replayed so far,
-        and `repair` says which entries to skip.
+        """Lock the directory and recover its log, or begin one if there is a `new_cluster_id`. `on_progress` gets the
+        number of bytes replayed so far, and `repair` says which entries to skip and which lost data to go on without.
         """
         log = cls(files, settings or LogSettings())
         files.lock()
         try:
-            log._recover(new_cluster_id, on_progress, repair or Repair())
+            log._recover(new_cluster_id, on_progress, repair or Repair(), Aside(files, time_of_day))
         except BaseException:
             log._segment_files.close()
             files.close()
@@ -140,8 +149,8 @@ class Log:
         """
         log = cls(files, settings)
         if beginning is not None:
-            bring_back(files, log.state, *beginning, Repair())
-        remove_strangers(files, log._segment_files, log.state)
+            bring_back(files, log.state, *beginning, Repair(), Verification(files, None))
+        put_away_strangers(files, log._segment_files, log.state, lambda paths: finish(log._segment_files.remove(paths)))
         log.state.cluster_id = cluster_id
         log._journal = entries
         log._checkpoint_position = entries.end
@@ -167,20 +176,28 @@ class Log:
             partition.readable = partition.end_mark()
             partition.stable = partition.stable_mark(partition.readable)
 
-    def _recover(self, new_cluster_id: str, on_progress: Callable[[int], None] | None, repair: Repair) -> None:
-        refuse_cache(self.files)
-        recovery = recover(self.files, self.state, new_cluster_id, on_progress, repair)
+    def _recover(
+        self, new_cluster_id: str | None, on_progress: Callable[[int], None] | None, repair: Repair, aside: Aside
+    ) -> None:
+        files, state, settings = self.files, self.state, self.settings
+        refuse_cache(files)
+        recovery = recover(files, state, new_cluster_id, on_progress, repair, settings.verified_bytes_max, aside)
         self.replayed_bytes = recovery.replayed_bytes
-        for partition in self.state.partitions.all():
-            partition.cut_after_end()
         self.show_all()
-        self._journal = Journal(self.files, recovery.life + 1, recovery.position, self.settings.journal_file_bytes)
+        notes = begin_notes(files, recovery.note, state.cluster_id, settings.journal_file_bytes)
         try:
+            life, position = recovery.life + 1, recovery.position
+            self._journal = Journal(files, life, position, settings.journal_file_bytes, notes)
             self.checkpoint_now()
-            remove_strangers(self.files, self._segment_files, self.state)
+            notes.start(position)
+            self._notes = notes
+            put_away_strangers(files, self._segment_files, state, aside.move)
         except BaseException:
-            self._journal.close()
+            notes.close()
+            if hasattr(self, "_journal"):
+                self._journal.close()
             raise
+        self.put_aside = aside.paths
 
     def _new_partitions(self, topic: Topic, first: int, lenient_blocks: int) -> list[PartitionLog]:
         directory = directory_of(topic)
@@ -201,6 +218,8 @@ class Log:
 
     def abandon(self) -> None:
         """Release the directory without a checkpoint, as after a failure."""
+        if self._notes is not None:
+            self._notes.close()
         self._journal.close()
         self._segment_files.close()
         self.files.close()
@@ -445,7 +464,8 @@ class Log:
         }
         pages = None if self._is_cache else self._producer_pages
         job = CheckpointJob(
-            self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, pages, unnamed, contents
+            *(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, pages),
+            *(self._notes, unnamed, contents),
         )
         try:
             yield from take_partitions(self.state, records, parts, contents if self._is_cache else None)

@@ -12,6 +12,7 @@ from semel.storage import journal
 from semel.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.storage.producer_pages import INLINE_BYTES_MAX
 from semel.storage.segment import OPEN_SEGMENTS_MAX
+from semel.storage.verification import VERIFIED_BYTES_MAX
 
 
 @value
@@ -39,3 +40,5 @@ class LogSettings:
     # Whether the broker acknowledges records, and lets them be read, before they are on disk (`--durability os`).
     acknowledges_unsynced: bool = False
     open_segments_max: int = OPEN_SEGMENTS_MAX
+    # A start reads this much of the segments again, to compare it with the checkpoint.
+    verified_bytes_max: int = VERIFIED_BYTES_MAX

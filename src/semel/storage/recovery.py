@@ -6,22 +6,27 @@ recovery skips only the entries that a person has told it to skip (`Repair`), an
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 from semel.core.batch import read_header
+from semel.core.checksum import crc32c
 from semel.core.entries import BatchAppended, Entry, TransactionEnded
 from semel.core.state import State
 from semel.core.steps import Steps
-from semel.storage import checkpoint, journal
+from semel.storage import checkpoint, end_notes, journal
+from semel.storage.aside import Aside
 from semel.storage.encoding import decode, name_of
+from semel.storage.end_notes import NOTHING_KNOWN, Note
 from semel.storage.files import Files
-from semel.storage.journal import Bookmark, Damaged
+from semel.storage.journal import Bookmark, Damaged, JournalEntry, Lost
 from semel.storage.markers import write_markers
 from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages
 from semel.storage.repair import Repair
-from semel.storage.segment import TOPICS, FilePart, SegmentFiles
+from semel.storage.segment import TOPICS, FilePart, Segment, SegmentFiles
+from semel.storage.verification import Verification, intact_batches
 
 # The names of the directories of topics, and of the files in the directory of a partition.
 _OWN_TOPIC: Final = re.compile(r"[0-9]+-.+")
@@ -40,67 +45,146 @@ class CannotFollow(Exception):
 
 
 class Recovered(NamedTuple):
-    """Where the journal continues, and how many bytes of it were replayed."""
+    """Where the journal continues, how many bytes of it were replayed, and what was noted beside it."""
 
     life: int
     position: int
     replayed_bytes: int
+    note: Note
 
 
 def recover(
     files: Files,
     state: State[PartitionLog],
-    new_cluster_id: str,
+    new_cluster_id: str | None,
     on_progress: Callable[[int], None] | None,
     repair: Repair,
+    verified_bytes_max: int,
+    aside: Aside,
 ) -> Recovered:
-    """Restore the state, or begin with an empty one."""
+    """Restore the state, or begin with an empty one; `Damaged` if there is none, and none may be begun. What lies after
+    the end of the journal and of the partitions is put aside.
+    """
     last = checkpoint.read(files)
+    note = end_notes.read(files)
     if last is None:
+        refuse_lost_checkpoint(files, note)
+        if new_cluster_id is None:
+            raise Damaged(f"{files.describe('')}: holds no log, and none may be begun there")
         state.cluster_id = new_cluster_id
-        refuse_lost_checkpoint(files)
-        return Recovered(0, 0, 0)
+        # The entries of another broker's journal have other lives, so none of them is taken for one of this journal.
+        return Recovered(crc32c(new_cluster_id.encode()), 0, 0, note or NOTHING_KNOWN)
     snapshot, packed = last
     bookmark = Bookmark(*snapshot["journal"])
     position = bookmark.position
-    bring_back(files, state, snapshot, packed, repair)
-    for entry in () if snapshot["clean"] else journal.read(files, bookmark):
-        if entry.position not in repair.skipped_positions:
-            _replay(files, state, entry)
-        position = entry.end
-        if on_progress is not None:
-            on_progress(position - bookmark.position)
+    try:
+        note = check_note(files, note, snapshot)
+    except Lost as lost:
+        repair.lose(lost)
+        note = NOTHING_KNOWN
+    bring_back(files, state, snapshot, packed, repair, Verification(files, verified_bytes_max))
+    try:
+        for entry in entries_after(files, snapshot, note):
+            if entry.position not in repair.skipped_positions:
+                _replay(files, state, entry)
+            position = entry.end
+            if on_progress is not None:
+                on_progress(position - bookmark.position)
+    except Lost as lost:
+        repair.lose(lost)
     if snapshot.get("acknowledges_unsynced") and not snapshot["clean"]:
         # Records that were acknowledged or read before may be lost: consumers and transactional producers must notice.
         state.partitions.leader_epoch += 1
         state.transactions.doubt()
     _check_strays(files, state, repair)
-    return Recovered(bookmark.life, position, position - bookmark.position)
+    _cut_tails(files, state, aside, repair.lose if end_notes.is_same_run(note, files) else None)
+    aside.move(journal.strays(files, position))
+    return Recovered(bookmark.life, position, position - bookmark.position, note)
 
 
-def refuse_lost_checkpoint(files: Files) -> None:
-    """`Damaged` if a directory without a checkpoint holds a log all the same: an empty log would remove the records."""
+def check_note(files: Files, note: Note | None, snapshot: dict[str, Any]) -> Note:
+    """The note beside the journal; `Lost` if it is gone, and `Damaged` if it is that of another log."""
+    where = files.describe(end_notes.NAME)
+    if note is None:
+        raise Lost(f"{where}: missing or damaged, and only it says how far the journal went")
+    if note.cluster != end_notes.digest_of(snapshot["cluster_id"]):
+        raise Damaged(f"{where}: names another cluster than the checkpoint: one of the two is another broker's")
+    return note
+
+
+def entries_after(files: Files, snapshot: dict[str, Any], note: Note) -> Iterator[JournalEntry]:
+    """The entries of the journal after a checkpoint. `Lost` in the end if there were more."""
+    bookmark = Bookmark(*snapshot["journal"])
+    if not snapshot["clean"]:
+        yield from journal.read(files, bookmark, note)
+    elif missing := journal.missing_after(note, bookmark.position):
+        raise Lost(f"{files.describe(checkpoint.NAME)}: an older one, the log went on after it{missing}")
+
+
+def refuse_lost_checkpoint(files: Files, note: Note | None) -> None:
+    """`Damaged` if a directory without a checkpoint holds a log all the same: an empty log would hide the records."""
+    if note is not None and note.has_log:
+        raise Damaged(f"{files.describe(checkpoint.NAME)}: missing, though a log was kept here")
     if not journal.is_untouched(files):
         raise Damaged(f"{files.describe(journal.DIRECTORY)}: a journal without a checkpoint")
     if any(_partition_directories(files, topic) for topic in _topic_directories(files)):
         raise Damaged(f"{files.describe(TOPICS)}: records without a checkpoint")
 
 
-def remove_strangers(files: Files, segment_files: SegmentFiles, state: State[PartitionLog]) -> None:
-    """Remove files that no partition has: a crash interrupted their creation or removal. What semel does not write
-    there, such as the files in which a desktop notes how a directory is shown, is left alone.
+def put_away_strangers(
+    files: Files,
+    segment_files: SegmentFiles,
+    state: State[PartitionLog],
+    put_away: Callable[[list[str]], None],
+) -> None:
+    """Call `put_away` with the files that no partition has: a crash interrupted their creation or removal. What semel
+    does not write there, such as the files in which a desktop notes how a directory is shown, is left alone.
     """
     known_paths = {path for partition in state.partitions.all() for path in partition.paths}
     for topic in _topic_directories(files):
         for directory in _partition_directories(files, topic):
-            for name in files.names(directory):
-                if f"{directory}/{name}" not in known_paths and _OWN_FILE.fullmatch(name):
-                    files.remove(f"{directory}/{name}")
+            own = [f"{directory}/{name}" for name in files.names(directory) if _OWN_FILE.fullmatch(name)]
+            put_away([path for path in own if path not in known_paths])
             segment_files.remove_empty(directory)
         segment_files.remove_empty(topic)
     pages = [page for partition in state.partitions.all() for page in partition.state.producers.pages]
-    for path in ProducerPages(files).unneeded(pages):
-        files.remove(path)
+    put_away(ProducerPages(files).unneeded(pages))
+
+
+def _cut_tails(files: Files, state: State[PartitionLog], aside: Aside, lose: Callable[[Lost], None] | None) -> None:
+    """Cut what lies after the end of each partition, and keep a copy of it if it has a whole batch, which the journal
+    does not have. `lose` is given if the machine has run without a break: then a kill explains one such batch and no
+    more.
+    """
+    for partition in state.partitions.all():
+        if partition.segments and partition.segments[-1].size:
+            last = partition.segments[-1]
+            count = _count_after(files, last, partition.state.next_offset)
+            if count > 1 and lose is not None:
+                where = files.describe(last.path)
+                lose(
+                    Lost(
+                        f"{where}: has batches after its end at offset {last.size}, from offset {last.next_offset} of "
+                        "the partition on, and the journal no longer has them"
+                    )
+                )
+            if count:
+                aside.copy(last.path, last.size)
+        partition.cut_after_end()
+
+
+def _count_after(files: Files, segment: Segment, offset: int) -> int:
+    """How many batches that continue the partition lie after the end of its last segment, up to two."""
+    count = 0
+    file = files.open(segment.path)
+    with closing(file):
+        size = file.size()
+        for _, header in intact_batches(file, size, segment.size) if size > segment.size else ():
+            if header is None or header.base_offset != offset or count == 2:
+                break
+            offset = header.next_offset
+            count += 1
+    return count
 
 
 def _topic_directories(files: Files) -> list[str]:
@@ -148,15 +232,22 @@ def take_partitions(
 
 
 def bring_back(
-    files: Files, state: State[PartitionLog], snapshot: dict[str, Any], packed: memoryview, repair: Repair
+    files: Files,
+    state: State[PartitionLog],
+    snapshot: dict[str, Any],
+    packed: memoryview,
+    repair: Repair,
+    verification: Verification,
 ) -> None:
     """Restore the state from a checkpoint; `Damaged`, with the reason, if its bytes are intact but its content is
-    wrong.
+    wrong, and `Lost` if its segments are not what it says.
     """
 
     def restore_partitions() -> None:
         for record, parts in checkpoint.unpack(snapshot["partitions"], packed, files):
-            state.partitions.named(record["topic"], record["index"]).restore(record, parts)
+            partition = state.partitions.named(record["topic"], record["index"])
+            partition.restore(verification.passed(record, partition.directory, repair.lose), parts)
+            verification.check_blocks(partition.aborted)
 
     try:
         state.restore(repair.mended(snapshot), restore_partitions)

@@ -1,32 +1,37 @@
-"""The data that a start of the broker may leave out if intact data contradicts itself, and the copies of it.
+"""The data that a start of the broker may leave out if some is lost or contradicts the rest, and the copies of it.
 
+A start goes on without records and entries that are gone or damaged (`Lost`), and copies what is left of their files.
 An entry that cannot follow those before it is skipped. Members of a group that contradict each other are left out, and
 join again. An open transaction without an owner gets one, so that its deadline ends it. A copy of each is written to
 `set-aside/`, and is durable before the start goes on. Nothing here decides to do any of this: a person does (`semel
 repair --set-aside`).
 """
 
+import contextlib
 import json
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from semel.core.entries import TransactionalIdClaimed, TransactionGrew
 from semel.core.groups import consumer
 from semel.core.groups.consumer import ConsumerGroup
 from semel.core.producers import epoch_of
 from semel.core.transactions import Transactions
+from semel.storage.aside import DIRECTORY, Aside
 from semel.storage.files import Files
-from semel.storage.journal import Misfit
+from semel.storage.journal import Lost, Misfit
 from semel.storage.partition_log import PartitionLog
-
-DIRECTORY: Final = "set-aside"
 
 
 class Repair:
     """Leaves nothing out; `SettingAside` does."""
 
     skipped_positions: frozenset[int] = frozenset()
+
+    def lose(self, lost: Lost) -> None:
+        """Go on without this data, or raise the error."""
+        raise lost
 
     def mended(self, state: dict[str, Any]) -> dict[str, Any]:
         """The checkpoint's content, without the data that is left out."""
@@ -46,6 +51,16 @@ class SettingAside(Repair):
         self._files = files
         self._tell = tell
         self._reasons: set[str] = set()
+        self._aside = Aside(files)
+
+    def lose(self, lost: Lost) -> None:
+        if str(lost) not in self._reasons:
+            for path in lost.paths:
+                # A file that is gone leaves no copy.
+                with contextlib.suppress(FileNotFoundError):
+                    self._aside.copy(path)
+            self._reasons.add(str(lost))
+            self._tell(str(lost))
 
     def skip(self, misfit: Misfit) -> None:
         """Skip this entry."""

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from semel.core.batch import HEADER_BYTES, LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.core.batch import CONTROL_BIT, HEADER_BYTES, LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
 from semel.core.checksum import crc32c
 from semel.core.steps import APPEND_PIECES, Steps
 from semel.core.topics import Topic
@@ -117,6 +117,7 @@ class Segment:
     __slots__ = (
         "base_offset",
         "begun_at_ms",
+        "digest",
         "generation",
         "horizon_ms",
         "index",
@@ -137,6 +138,8 @@ class Segment:
         self.next_offset = base_offset
         self.size = 0
         self.max_timestamp = -1
+        # Identifies the batches, so that other bytes in the file are recognised.
+        self.digest = 0
         # The index of an active segment; None for a sealed one, whose index is on disk.
         self.index: Index | None = Index()
 
@@ -150,13 +153,15 @@ class Segment:
             self.begun_at_ms,
             self.generation,
             self.horizon_ms,
+            self.digest,
         ]
 
     @classmethod
     def from_record(cls, directory: str, record: list[int]) -> "Segment":
-        base_offset, next_offset, size, max_timestamp, begun_at_ms, generation, horizon_ms = record
+        base_offset, next_offset, size, max_timestamp, begun_at_ms, generation, horizon_ms, digest = record
         segment = cls(directory, base_offset, begun_at_ms, generation)
         segment.horizon_ms = horizon_ms
+        segment.digest = digest
         segment.next_offset = next_offset
         segment.size = size
         segment.max_timestamp = max_timestamp
@@ -171,6 +176,15 @@ class Segment:
         self.size += header.length + LENGTH_PREFIX_BYTES
         self.next_offset = header.next_offset
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+        self.digest = digest_after(self.digest, header)
+
+
+def digest_after(digest: int, header: BatchHeader) -> int:
+    """The digest of a segment's batches with one more: of its checksum, and of the two fields that it does not cover. A
+    marker counts without its checksum, which whoever applies it does not know.
+    """
+    checksum = 0 if header.attributes & CONTROL_BIT else header.checksum
+    return (digest * 31 + checksum + header.base_offset * 7 + header.leader_epoch) & 0xFFFFFFFF
 
 
 def latest_ms_of(segment: Segment, following: Segment | None, now_ms: int) -> int:
@@ -206,11 +220,6 @@ class SegmentFiles:
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()
         self._indexes: OrderedDict[str, Index] = OrderedDict()
-
-    def check(self, segment: Segment) -> None:
-        """`Damaged` if the file of a segment in a checkpoint is missing or too short."""
-        if segment.size:
-            self.check_size(segment.path, segment.size)
 
     def check_size(self, path: str, known_bytes: int) -> None:
         """`Damaged` if the file is missing, or is shorter than it was at the checkpoint."""

@@ -230,6 +230,8 @@ class FaultyFiles:
         self._crashed = False
         self._locked = False
         self._tree = Tree()
+        # How often the machine has lost its power.
+        self._runs = 0
 
     # The plan
 
@@ -351,6 +353,9 @@ class FaultyFiles:
                 self._tree.make_certain("lock")
             self._locked = True
 
+    def run_id(self) -> bytes:
+        return b"run %12d" % self._runs
+
     def describe(self, path: str) -> str:
         return f"faulty:{path}"
 
@@ -386,6 +391,7 @@ class FaultyFiles:
         after = FaultyFiles(*faults)
         with self._mutex:
             after._tree = self._tree.clone()
+            after._runs = self._runs
         return after
 
     def survivors(self, choose: int | Choose, *faults: Fault) -> "FaultyFiles":
@@ -397,6 +403,7 @@ class FaultyFiles:
         after = FaultyFiles(*faults)
         with self._mutex:
             after._tree = self._tree.surviving(choose, self.fired)
+            after._runs = self._runs + 1
         return after
 
     def every_survivor(self) -> Iterator["FaultyFiles"]:
