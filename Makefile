@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damaged-stores takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify strangers saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -105,6 +105,8 @@ failover: $(STAMP) ## Go through every state of the replicated journal, in world
 
 damaged-stores: $(STAMP) ## Damage each object of a store in each way, and 2,000 at random: is everything there, or does a line say what is lost?
 	@PYTHONPATH=tests .venv/bin/python -m damaged_stores.run $(if $(SEED),--seed $(SEED)) $(ARGS)
+damage: $(STAMP) ## Damage each file of a data directory in each way, and 2,000 at random: is a start whole, or does it stop with a line?
+	@PYTHONPATH=tests .venv/bin/python -m damage.run $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 takeovers: $(STAMP) ## Copy 100,000 records in transactions over 20 takeovers on each real store; make takeovers ARGS='--store postgres'
 	@PYTHONPATH=tests .venv/bin/python -m takeovers.run $(ARGS)

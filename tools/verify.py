@@ -57,6 +57,7 @@ PARTS: Final = (
     Part("the same verdicts by access rules as Apache Kafka's", make("verdicts")),
     Part("every state of the replicated journal", make("failover")),
     Part("each object of a store, damaged in each way", make("damaged-stores")),
+    Part("damage to every file of a data directory", make("damage")),
     Part("the same tests against Apache Kafka", make("test-kafka")),
     Part(
         "a move to Apache Kafka, killed three times",
