@@ -16,6 +16,7 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any, Final
 
 from semel.core import batch as batches
@@ -39,7 +40,6 @@ from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.storage.aside import Aside
-from semel.storage.cache import refuse_cache
 from semel.storage.checkpoint import CheckpointJob, Content, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.end_notes import EndNotes, begin_notes
@@ -180,23 +180,19 @@ class Log:
         self, new_cluster_id: str | None, on_progress: Callable[[int], None] | None, repair: Repair, aside: Aside
     ) -> None:
         files, state, settings = self.files, self.state, self.settings
-        refuse_cache(files)
         recovery = recover(files, state, new_cluster_id, on_progress, repair, settings.verified_bytes_max, aside)
         self.replayed_bytes = recovery.replayed_bytes
         self.show_all()
         notes = begin_notes(files, recovery.note, state.cluster_id, settings.journal_file_bytes)
-        try:
-            life, position = recovery.life + 1, recovery.position
-            self._journal = Journal(files, life, position, settings.journal_file_bytes, notes)
+        with ExitStack() as on_error:
+            on_error.callback(notes.close)
+            self._journal = Journal(files, recovery.life + 1, recovery.position, settings.journal_file_bytes, notes)
+            on_error.callback(self._journal.close)
             self.checkpoint_now()
-            notes.start(position)
+            notes.start(recovery.position)
             self._notes = notes
             put_away_strangers(files, self._segment_files, state, aside.move)
-        except BaseException:
-            notes.close()
-            if hasattr(self, "_journal"):
-                self._journal.close()
-            raise
+            on_error.pop_all()
         self.put_aside = aside.paths
 
     def _new_partitions(self, topic: Topic, first: int, lenient_blocks: int) -> list[PartitionLog]:

@@ -17,6 +17,7 @@ from semel.core.state import State
 from semel.core.steps import Steps
 from semel.storage import checkpoint, end_notes, journal
 from semel.storage.aside import Aside
+from semel.storage.cache import refuse_cache
 from semel.storage.encoding import decode, name_of
 from semel.storage.end_notes import NOTHING_KNOWN, Note
 from semel.storage.files import Files
@@ -65,6 +66,7 @@ def recover(
     """Restore the state, or begin with an empty one; `Damaged` if there is none, and none may be begun. What lies after
     the end of the journal and of the partitions is put aside.
     """
+    refuse_cache(files)
     last = checkpoint.read(files)
     note = end_notes.read(files)
     if last is None:
