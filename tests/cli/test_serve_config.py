@@ -57,7 +57,7 @@ def test_a_flag_on_the_command_line_goes_before_the_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("lisen = []", "unknown key 'lisen'; there are data, listen, "),
+        ("lisen = []", "unknown key 'lisen'; there are data, must-have-log, listen, "),
         ("help = true", "unknown key 'help'"),
         ('config = "b.toml"', "unknown key 'config'"),
         ("listen = " + "[" * 10_000, "maximum recursion depth"),

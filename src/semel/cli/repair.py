@@ -1,8 +1,8 @@
 """`semel repair`: for a broker that does not start because data is lost, damaged, or contradicts the rest.
 
 Without an option it only reads, and says where the start of a broker would stop. With `--set-aside` it goes on without
-what stops a start: it names each piece, and keeps a copy of what is left of it. It brings nothing back, so whoever has
-the missing file or a backup uses that instead. It also shows and removes what starts have put aside.
+what stops a start: it names each piece, and keeps a copy of what is left of it. It brings nothing back, so an operator
+who has the missing file or a backup uses that instead. It also shows and removes what starts have put aside.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 A crash leaves such files: a segment that was to be removed, or one that no durable entry mentions. But so does a
 checkpoint that is too old, or a part of a backup, and then the file may be the only copy of its records. So a start
 moves it to `set-aside/` under the time of the start, with its path, from where a person can put it back. The running
-broker removes it after `KEPT_MS`, and `semel repair` shows what lies there and can remove it earlier.
+broker removes it after `KEPT_MS`, and `semel repair` shows the files and can remove them earlier.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from semel.storage.files import Files
 
 DIRECTORY: Final = "set-aside"
-# As long as records are kept by default: whoever does not miss a record until then has consumed it.
+# As long as records are kept by default: by then every consumer has missed a record that is not there.
 KEPT_MS: Final = 7 * 86_400_000
 _STAMP: Final = "%Y-%m-%dT%H-%M-%SZ"
 _STAMP_CHARACTERS: Final = 20

@@ -181,7 +181,7 @@ class Segment:
 
 def digest_after(digest: int, header: BatchHeader) -> int:
     """The digest of a segment's batches with one more: of its checksum, and of the two fields that it does not cover. A
-    marker counts without its checksum, which whoever applies it does not know.
+    marker counts without its checksum, which its caller does not know.
     """
     checksum = 0 if header.attributes & CONTROL_BIT else header.checksum
     return (digest * 31 + checksum + header.base_offset * 7 + header.leader_epoch) & 0xFFFFFFFF
