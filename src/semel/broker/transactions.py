@@ -120,7 +120,7 @@ class TransactionCoordinator:
         )
         if growth is not None:
             try:
-                new_states = self._runtime.log.check_producer_share(producer_id, growth.partitions, address)
+                new_states = self._runtime.log.state.check_producer_shares(producer_id, growth.partitions, address)
             except NoShareLeft as refusal:
                 self._runtime.producer_refused(refusal)
                 raise

@@ -6,7 +6,7 @@ belongs to a partition, such as its records on disk. The broker's holders have t
 none, and yet both come to the same state. Nothing here may read or write a file.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from semel.core.access import RULES_MAX, AccessRules
@@ -265,6 +265,18 @@ class State(Generic[H]):
             # Its address was charged when AddPartitionsToTxn added the partition.
             address = None
         self.producer_shares.check(1, self.partitions.producer_count, address, self.silence.horizon_ms)
+
+    def check_producer_shares(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
+        """In how many of these partitions a transaction's end would put its producer on record; refused if too many.
+
+        Partitions that were added earlier, to transactions that are still open, do not count: they have a limit of
+        their own.
+        """
+        places = [self.partitions.named(*name).state for name in partitions]
+        count = sum(place.producers.get(producer_id) is None for place in places)
+        if count:
+            self.producer_shares.check(count, self.partitions.producer_count, address, self.silence.horizon_ms)
+        return count
 
     def strays(self) -> Iterator[tuple[H, int]]:
         """The open transactions of a partition, by producer id, that no transactional id owns.

@@ -15,7 +15,7 @@ checkpoint. A file is removed only when a durable checkpoint no longer names it.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from semel.core.entries import (
     AccessChange,
     Entry,
     LogStartMoved,
-    PartitionName,
     ProducerIdsReserved,
     TransactionalIdClaimed,
     TransactionEnded,
@@ -377,19 +376,6 @@ class Log:
                 in_all += count
                 yield 1 + count
         return in_all
-
-    def check_producer_share(self, producer_id: int, partitions: Iterable[PartitionName], address: str | None) -> int:
-        """In how many of these partitions a transaction's end would put its producer on record; refused if too many.
-
-        Partitions that were added earlier, to transactions that are still open, do not count: they have a limit of
-        their own.
-        """
-        state = self.state
-        places = [state.partitions.named(*name).state for name in partitions]
-        count = sum(place.producers.get(producer_id) is None for place in places)
-        if count:
-            state.producer_shares.check(count, state.partitions.producer_count, address, state.silence.horizon_ms)
-        return count
 
     def swap(self, partition: PartitionLog, old: list[Segment], new: Segment | None) -> bool:
         """Replace segments by one that compaction wrote and synced, or by none; False if they no longer exist.
