@@ -214,4 +214,11 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "if False: ...",
         ("tests/outbox/test_adding_in_a_session.py", "-k", "takes_its_number"),
     ),
+    Bug(
+        "a relay listens through a pooler in the session of another client",
+        "semel.outbox.bell:sleeper_for",
+        'engine.dialect.driver == "psycopg" and not _is_pooled(engine)',
+        'engine.dialect.driver == "psycopg"',
+        ("tests/outbox/test_pooled.py", "-k", "relay and postgresql"),
+    ),
 )

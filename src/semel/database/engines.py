@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.errors import UnknownDatabase, sqlite_code
 from semel.database.kinds import WrongKind, check_engine, check_kind
+from semel.database.poolers import prepare_nothing_through_pooler
 from semel.database.writers import check_no_own_writer
 
 BUSY_TIMEOUT_MS: Final = 30_000
@@ -44,6 +45,8 @@ def engine_of(url: str | URL, **options: Any) -> Engine:
         raise ImportError(f"{missing.name}, the driver for this database, is missing: pip install {package}") from None
     if parsed.get_backend_name() == "sqlite":
         begin_immediately(engine)
+    elif engine.dialect.driver == "psycopg":
+        event.listen(engine, "connect", lambda connection, _record: prepare_nothing_through_pooler(connection))
     return engine
 
 

@@ -6,7 +6,8 @@ by one. A sleeping relay holds an advisory lock, and a transaction that adds tri
 it gets no share, a relay is asleep, and the transaction notifies it. If it gets one, no relay can fall asleep before
 this transaction ends, and a relay that falls asleep then checks once more. So no message is missed.
 
-On SQLite the relay reads PRAGMA data_version, which is in shared memory. With any other driver it polls. A fault here
+On SQLite the relay reads PRAGMA data_version, which is in shared memory. With any other driver, and through a pooler
+such as PgBouncer, it polls. A fault here
 delays messages by `FALLBACK_SECONDS`; it must never lose one.
 """
 
@@ -18,6 +19,8 @@ from typing import Any, Final, Protocol
 from sqlalchemy import ColumnElement, Connection, Engine, Text, case, cast, func, literal_column, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import PoolProxiedConnection
+
+from semel.database.poolers import is_pooled
 
 CHANNEL: Final = "semel_outbox"
 # The advisory lock of a sleeping relay: two numbers, the first of which is semel's ("seme").
@@ -87,9 +90,15 @@ def sleeper_for(engine: Engine, bell: Bell, stopping: threading.Event, fallback_
     """The best way to wait that this engine's driver allows."""
     if engine.dialect.name == "sqlite":
         return _SqliteSleeper(engine, stopping, fallback_seconds)
-    if engine.dialect.driver == "psycopg":
+    if engine.dialect.driver == "psycopg" and not _is_pooled(engine):
         return _PostgresSleeper(engine, bell, stopping, fallback_seconds)
     return _Ticking(stopping)
+
+
+def _is_pooled(engine: Engine) -> bool:
+    """Whether a pooler is between: then LISTEN and the lock of a sleeping relay would be those of another session."""
+    with engine.connect() as connection:
+        return is_pooled(connection)
 
 
 class _Ticking:

@@ -53,6 +53,8 @@ _NOTHING: Final = "substring(body FOR 0)"
 # Something to commit, because a transaction that only reads does not wait for the standby.
 _MESSAGE: Final = "pg_logical_emit_message(true, 'semel', '')"
 # The number of the lock under which the table is created: two processes cannot create it at the same time.
+# After so many executions a statement is prepared.
+_PREPARE_THRESHOLD: Final = 2
 _LOCK: Final = 0x73656D656C
 _ALONE: Final = (
     "acknowledged data would be on this server alone: set synchronous_standby_names there, or add ?allow_async=1 to "
@@ -129,6 +131,7 @@ class PostgresStore:
         self._watch: threading.Thread | None = None
         self._idle: list[_Session] = []
         self._prepared = False
+        self._is_pooled = False
         self._has_table = False
 
     def create(self, key: str, body: Buffer) -> str:
@@ -265,7 +268,8 @@ class PostgresStore:
             self._busy.pop(session, None)
 
     def _opened(self) -> "_Session":
-        session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=2))
+        prepares = None if self._is_pooled else _PREPARE_THRESHOLD
+        session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=prepares))
         with self._lock:
             if self._watch is None:
                 self._watch = threading.Thread(target=self._end_overdue, name="semel-store-watch", daemon=True)
@@ -299,7 +303,11 @@ class PostgresStore:
                 self._idle.pop().close()
 
     def _prepare(self, session: "_Session") -> None:
-        """Refuse a server without a synchronous standby, if one is needed."""
+        """Refuse a server without a synchronous standby, if one is needed, and find out whether a pooler is between."""
+        if session.run("SELECT pg_backend_pid()")[0][0] != session.connection.info.backend_pid:
+            # Another session of the server, which such as PgBouncer may choose, knows no prepared statement.
+            self._is_pooled = True
+            session.connection.prepare_threshold = None
         if self._needs_standby and not session.run(f"SELECT {_NAMED}")[0][0]:
             raise StoreRefused(f"{self._address}: {_ALONE}")
 

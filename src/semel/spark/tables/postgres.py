@@ -82,7 +82,7 @@ class Postgres:
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[PostgresConnection]:
-        with psycopg.connect(self.url, autocommit=True, client_encoding="UTF8") as connection:
+        with psycopg.connect(self.url, autocommit=True, client_encoding="UTF8", prepare_threshold=None) as connection:
             connected = PostgresConnection(connection, self.url, self.target, schema)
             connected.make_tables()
             yield connected
