@@ -27,8 +27,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from semel.database import NotInTransaction, within, within_async
-from semel.http import AsgiIdempotency, Fenced, Idempotency, WsgiIdempotency
+from semel.database import NotInTransaction, TransactionBroken, within, within_async
+from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
 
 HEADERS = {"Idempotency-Key": "k-1", "X-Caller": "anna"}
 HALVES = b"first half, second half"
@@ -266,7 +266,7 @@ def test_an_application_that_goes_on_after_its_commit_failed_answers_nothing_of_
         await send(start)
         try:
             await send({"type": "http.response.body", "body": b"done"})
-        except (NotInTransaction, Fenced) as error:
+        except (NotInTransaction, TransactionBroken) as error:
             told.append(error)
         await send({"type": "http.response.start", "status": 500, "headers": []})
         await send({"type": "http.response.body", "body": b"sorry"})
