@@ -84,7 +84,7 @@ def test_the_script_is_kept_for_the_next_process(cache: Path) -> None:
 
 @pytest.mark.parametrize("open_one", ["", "semel", "semel/python"])
 def test_no_script_is_taken_from_where_others_could_change_it(open_one: str, cache: Path) -> None:
-    python_for_spark()
+    assert python_for_spark().startswith(str(cache))
     (cache / open_one).chmod(0o777)
     assert not python_for_spark().startswith(str(cache))
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from semel.spark.scripts import is_word, kept, link, write_script
 
-# In Python, because a shell drops the variables that it has no names for. The first line names a link in the same
-# directory: the path of this Python may hold a space, which ends the name there, or be too long for a Linux before 5.1.
+# In Python, because a shell drops the variables that it has no names for. The first line names the Python behind that
+# of an environment, whose path may hold a space, which ends the name there.
 _SCRIPT: Final = '''\
-#!{interpreter} -IS
+{first_line}
 """Python with the installed PySpark instead of Spark's archives of it. Written by semel."""
 import os
 import sys
@@ -34,6 +34,7 @@ for place in os.environ.get("PYTHONPATH", "").split(os.pathsep):
 os.environ["PYTHONPATH"] = os.pathsep.join(path)
 os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 '''
+# A Linux before 5.1 reads no more of the first line of a script.
 _FIRST_LINE_BYTES_MAX: Final = 127
 
 
@@ -51,22 +52,21 @@ def python_for_spark() -> str:
     installed = _installed()
     if installed is None:
         return sys.executable
+    interpreter = Path(sys.executable).resolve()
+    first_line = f"#!{interpreter} -IS"
+    if not is_word(interpreter) or len(os.fsencode(first_line)) > _FIRST_LINE_BYTES_MAX:
+        return sys.executable
     archives = f"{installed.archives}{os.sep}"
+    text = _SCRIPT.format(first_line=first_line, python=sys.executable, archives=archives)
 
     def write(directory: Path) -> None:
-        interpreter = directory / "interpreter"
-        link(interpreter, Path(sys.executable).resolve())
         link(directory / "packages" / "pyspark", installed.pyspark)
         link(directory / "packages" / "py4j", installed.py4j)
-        text = _SCRIPT.format(interpreter=interpreter, python=sys.executable, archives=archives)
         write_script(directory / "python", text)
 
-    directory = kept("python", f"{_SCRIPT}{sys.executable}{Path(sys.executable).resolve()}{installed}", write)
-    script = directory / "python"
-    first_line = f"#!{directory / 'interpreter'} -IS"
-    is_short = len(os.fsencode(first_line)) <= _FIRST_LINE_BYTES_MAX
+    script = kept("python", f"{text}{installed}", write) / "python"
     # On a file system that is mounted with `noexec` it cannot be run.
-    return str(script) if is_short and is_word(directory) and os.access(script, os.X_OK) else sys.executable
+    return str(script) if is_word(script) and os.access(script, os.X_OK) else sys.executable
 
 
 def _installed() -> _Installed | None:
