@@ -266,18 +266,6 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_BROKER}::test_who_stands_by_takes_and_shows_no_records",),
     ),
     Bug(
-        "a broker answers after its lease has ended",
-        "semel.broker.role:Role.may_serve",
-        "self._membership.may_serve",
-        "True",
-        (
-            "tests/replica/test_store_away.py::test_the_active_broker_goes_on_where_it_was_and_has_lost_nothing",
-            "tests/broker/apis/test_standby_of_every_api.py",
-        ),
-        10.0,
-    ),
-    # -- checkpoints and deletion -------------------------------------------------------------------------------------
-    Bug(
         "what the floor will allow is deleted before the floor is raised",
         "semel.replica.checkpoints:StoreCheckpoints._keep",
         "pieces = await self._uploads.state(job, history, contents)",
