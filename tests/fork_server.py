@@ -69,11 +69,12 @@ def tell_how_it_ends(program: int, caller: socket.socket) -> None:
     os._exit(0)
 
 
-def be(words: list[str], streams: list[str], folder: str, environment: dict[str, str]) -> None:
+def be(words: list[str], streams: list[str], folder: str, environment: dict[str, str], *, at_a_terminal: bool) -> None:
     """Be this command, as if it had been started with these three streams."""
     for number, (stream, mode) in enumerate(zip(streams, "raa", strict=True)):
         with open(stream, mode) as file:
             os.dup2(file.fileno(), number)
+    sys.stdout.reconfigure(line_buffering=at_a_terminal)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

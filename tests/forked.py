@@ -31,9 +31,10 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     errors_apart: bool = True,
+    at_a_terminal: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """What a command with its words says, and its exit code: one that is installed beside Python, or `python` with a
-    program."""
+    program. At a terminal, its lines come out one by one, also those of a program that is killed."""
     with TemporaryDirectory() as place:
         streams = [str(Path(place, name)) for name in ("stdin", "stdout", "stderr" if errors_apart else "stdout")]
         Path(streams[0]).write_text(stdin, encoding="utf-8")
@@ -42,6 +43,7 @@ def run(
             "streams": streams,
             "folder": str(folder or Path.cwd()),
             "environment": dict(os.environ if environment is None else environment),
+            "at_a_terminal": at_a_terminal,
         }
         code = _exit_code(json.dumps(request).encode(), words)
         stdout, stderr = (

@@ -129,7 +129,13 @@ class Reader:
     def _run(self, line: str, promised: list[str]) -> None:
         command = self._command(line)
         if _PLAIN.fullmatch(command):
-            ran = forked.run(*command.split(), folder=self._folder, environment=self._environment, errors_apart=False)
+            ran = forked.run(
+                *command.split(),
+                folder=self._folder,
+                environment=self._environment,
+                errors_apart=False,
+                at_a_terminal=True,
+            )
         else:
             ran = subprocess.run(
                 ["bash", "-c", command],

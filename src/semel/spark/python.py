@@ -64,7 +64,7 @@ def python_for_spark() -> str:
         link(directory / "packages" / "py4j", installed.py4j)
         write_script(directory / "python", text)
 
-    script = kept("python", f"{text}{installed}", write) / "python"
+    script = kept("python", f"{text}{installed}", write, in_a_word=True) / "python"
     # On a file system that is mounted with `noexec` it cannot be run.
     return str(script) if is_word(script) and os.access(script, os.X_OK) else sys.executable
 

@@ -18,14 +18,16 @@ from pathlib import Path
 from semel.spark.scratch import scratch
 
 
-def kept(kind: str, description: str, write: Callable[[Path], None]) -> Path:
-    """The directory that `write` fills, if it is not filled yet. What has the same description is the same."""
+def kept(kind: str, description: str, write: Callable[[Path], None], *, in_a_word: bool = False) -> Path:
+    """The directory that `write` fills, if it is not filled yet. What has the same description is the same. With
+    `in_a_word` it lies where `is_word` holds, if there is such a place.
+    """
     name = hashlib.sha256(description.encode()).hexdigest()[:16]
     # A user without a name has no home, and somebody may have written anything there.
     with contextlib.suppress(OSError, KeyError, UnicodeDecodeError):
         directory = _cache() / "semel" / kind / name
         above = [*reversed(directory.parents[:3]), directory]
-        if is_word(directory):
+        if is_word(directory) or not in_a_word:
             for each in above:
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
             if all(map(_is_private, above)):
