@@ -21,7 +21,7 @@ from semel.wire.records import Record, encode_batch
 from semel.wire.versions import API_VERSIONS, CREATE_TOPICS, PRODUCE
 
 SECONDS_MAX = 30
-CALLS_MAX = 118
+CALLS_MAX = 119
 
 
 class NotedWrites(asyncio.Transport):

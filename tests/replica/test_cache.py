@@ -465,7 +465,7 @@ def compact(life: Life, number: int = 0) -> None:
 
     partition = life.partition()
     old = partition.segments[number]
-    new = Segment.from_record(partition.directory, [*old.to_record()[:5], old.generation + 1, -1])
+    new = Segment.from_record(partition.directory, [*old.to_record()[:5], old.generation + 1, -1, old.digest])
     file, copy = life.files.open(old.path), life.files.open(new.path, create=True)
     copy.write_at([file.read_at(file.size(), 0)], 0)
     assert life.log.swap(partition, [old], new)
