@@ -190,13 +190,6 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         _DENIED,
     ),
     Bug(
-        "every client may write in the transaction of another",
-        "semel.broker.apis.produce:_check_owner",
-        "broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, transactional_id)",
-        "None",
-        _DENIED,
-    ),
-    Bug(
         "every client may read every topic",
         "semel.broker.apis.fetch:_read",
         "broker.guard.allows(exchange, READ_TOPIC, name)",
