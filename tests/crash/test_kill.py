@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ledger import batch
+from ledger import NOW_MS
 from semel.core.batch import place, read_header
 from semel.core.producers import WINDOW_BATCHES
 from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
+from semel.wire.records import Record, encode_batch
 from semel.wire.versions import CREATE_TOPICS, FETCH, INIT_PRODUCER_ID, PRODUCE
 
 ROUNDS = int(os.environ.get("SEMEL_KILL_ROUNDS", "15"))
@@ -95,7 +96,8 @@ class Sender:
     def next_batch(self) -> bytearray:
         count = self._chance.randrange(1, 4)
         size = self._chance.choice((100, 150, 400, 3000))
-        made = batch(self.producer_id, self._sequence, count, size=size, mark=self._sequence)
+        records = [Record(b"%08d" % self._sequence * (size // 8), timestamp_ms=NOW_MS)] * count
+        made = encode_batch(records, producer_id=self.producer_id, producer_epoch=0, base_sequence=self._sequence)
         self._sequence += count
         return made
 
