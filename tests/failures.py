@@ -31,25 +31,24 @@ class Failures:
 
     def __init__(self, directory: Path = ROOT / "build" / "failures") -> None:
         self._directory = directory
-        self._reports: list[pytest.TestReport] = []
+        # Each failed test and the file with what it said, which is there as soon as the test has failed.
+        self._failed: list[tuple[str, Path | str]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._reports.append(report)
+            self._failed.append((report.nodeid, kept(report, self._directory)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self._reports:
+        if not self._failed:
             return
         tell = terminalreporter.write_line
         terminalreporter.section("to report this")
-        for report in self._reports[:SHOWN_MAX]:
-            tell(f"promise that did not hold: {promise_of(report.nodeid)}")
-            tell(f"  run it alone:  make test ARGS={shlex.quote(shlex.quote(report.nodeid))}")
-            tell(f"  what it said:  {kept(report, self._directory)}")
-        for report in self._reports[SHOWN_MAX:]:
-            kept(report, self._directory)
-        if len(self._reports) > SHOWN_MAX:
-            tell(f"and {len(self._reports) - SHOWN_MAX} more, in {self._directory}")
+        for nodeid, file in self._failed[:SHOWN_MAX]:
+            tell(f"promise that did not hold: {promise_of(nodeid)}")
+            tell(f"  run it alone:  make test ARGS={shlex.quote(shlex.quote(nodeid))}")
+            tell(f"  what it said:  {file}")
+        if len(self._failed) > SHOWN_MAX:
+            tell(f"and {len(self._failed) - SHOWN_MAX} more, in {self._directory}")
         tell("please send these lines and those files, and what `.venv/bin/semel doctor` says; the machine:")
         for line in machine():
             tell(f"  {line}")
