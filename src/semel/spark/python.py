@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from semel.spark.scripts import is_word, kept, link, write_script
 
-# In Python, because a shell drops the variables that it has no names for. The first line names the Python behind that
-# of an environment, whose path may hold a space, which ends the name there.
+# In Python, because a shell drops the variables that it has no names for. The first line names the Python from which an
+# environment was made, because the environment may lie in a directory with a space, which would end the line's path.
 _SCRIPT: Final = '''\
 {first_line}
 """Python with the installed PySpark instead of Spark's archives of it. Written by semel."""
