@@ -85,7 +85,7 @@ saboteurs: $(STAMP) ## Plant each known bug in semel: a test must fail over it; 
 	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
-	@.venv/bin/ruff check .
+	@.venv/bin/ruff check --no-cache .
 	@.venv/bin/ruff format --check .
 
 types: $(STAMP) ## Check the types, strictly

@@ -5,8 +5,8 @@ import os
 from typing import Any
 
 import pytest
-from lives import Life, WatchedStore, run, written
 
+from lives import Life, WatchedStore, run, written
 from semel.storage.files import MemoryFile, NotHere
 from semel.storage.segment import Stretch
 

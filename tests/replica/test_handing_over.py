@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
-from lives import Gate
 from test_standby_answers import metadata, retention
 
 from asking import Asker, at
 from eventually import eventually
+from lives import Gate
 from semel.broker import broker as module
 from semel.broker.broker import Broker
 from semel.replica import membership

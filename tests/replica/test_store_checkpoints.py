@@ -6,8 +6,8 @@ import asyncio
 from itertools import count
 
 import pytest
-from lives import Gate, Life, WatchedStore, left, names, prepared, run
 
+from lives import Gate, Life, WatchedStore, left, names, prepared, run
 from semel.replica.floor import FLOOR_KEY
 from semel.replica.writer import Fenced
 from semel.store import Changed, StoreRefused
