@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from typing import Final, TypeVar
 
 from semel.core.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Buffer
-from semel.core.record_walk import walk_records
+from semel.core.record_walk import LONG_SHIFT_MAX, unsigned, walk_records
 from semel.core.refusals import INVALID_RECORD, Refused
 from semel.core.steps import Door, Steps, elsewhere
 from semel.wire.errors import ProtocolError
 from semel.wire.records import opened_in_place
-
-# A 64-bit number in pieces of seven bits takes ten bytes.
-_SHIFT_MAX: Final = 63
 
 # The sizes, compressed and decompressed, up to which the event loop decompresses a batch; more takes up to 200 ms, in a
 # thread.
@@ -66,7 +63,7 @@ def records_in(records: Bytes, header: BatchHeader) -> Iterator[FoundRecord[Byte
                 byte += (second << 7) - 0x80
                 at += 2
             else:
-                byte, at = _unsigned(records, at)
+                byte, at = unsigned(records, at, LONG_SHIFT_MAX)
             end = at + (byte >> 1)
             if byte & 1 or end > size:
                 raise ProtocolError("no record")
@@ -82,14 +79,14 @@ def records_in(records: Bytes, header: BatchHeader) -> Iterator[FoundRecord[Byte
                 offset_delta += (second << 7) - 0x80
                 at += 2
             else:
-                offset_delta, at = _unsigned(records, at)
+                offset_delta, at = unsigned(records, at, LONG_SHIFT_MAX)
             if offset_delta & 1 or offset_delta >= too_large:
                 raise ProtocolError("an offset beyond its batch")
             byte = records[at]
             if byte < 0x80:
                 at += 1
             else:
-                byte, at = _unsigned(records, at)
+                byte, at = unsigned(records, at, LONG_SHIFT_MAX)
             if not byte & 1:
                 key_at = at
                 at += byte >> 1
@@ -176,20 +173,6 @@ def _check_records(records: bytes | memoryview, header: BatchHeader) -> Steps[No
 
 def timestamp_delta(records: bytes, begin: int) -> tuple[int, int, int, int]:
     """The length of the record at `begin`, where its body begins, its timestamp delta, and where that ends."""
-    length, attributes_at = _unsigned(records, begin)
-    delta, end = _unsigned(records, attributes_at + 1)
+    length, attributes_at = unsigned(records, begin, LONG_SHIFT_MAX)
+    delta, end = unsigned(records, attributes_at + 1, LONG_SHIFT_MAX)
     return length >> 1, attributes_at, delta >> 1 ^ -(delta & 1), end
-
-
-def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A number in pieces of seven bits, the lowest first, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = buffer[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > _SHIFT_MAX:
-            raise ProtocolError("a variable-length number is longer than ten bytes")

@@ -14,7 +14,7 @@ from semel.core.refusals import INVALID_RECORD, INVALID_TIMESTAMP, Refused
 from semel.core.steps import Steps
 
 # A 64-bit number in pieces of seven bits, and one of 32 bits.
-_LONG_SHIFT_MAX: Final = 63
+LONG_SHIFT_MAX: Final = 63
 _INT_SHIFT_MAX: Final = 28
 
 _TIME_MIN: Final = -(1 << 63)
@@ -77,7 +77,7 @@ def walk_records(records: Buffer, header: BatchHeader) -> Steps[Times]:
                 length += (second << 7) - 0x80
                 at += 2
             else:
-                length, at = _unsigned(data, at, _INT_SHIFT_MAX)
+                length, at = unsigned(data, at, _INT_SHIFT_MAX)
             end = at + (length >> 1)
             if length & 1 or end > size:
                 raise BadRecord(place, f"its length is wrong, or goes beyond the {size} bytes of all records")
@@ -87,7 +87,7 @@ def walk_records(records: Buffer, header: BatchHeader) -> Steps[Times]:
             at_time = at + 1
             at_offset = at_time + 1
             if (byte := data[at_time]) >= 0x80:
-                byte, at_offset = _unsigned(data, at_time, _LONG_SHIFT_MAX)
+                byte, at_offset = unsigned(data, at_time, LONG_SHIFT_MAX)
             if byte != time:
                 time = byte
                 delta = byte >> 1 ^ -(byte & 1)
@@ -105,7 +105,7 @@ def walk_records(records: Buffer, header: BatchHeader) -> Steps[Times]:
                 offset += (second << 7) - 0x80
                 at = at_offset + 2
             else:
-                offset, at = _unsigned(data, at_offset, _INT_SHIFT_MAX)
+                offset, at = unsigned(data, at_offset, _INT_SHIFT_MAX)
             if offset != place << 1:
                 raise BadRecord(place, f"its offset delta is {offset >> 1 ^ -(offset & 1)}")
             at_key = at
@@ -113,7 +113,7 @@ def walk_records(records: Buffer, header: BatchHeader) -> Steps[Times]:
             if length < 0x80:
                 at += 1
             else:
-                length, at = _unsigned(data, at, _INT_SHIFT_MAX)
+                length, at = unsigned(data, at, _INT_SHIFT_MAX)
             if not length & 1:
                 at += length >> 1
             elif length != 1:
@@ -126,7 +126,7 @@ def walk_records(records: Buffer, header: BatchHeader) -> Steps[Times]:
                 length += (second << 7) - 0x80
                 at += 2
             else:
-                length, at = _unsigned(data, at, _INT_SHIFT_MAX)
+                length, at = unsigned(data, at, _INT_SHIFT_MAX)
             if not length & 1:
                 at += length >> 1
             elif length != 1:
@@ -210,14 +210,14 @@ def _varint_bytes(data: bytes, at: int) -> int:
 
 def _end_of_headers(data: bytes, at: int, end: int, place: int) -> int:
     """Where the last header of a record ends, whose number of headers begins at `at`."""
-    headers, at = _unsigned(data, at, _INT_SHIFT_MAX)
+    headers, at = unsigned(data, at, _INT_SHIFT_MAX)
     if headers & 1 or headers >> 1 > end - at:
         raise BadRecord(place, "it announces more headers than it has bytes for")
     for _ in range(headers >> 1):
-        length, at = _unsigned(data, at, _INT_SHIFT_MAX)
+        length, at = unsigned(data, at, _INT_SHIFT_MAX)
         if length & 1:
             raise BadRecord(place, "it has a header without a name")
-        length, at = _unsigned(data, at + (length >> 1), _INT_SHIFT_MAX)
+        length, at = unsigned(data, at + (length >> 1), _INT_SHIFT_MAX)
         if not length & 1:
             at += length >> 1
         elif length != 1:
@@ -227,8 +227,10 @@ def _end_of_headers(data: bytes, at: int, end: int, place: int) -> int:
     return at
 
 
-def _unsigned(data: bytes, at: int, shift_max: int) -> tuple[int, int]:
-    """A number in pieces of seven bits, the lowest first, and where it ends."""
+def unsigned(data: bytes | memoryview, at: int, shift_max: int) -> tuple[int, int]:
+    """A number in pieces of seven bits, the lowest first, and where it ends; IndexError if it has too many pieces, or
+    the data ends before it.
+    """
     value = shift = 0
     while True:
         byte = data[at]
@@ -238,4 +240,4 @@ def _unsigned(data: bytes, at: int, shift_max: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > shift_max:
-            raise IndexError(at)
+            raise IndexError("a variable-length number is too long")
