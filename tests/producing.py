@@ -1,8 +1,9 @@
 """A real producer for tests whose subject is the broker."""
 
+from collections.abc import Callable
 from typing import Protocol
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 
 class Reachable(Protocol):
@@ -38,3 +39,23 @@ def deliver(producer: Producer, topic: str, values: list[bytes]) -> list[int]:
         producer.produce(topic, value, callback=acknowledged)
     assert producer.flush(30) == 0
     return offsets
+
+
+def transacted(producer: Producer, work: Callable[[], None], seconds: float = -1) -> bool:
+    """Whether what `work` produces was committed, in one transaction. Over a takeover a producer may have to abort, as
+    its protocol says."""
+    producer.begin_transaction()
+    try:
+        work()
+        while True:
+            try:
+                producer.commit_transaction(seconds)
+                return True
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+    except KafkaException as error:
+        if not error.args[0].txn_requires_abort():
+            raise
+        producer.abort_transaction(seconds)
+        return False

@@ -12,11 +12,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from asking import Asker
 from eventually import eventually
+from producing import transacted
 from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
 from semel.store import StoreError, open_store
 from semel.testing.postgres import PostgresMissing, PostgresServer
@@ -117,23 +118,12 @@ class Writer:
             self._errors.append(error)
 
     def _write(self, producer: Producer, value: bytes) -> bool:
-        producer.begin_transaction()
-        try:
+        def produce() -> None:
             for _ in range(NOISE_PER_TRANSACTION):
                 producer.produce("noise", NOISE, partition=0)
             producer.produce("ledger", value, partition=0)
-            while True:
-                try:
-                    producer.commit_transaction(120)
-                    return True
-                except KafkaException as error:
-                    if not error.args[0].retriable():
-                        raise
-        except KafkaException as error:
-            if not error.args[0].txn_requires_abort():
-                raise
-            producer.abort_transaction(120)
-            return False
+
+        return transacted(producer, produce, 120)
 
     def _delete_noise(self) -> None:
         admin = AdminClient({**SETTINGS, "bootstrap.servers": self._bootstrap})

@@ -11,11 +11,11 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from asking import Asker, at
 from eventually import eventually
-from producing import deliver
+from producing import deliver, transacted
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 from semel.wire.errors import ErrorCode
 from semel.wire.records import decode_batches, encode_batch
@@ -155,25 +155,15 @@ def test_a_transactional_producer_goes_on_and_every_transaction_is_there_as_a_wh
 
 
 def write(producer: Producer, values: list[bytes], pair: Pair, how: str | None) -> bool:
-    """Whether these were committed together. Over a takeover the producer may have to abort, as its protocol says."""
-    producer.begin_transaction()
-    try:
+    """Whether these were committed together."""
+
+    def produce() -> None:
         for value in values:
             producer.produce("payments", value)
         if how is not None:
             pair.take_over(how)
-        while True:
-            try:
-                producer.commit_transaction(60)
-                return True
-            except KafkaException as error:
-                if not error.args[0].retriable():
-                    raise
-    except KafkaException as error:
-        if not error.args[0].txn_requires_abort():
-            raise
-        producer.abort_transaction(60)
-        return False
+
+    return transacted(producer, produce, 60)
 
 
 def test_five_batches_that_were_acknowledged_before_a_takeover_are_duplicates_after_it(pair: Pair) -> None:

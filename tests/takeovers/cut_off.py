@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -76,30 +77,18 @@ def librdkafka(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowl
 
 
 def librdkafka_transactions(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
+
+    from producing import transacted
 
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "cut-off", "log_level": 0})
     producer.init_transactions()
     number = 0
     while not stop.is_set():
         value = b"%d" % number
-        try:
-            producer.begin_transaction()
-            producer.produce(TOPIC, value, partition=0)
-            while True:
-                try:
-                    producer.commit_transaction()
-                    break
-                except KafkaException as error:
-                    if not error.args[0].retriable():
-                        raise
-        except KafkaException as error:
-            if not error.args[0].txn_requires_abort():
-                raise
-            producer.abort_transaction()
-            continue
-        acknowledged.append(Acknowledged(time.monotonic(), value))
-        number += 1
+        if transacted(producer, partial(producer.produce, TOPIC, value, partition=0)):
+            acknowledged.append(Acknowledged(time.monotonic(), value))
+            number += 1
 
 
 def aiokafka(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
