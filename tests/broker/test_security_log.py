@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asking import at
-from guarded import STRANGER, TOPIC, GuardedBroker, create_topic, rule
+from guarded import STRANGER, TOPIC, GuardedBroker, create_topic, producing_in_a_transaction, rule
 from semel.broker.events import line
 from semel.broker.security_log import BYTES_MAX, LINES_MAX, PERIOD_SECONDS, TEXT_CHARACTERS_MAX, SecurityLog
 from semel.core.access import Operation
@@ -23,7 +23,9 @@ from semel.wire.versions import (
     DELETE_TOPICS,
     METADATA,
     OFFSET_COMMIT,
+    PRODUCE,
 )
+from transacting import TransactionalProducer
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -55,6 +57,20 @@ def test_a_denied_request_is_told_with_who_what_and_whence(tmp_path: Path) -> No
         "resource": "TOPIC",
         "name": "orders",
     }
+
+
+def test_a_batch_in_the_transaction_of_another_is_told_with_the_id_that_it_named(tmp_path: Path) -> None:
+    path = tmp_path / "security.log"
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.stranger() as stranger:
+        with broker.administrator() as admin:
+            admin.create("orders")
+            owner = TransactionalProducer(admin)
+            assert owner.claim() == 0
+            assert owner.add("orders") == [0]
+        broker.add(rule(TOPIC, "orders", Operation.WRITE))
+        answer = stranger(PRODUCE, 9, **producing_in_a_transaction(bytes(16), owner.identity[0]))
+        assert answer.responses[0].partition_responses[0].error_code != 0
+    assert [line["name"] for line in lines(path) if line["event"] == "access_denied"] == ["payments"]
 
 
 def test_what_only_leaves_a_list_shorter_is_not_told(tmp_path: Path) -> None:

@@ -20,7 +20,18 @@ from eventually import eventually
 from semel.database import engine_of
 from semel.database.clock import database_now_ms
 from semel.http import Idempotency, WsgiIdempotency, metadata
-from semel.http.claims import Accepted, Running, Term, claim, finish_step, finished_step, hold, name_of
+from semel.http.claims import (
+    NO_LEASE,
+    Accepted,
+    Duplicate,
+    Running,
+    Term,
+    claim,
+    finish_step,
+    finished_step,
+    hold,
+    name_of,
+)
 from semel.http.tables import keys
 from semel.testing.clock import Clock
 from semel.testing.postgres import PostgresServer
@@ -40,6 +51,15 @@ def test_many_at_once_have_one_effect(url: str, engine: Engine, new_shop: NewSho
             assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
     assert len(shops[0].booked()) == shops[0].gate.executions + shops[1].gate.executions == 4
     other.dispose()
+
+
+def test_a_claim_that_was_committed_without_its_answer_is_not_executed_again(engine: Engine) -> None:
+    """By a COMMIT below SQLAlchemy, say: what the handler had written until then is there."""
+    name, term = name_of("anna", "k-1"), Term(ttl_ms=1000, lease_ms=NO_LEASE, now_ms=0)
+    with engine.begin() as connection:
+        assert isinstance(claim(connection, name, "print", term), Accepted)
+    with engine.begin() as connection:
+        assert isinstance(claim(connection, name, "print", term), Duplicate)
 
 
 def test_who_is_late_to_take_an_expired_key_over_takes_no_step_from_the_other(postgres: PostgresServer) -> None:

@@ -15,6 +15,7 @@ from semel.broker.failure import BrokerFenced
 from semel.core.slots import BrokenHistory
 from semel.replica.floor import FLOOR_KEY, decode_floor
 from semel.replica.lease import LEASE_KEY, decode_lease
+from semel.replica.membership import VERSION
 from semel.replica.record import encode_record
 from semel.replica.slot import key_of
 from semel.storage.files import MemoryFiles
@@ -192,8 +193,8 @@ def test_a_store_of_another_version_or_depth_is_refused() -> None:
         with pytest.raises(BrokenHistory, match="version 1"):
             await Broker(store=store).start()
         store = MemoryStore()
-        await store.create("format", encode_record("format", {"version": 3, "depth": 5, "cluster_id": "x"}))
-        with pytest.raises(BrokenHistory, match="depth 5"):
+        await store.create("format", encode_record("format", {"version": VERSION, "depth": 5, "cluster_id": "x"}))
+        with pytest.raises(BrokenHistory, match=f"version {VERSION} and depth 5"):
             await Broker(store=store).start()
         store = MemoryStore()
         await store.create("format", b"something else")

@@ -153,6 +153,22 @@ def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active() -> N
     run(scenario())
 
 
+def test_a_broker_that_has_stood_still_serves_nobody_before_it_gives_its_clients_up() -> None:
+    """What came meanwhile lies before it as soon as it goes on, and the timer that gives the clients up does, too."""
+
+    async def scenario() -> None:
+        jump = 0.0
+        loop = asyncio.get_running_loop()
+        async with broker_on(Line(MemoryStore()), boot_clock=lambda: loop.time() + jump) as broker:
+            assert broker.role.may_serve
+            # Nothing else runs between the jump and the question.
+            jump = 10 * LEASE_SECONDS
+            assert not broker.role.may_serve
+            jump = 0.0
+
+    run(scenario())
+
+
 def test_a_broker_that_gives_its_clients_up_late_ends_as_fenced_and_does_not_begin_again() -> None:
     """Its process has stood still, or its clock has jumped: a supervisor starts it anew."""
 

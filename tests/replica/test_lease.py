@@ -112,6 +112,8 @@ def test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before()
             await watch.look(lambda: store.now)
             assert watch.lease is not None
             assert not (watch.is_over and holder.is_held(store.now))
+            # It was put half a second after the watch began to look.
+            assert not watch.is_over or store.now >= 0.5 + watch.lease.seconds
             store.now += watch.pause_seconds
 
     run(scenario())

@@ -17,6 +17,7 @@ from semel.cli.status import as_json, as_lines
 from semel.replica.lease import LeaseHolder
 from semel.replica.membership import Membership, cluster_of
 from semel.replica.note import FOLDER, FORGOTTEN_SECONDS, NoteKeeper, NoteWatch, StandbyNote
+from semel.replica.record import encode_record
 from semel.replica.status import StoreStatus, status_of
 from semel.store import Missing, Store, open_store
 from semel.store.contract import Listed
@@ -249,7 +250,8 @@ def test_a_standby_is_named_to_clients_while_its_note_changes() -> None:
 
 
 def harmed_note(**harm: object) -> bytes:
-    return json.dumps({**note("harmed", port=9093)._asdict(), **harm}).encode()
+    """With the digest of a note that is whole, so that it is its fields that are refused."""
+    return encode_record(FOLDER, {**note("harmed", port=9093)._asdict(), **harm})
 
 
 # What no standby writes; each of them would otherwise be told to every client, or end the search for standbys.

@@ -52,6 +52,23 @@ def test_a_reader_that_a_deletion_has_overtaken_says_so_and_never_takes_over() -
     run(scenario())
 
 
+def test_a_reader_that_a_deletion_has_overtaken_does_not_take_the_end_of_what_it_has_for_that_of_the_journal() -> None:
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        await active.write(*names(1))
+        standby = await Life(store).stand_by()
+        while await standby.reader.read_on(50):
+            pass
+        for number in range(3):
+            await active.write(*names(number))
+            await active.keep()
+        with pytest.raises(Overtaken, match="the journal was deleted from before slot"):
+            await standby.reader.read_on(50)
+
+    run(scenario())
+
+
 def test_a_standby_frees_its_disk_of_what_the_active_broker_deletes() -> None:
     """It would fill up before it is ever needed."""
 

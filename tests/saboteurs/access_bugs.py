@@ -190,6 +190,13 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         _DENIED,
     ),
     Bug(
+        "nobody is told of a batch in the transaction of another",
+        "semel.broker.apis.produce:_check_owner",
+        "broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, transactional_id)",
+        "None",
+        ("tests/broker/test_security_log.py", "-k", "transaction_of_another"),
+    ),
+    Bug(
         "every client may read every topic",
         "semel.broker.apis.fetch:_read",
         "broker.guard.allows(exchange, READ_TOPIC, name)",

@@ -192,6 +192,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         (f"{_WRITER}::test_what_waits_for_the_store_is_bounded",),
     ),
+    Bug(
+        "a broker uses a store in which more slots are closed after a fence",
+        "semel.replica.membership:read_cluster_id",
+        "(version, depth) != (VERSION, DEPTH)",
+        "version != VERSION",
+        (f"{_BROKER}::test_a_store_of_another_version_or_depth_is_refused",),
+    ),
     # -- the lease ----------------------------------------------------------------------------------------------------
     Bug(
         "the lease follows the date",
@@ -206,6 +213,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "min(now - looked_at, 2 * self.pause_seconds)",
         "now - looked_at",
         (f"{_LEASE}::test_time_in_which_a_standby_did_not_look_does_not_count",),
+    ),
+    Bug(
+        "a lease counts as silent from before it was put",
+        "semel.replica.lease:LeaseWatch.look",
+        "self._silent_seconds, self._looked_at = 0.0, clock()",
+        "self._silent_seconds = 0.0",
+        (f"{_LEASE}::test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before",),
     ),
     Bug(
         "two standbys get the lease of one",
@@ -372,6 +386,20 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         'await self._uploads.same(self._cache.files, Contents.from_record(state["contents"]))',
         'Contents.from_record(state["contents"])',
         (f"{_STARTS}::test_files_that_differ_from_those_of_the_broker_before_are_uploaded_again",),
+    ),
+    Bug(
+        "a broker that has stood still answers after its lease has ended",
+        "semel.broker.role:Role.may_serve",
+        "self._membership.may_serve",
+        "True",
+        ("tests/replica/test_cut_off.py", "-k", "serves_nobody_before"),
+    ),
+    Bug(
+        "a reader that was overtaken reads on",
+        "semel.replica.reader:SlotReader._verify",
+        "floor.deleted_below > self._verified",
+        "False",
+        (_STARTS, "-k", "the_end_of_what_it_has"),
     ),
     Bug(
         "a lost floor is taken for a new store",

@@ -48,6 +48,13 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_STATUS}::test_a_standby_is_named_to_clients_while_its_note_changes",),
     ),
     Bug(
+        "every client is told of a port that is none, because one note has it",
+        "semel.replica.lease:decode_addresses",
+        "not 0 <= port <= _PORT_MAX",
+        "False",
+        (f"{_STATUS}::test_a_note_that_no_standby_wrote_is_shown_to_nobody_and_disturbs_nobody",),
+    ),
+    Bug(
         "an active broker looks for standbys no more, because one note is damaged",
         "semel.replica.note:decode_note",
         "UNREADABLE",
