@@ -21,7 +21,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -83,6 +83,9 @@ strangers: $(STAMP) ## Run the tests on the machines that strangers have, each i
 
 saboteurs: $(STAMP) ## Plant each known bug in semel: a test must fail over it; make saboteurs ARGS='--only WORDS'
 	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run $(ARGS)
+
+mutants: $(STAMP) ## Break each promise of semel: a test must fail over it; make mutants ARGS='--only WORDS'
+	@PYTHONPATH=tests .venv/bin/python -m saboteurs.run --mutants $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting
 	@.venv/bin/ruff check --no-cache .

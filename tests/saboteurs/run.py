@@ -1,7 +1,8 @@
 """`make saboteurs`: plants each known bug in semel, and runs the tests over it that must catch it.
 
-    PYTHONPATH=tests python -m saboteurs.run [--only WORDS] [--jobs N] [--slowest N]
+    PYTHONPATH=tests python -m saboteurs.run [--mutants] [--only WORDS] [--jobs N] [--slowest N]
 
+`make mutants` does the same with the mutants, of which there are more than a change has to wait for.
 Python, pytest and all libraries are loaded once; each bug has a process that is forked from that. In the end the tests
 that caught a bug run without it, and must pass. SEMEL_FIGURES names a file that gets the figures as JSON, for
 docs/RELIABILITY.md. Exit code 1 if a bug was not caught, or could not be planted.
@@ -27,6 +28,7 @@ from typing import Final
 
 from hypothesis.internal.conjecture import providers
 
+from mutants.all_mutants import ALL_MUTANTS
 from saboteurs.all_bugs import ALL_BUGS
 from saboteurs.judging import Outcome, Verdict, judge, judge_again, trials_without_bugs
 from saboteurs.planting import Bug
@@ -49,7 +51,9 @@ _LIBRARIES: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="make saboteurs", description="Plant known bugs: the tests must catch them.")
+    prog = "make mutants" if "--mutants" in arguments else "make saboteurs"
+    parser = argparse.ArgumentParser(prog=prog, description="Plant known bugs: the tests must catch them.")
+    parser.add_argument("--mutants", action="store_true", help="plant the mutants instead")
     parser.add_argument("--only", metavar="WORDS", help="those with these words in their name or their place")
     parser.add_argument(
         "--jobs",
@@ -59,7 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="name those that took longest")
     options = parser.parse_args(arguments)
-    bugs = [bug for bug in ALL_BUGS if (options.only or "").lower() in f"{bug.name}\n{bug.place}".lower()]
+    known = ALL_MUTANTS if options.mutants else ALL_BUGS
+    bugs = [bug for bug in known if (options.only or "").lower() in f"{bug.name}\n{bug.place}".lower()]
     if not bugs:
         parser.error(f"no bug has {options.only!r} in its name or its place")
     # So that what was begun is ended.

@@ -1,5 +1,5 @@
-"""Every known bug can be planted, so that `make saboteurs` can tell whether the tests catch it: that takes minutes, and
-this a second."""
+"""Every known bug and every mutant can be planted, so that `make saboteurs` and `make mutants` can tell whether the
+tests catch it: that takes minutes, and this a second."""
 
 import ast
 import re
@@ -7,11 +7,13 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from mutants.all_mutants import ALL_MUTANTS, JUDGED
 from saboteurs.all_bugs import ALL_BUGS
 from saboteurs.pieces import NotPlanted, find
 
 ROOT = Path(__file__).parent.parent.parent
 BUGS_MIN = 200
+CAUGHT = (*ALL_BUGS, *ALL_MUTANTS)
 
 
 @cache
@@ -22,9 +24,10 @@ def tree_of(module: str) -> ast.Module:
 
 def test_every_bug_can_be_planted() -> None:
     wrong = []
-    for bug in ALL_BUGS:
+    for bug in (*CAUGHT, *JUDGED):
+        module, _, symbol = bug.place.partition(":")
         try:
-            find(tree_of(bug.module), bug.symbol, bug.piece, bug.instead)
+            find(tree_of(module), symbol, bug.piece, bug.instead)
         except NotPlanted as error:
             wrong.append(f"{bug.name}: {bug.place}: {error}")
     assert wrong == [], "\n".join(wrong)
@@ -32,18 +35,18 @@ def test_every_bug_can_be_planted() -> None:
 
 def test_there_are_enough_of_them_and_no_two_have_one_name() -> None:
     assert len(ALL_BUGS) >= BUGS_MIN
-    assert [name for name, count in Counter(bug.name for bug in ALL_BUGS).items() if count > 1] == []
+    assert [name for name, count in Counter(bug.name for bug in (*CAUGHT, *JUDGED)).items() if count > 1] == []
 
 
 def test_the_files_of_the_tests_that_must_catch_them_are_there() -> None:
-    named = {word for bug in ALL_BUGS for word in bug.caught_by if word.startswith("tests/")}
+    named = {word for bug in CAUGHT for word in bug.caught_by if word.startswith("tests/")}
     assert [name for name in sorted(named) if not (ROOT / name.partition("::")[0]).is_file()] == []
-    assert [bug.name for bug in ALL_BUGS if not bug.caught_by or not bug.caught_by[0].startswith("tests/")] == []
+    assert [bug.name for bug in CAUGHT if not bug.caught_by or not bug.caught_by[0].startswith("tests/")] == []
 
 
 def test_each_test_that_is_named_alone_is_there() -> None:
     """Else a new name would only be noticed when the bug is planted."""
-    words = {word.partition("[")[0] for bug in ALL_BUGS for word in bug.caught_by if "::" in word}
+    words = {word.partition("[")[0] for bug in CAUGHT for word in bug.caught_by if "::" in word}
     alone = {(file, tests.partition("::")[0]) for file, _, tests in (word.partition("::") for word in words)}
     assert [
         f"{file}::{test}"

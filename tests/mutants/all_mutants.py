@@ -1,0 +1,19 @@
+"""Promises broken one at a time in all rooms: the suite must notice each of them.
+
+A mutant is a planted bug like those of `saboteurs`, which holds those that would do most harm and which every change
+runs; these are many more, and `make mutants` plants them. `JUDGED` holds those that nobody can notice, each with its
+reason.
+"""
+
+from typing import Final
+
+from mutants.judged import JUDGED
+from mutants.kit_mutants import KIT_MUTANTS
+from mutants.log_mutants import LOG_MUTANTS
+from mutants.pipeline_mutants import PIPELINE_MUTANTS
+from mutants.store_mutants import STORE_MUTANTS
+from saboteurs.planting import Bug
+
+ALL_MUTANTS: Final[tuple[Bug, ...]] = (*LOG_MUTANTS, *STORE_MUTANTS, *PIPELINE_MUTANTS, *KIT_MUTANTS)
+
+__all__ = ["ALL_MUTANTS", "JUDGED"]
