@@ -121,13 +121,16 @@ class Life:
         *,
         cache_bytes: int | None = None,
         is_cold: bool = False,
+        make_room: Callable[[OSError], None] | None = None,
         **settings: int,
     ) -> None:
-        """It fetches all that the store has when it starts, unless it `is_cold`."""
+        """It fetches all that the store has when it starts, unless it `is_cold`. With `make_room` it waits when its
+        disk is full."""
         self.store = store
         self.files = files or MemoryFiles()
         self.cache_bytes = cache_bytes
         self.is_cold = is_cold
+        self.make_room = make_room
         self.settings = LogSettings(**settings)
         self.told: list[str] = []
 
@@ -143,7 +146,7 @@ class Life:
             await self.warm()
         journal.follow(beginning.history.position)
         self.log = Log.beside(self.cache.files, journal, self.cluster_id, self.settings, beginning.content)
-        self.reader = SlotReader(store, journal, self.log, beginning.history)
+        self.reader = SlotReader(store, journal, self.log, beginning.history, self.make_room)
         self.writer = SlotWriter(store, journal, self.reader.history, lambda *_: None)
         known = beginning.floor, beginning.contents
         self.checkpoints = StoreCheckpoints(store, self.writer, Inline(), self.cache, known, self.told.append)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -21,7 +22,7 @@ from semel.database import within, within_async
 from semel.database.keys import derived_key
 from semel.database.procedures import drive
 from semel.http import AsgiIdempotency, Fate, Fenced, Idempotency, Request, WsgiIdempotency
-from semel.http.claims import name_of
+from semel.http.claims import Accepted, Running, Term, claim, name_of
 from semel.http.holders import Leased, claimed, settled
 from semel.http.tables import keys
 from semel.testing.clock import Clock
@@ -109,6 +110,16 @@ def test_a_finished_step_is_kept_as_long_as_an_answer_however_long_its_request_r
     service = Service(engine, handler, clock=clock, result_ttl_ms=60_000)
     assert service.post().status_code == 500
     assert (service.post().content, calls) == (b"done", ["charge"])
+
+
+def test_a_request_that_runs_longer_than_an_answer_is_kept_is_executed_once(engine: Engine) -> None:
+    """A claim would expire while its holder still calls the other system, and the retry would call it, too."""
+    name, term = name_of("anna", "k"), Term(ttl_ms=100, lease_ms=1000, now_ms=0)
+    with engine.begin() as connection:
+        assert claim(connection, name, "f", term) == Accepted(0)
+        for now_ms in (100, 999):
+            assert isinstance(claim(connection, name, "f", replace(term, now_ms=now_ms)), Running)
+        assert claim(connection, name, "f", replace(term, now_ms=1000)) == Accepted(1)
 
 
 def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:

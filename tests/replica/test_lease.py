@@ -236,3 +236,38 @@ def test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another(
         assert await other.renew(2, after)
 
     run(scenario())
+
+
+def test_who_claims_again_the_lease_that_it_has_released_holds_it() -> None:
+    """As a standby does whose disk was full. Others would take over from it at once."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        holder = await held(store, 0.0)
+        await holder.release()
+        watch = LeaseWatch(store)
+        await watch.look(at(1.0))
+        assert await holder.claim(2, watch.version, 1.0)
+        assert holder.is_held(1.0)
+        await watch.look(at(1.0))
+        assert not watch.is_over
+
+    run(scenario())
+
+
+def test_a_lease_that_somebody_has_deleted_is_made_again_by_its_holder() -> None:
+    """The active broker ended, although nobody had taken over."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        holder = await held(store, 0.0)
+        await store.delete(LEASE_KEY)
+        assert await holder.renew(1, 1.0)
+        assert holder.is_held(3.5)
+        watch = LeaseWatch(store)
+        await watch.look(at(1.0))
+        assert watch.lease is not None
+        assert (watch.lease.nonce, watch.is_over) == ("a", False)
+        assert await holder.renew(1, 2.0)
+
+    run(scenario())

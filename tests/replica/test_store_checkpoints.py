@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from lives import Gate, Life, WatchedStore, left, names, prepared, run
+from semel.core.slots import BrokenHistory
 from semel.replica.floor import FLOOR_KEY
 from semel.replica.writer import Fenced
 from semel.store import Changed, StoreRefused
@@ -313,5 +314,27 @@ def test_two_that_raise_the_floor_at_once_do_not_both_succeed() -> None:
         await life.keep()
         with pytest.raises(Changed):
             await store.replace(FLOOR_KEY, floor.encode(), version)
+
+    run(scenario())
+
+
+def test_a_standby_that_takes_over_names_the_checkpoint_that_is_gone_and_writes_none_over_it() -> None:
+    """It has never seen which objects that checkpoint names, so it does not know what may be deleted."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await prepared(store)
+        standby = await Life(store).stand_by()
+        await active.keep()
+        while await standby.reader.read_on(50):
+            pass
+        assert standby.reader.floor is not None
+        (piece,) = store.floor.pieces
+        store.objects.delete(piece.key)
+        await standby.checkpoints.follow(standby.reader.floor)
+        await standby.take_over()
+        await standby.write(*names(9))
+        with pytest.raises(BrokenHistory, match=f"{piece.key} .* the object 'floor' names it: put it back"):
+            await standby.keep()
 
     run(scenario())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lives import Gate, Life, WatchedStore, left, names, prepared, run
-from semel.core.slots import BrokenHistory
+from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.reader import Overtaken
 from semel.replica.slot import digest_of, encode_head, key_of
 from semel.storage.journal import Damaged
@@ -64,6 +64,50 @@ def test_a_reader_that_a_deletion_has_overtaken_does_not_take_the_end_of_what_it
             await active.write(*names(number))
             await active.keep()
         with pytest.raises(Overtaken, match="the journal was deleted from before slot"):
+            await standby.reader.read_on(50)
+
+    run(scenario())
+
+
+def test_a_reader_that_is_overtaken_between_its_look_at_the_floor_and_its_fence_takes_over_nothing() -> None:
+    """Its fence lies among deleted slots, where nobody reads it: what it acknowledged would be lost."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        await active.write(*names(1))
+        standby = await Life(store).stand_by()
+        gate = Gate(store, "create", key_of(active.reader.history.next_slot))
+        taking_over = asyncio.ensure_future(standby.reader.take_over())
+        await gate.reached.wait()
+        for number in range(3):
+            for _ in range(2 * DEPTH):
+                await active.write(*names(number))
+            await active.keep()
+        gate.opened.set()
+        with pytest.raises(Overtaken, match="the journal was deleted from before slot"):
+            await taking_over
+        assert (await Life(store).start()).content() == active.content()
+
+    run(scenario())
+
+
+def test_a_reader_that_was_overtaken_and_finds_a_slot_that_is_none_can_be_started_again() -> None:
+    """A writer that was fenced long ago may still put something into a deleted slot. Nothing is damaged by that."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        await active.write(*names(1))
+        standby = await Life(store).stand_by()
+        while await standby.reader.read_on(50):
+            pass
+        missing = standby.reader.history.next_slot
+        for number in range(3):
+            await active.write(*names(number))
+            await active.keep()
+        store.objects.create(key_of(missing), b"what a writer sent that was fenced long ago")
+        with pytest.raises(Overtaken, match="start again"):
             await standby.reader.read_on(50)
 
     run(scenario())

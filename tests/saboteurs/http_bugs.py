@@ -64,6 +64,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         "row.status is not None",
         ("tests/http/test_http_races.py", "-k", "sqlite and without_its_answer"),
     ),
+    Bug(
+        "a request that runs longer than an answer is kept is executed a second time meanwhile",
+        "semel.http.claims:claim",
+        "row.expires_ms <= at_ms and (row.status is not None or row.lease_until_ms <= at_ms)",
+        "row.expires_ms <= at_ms",
+        (_STEPS, "-k", "runs_longer and sqlite"),
+    ),
     # -- payloads that differ are told apart ----------------------------------------------------------------------
     Bug(
         "numbers are compared as floating point",

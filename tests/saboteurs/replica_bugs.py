@@ -402,6 +402,13 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         (_STARTS, "-k", "the_end_of_what_it_has"),
     ),
     Bug(
+        "a reader that is overtaken between its look at the floor and its fence takes over",
+        "semel.replica.reader:SlotReader.take_over",
+        "await self._verify()",
+        "pass",
+        (_STARTS, "-k", "between_its_look"),
+    ),
+    Bug(
         "a lost floor is taken for a new store",
         "semel.replica.floor:read_floor",
         "raise BrokenHistory("

@@ -44,6 +44,16 @@ def test_body_and_name_are_synced_before_a_create_returns(tmp_path: Path) -> Non
     assert disk.synced == ["new", "journal"]
 
 
+def test_an_object_that_was_deleted_does_not_come_back_after_a_loss_of_power(tmp_path: Path) -> None:
+    """A slot of long ago would lie behind a later fence."""
+    disk = Disk()
+    store = DirectoryStore(tmp_path, sync=disk)
+    store.create("journal/0", b"zero")
+    disk.synced.clear()
+    store.delete("journal/0")
+    assert disk.synced == ["journal"]
+
+
 def test_what_a_refused_creator_reads_is_durable(tmp_path: Path) -> None:
     """The creator that was faster may not have synced the folder yet."""
     disk = Disk()

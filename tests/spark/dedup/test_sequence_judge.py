@@ -179,6 +179,15 @@ def test_a_row_without_a_number_is_given_out_and_held_by_nothing() -> None:
     assert bucket.judge([None]) == [(None, "unclaimed", None)]
 
 
+def test_a_row_whose_epoch_no_producer_can_have_makes_no_claim() -> None:
+    """Kafka's epochs have 16 bits. Cut to these, 65,536 would be 0, and its row a duplicate that is dropped."""
+    bucket = Bucket()
+    assert bucket.judge([0], epoch=32_767) == taken(0)
+    for epoch in (-1, 32_768, 65_536 + 32_767):
+        assert bucket.judge([0, 1], epoch=epoch) == [(0, "unclaimed", None), (1, "unclaimed", None)]
+    assert bucket.judge([1], epoch=32_767) == taken(1)
+
+
 def test_at_the_end_of_a_batch_nothing_is_held() -> None:
     assert Bucket().judge([0, 2], is_last=True) == [*taken(0), (2, "gap", 1)]
 
