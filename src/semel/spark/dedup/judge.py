@@ -68,7 +68,7 @@ class StateMismatch(ValueError):
 
 
 def pin(judge: Judge, buckets: int) -> str:
-    return json.dumps({"version": STATE_VERSION, "buckets": buckets, **judge.pinned}, sort_keys=True)
+    return json.dumps({**judge.pinned, "buckets": buckets, "state_version": STATE_VERSION}, sort_keys=True)
 
 
 def check_pin(pinned: str, wanted: str) -> None:
