@@ -7,6 +7,7 @@ from asking import Asker
 from semel.broker.limits import Limits
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import OFFSET_COMMIT, OFFSET_DELETE
+from transacting import TransactionalProducer
 
 
 def commit(ask: Asker, group: str, *indexes: int) -> list[int]:
@@ -16,6 +17,21 @@ def commit(ask: Asker, group: str, *indexes: int) -> list[int]:
     topics = [{"name": "orders", "partitions": partitions}]
     answer = ask(OFFSET_COMMIT, 9, group_id=group, topics=topics, **member)
     return [int(one.error_code) for one in answer.topics[0].partitions]
+
+
+def test_offsets_in_transactions_beyond_the_limit_are_refused_until_there_is_room() -> None:
+    with semel.broker(limits=Limits(group_offsets_max=2)) as broker:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders", 4)
+        producer = TransactionalProducer(ask)
+        producer.claim()
+        assert commit(ask, "one", 0) == [0]
+        assert producer.commit_offset("one", "orders", 7, version=5) == 0
+        assert producer.commit_offset("two", "orders", 7, version=5) == ErrorCode.POLICY_VIOLATION
+        assert producer.commit_offset("one", "orders", 8, version=5) == 0
+        producer.end(version=5)
+        assert producer.commit_offset("two", "orders", 7, version=5) == 0
+        ask.close()
 
 
 def test_groups_and_offsets_beyond_the_limits_are_refused_until_there_is_room() -> None:

@@ -87,6 +87,21 @@ def test_what_was_announced_finds_the_room_that_was_taken_for_it() -> None:
     beside(scenario)
 
 
+def test_a_producer_of_whom_only_the_end_of_a_transaction_is_on_record_takes_the_room_of_one() -> None:
+    """The broker keeps as much of it as of any other."""
+
+    async def scenario(broker: Broker, files: FaultyFiles) -> None:
+        for partition in range(8):
+            mine = broker.transactions.claim("mine", 60_000, None)
+            announce(broker, mine, range(partition, partition + 1), f"address {partition}")
+        broker.transactions.claim("mine", 60_000, None)
+        assert broker.log.state.partitions.producer_count == 8
+        with pytest.raises(NoShareLeft, match="8 producers are on record"):
+            send(broker, 6000, 0, "another")
+
+    beside(scenario)
+
+
 def test_a_stranger_who_claims_very_many_transactional_ids_locks_nobody_out() -> None:
     with serving(transactional_ids_max=8) as broker:
         stranger, honest = broker.connect(source="127.0.0.2"), broker.connect()

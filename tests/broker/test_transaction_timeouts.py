@@ -9,6 +9,7 @@ import pytest
 from skipping import SkippingLoop, run, until
 
 from asking import Asker
+from eventually import eventually
 from semel.broker.alarm import DUE_AGAIN_MS
 from semel.broker.broker import Broker
 from semel.broker.chores import forget_silent_transactional_ids
@@ -104,6 +105,16 @@ def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(capl
     assert told == [
         f"event=transaction_timed_out producer_id={producer_id} partitions=1 groups=0" for producer_id in (1001, 1000)
     ]
+
+
+def test_a_transaction_that_its_offsets_alone_have_opened_ends_at_its_deadline() -> None:
+    """Whoever reads its group's stable offsets waits for it."""
+    with EmbeddedBroker() as broker, Asker(broker.bootstrap) as ask:
+        ask.create("orders")
+        silent = TransactionalProducer(ask, "silent")
+        silent.claim(timeout_ms=50)
+        assert silent.commit_offset("readers", "orders", 5, version=5) == 0
+        assert eventually(lambda: described(ask, "silent").transaction_state == "CompleteAbort")
 
 
 def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:

@@ -346,6 +346,17 @@ def test_a_producer_that_was_heard_again_is_not_forgotten_though_it_came_first()
     assert producers.get(1) is not None
 
 
+def test_a_producer_is_remembered_from_the_end_of_its_last_transaction() -> None:
+    for epoch in (0, 1):
+        producers = Producers()
+        producers.note(1, 10, 0, 0, 1, 0, -1)
+        producers.note(2, 20, 0, 0, 1, 1, -1)
+        producers.note_marker(1, 30, epoch)
+        assert producers.forget_silent(30, 100) == 1
+        assert producers.get(1) is not None
+        assert producers.forget_silent(31, 100) == 1
+
+
 def test_a_snapshot_does_not_change_with_what_follows() -> None:
     producers = Producers()
     producers.note(1, 10, 0, 0, 1, 0, -1)

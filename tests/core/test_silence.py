@@ -110,3 +110,22 @@ def test_nobody_is_forgotten_before_a_broker_was_there_for_the_whole_period(
         assert len(silence.snapshot()["absences"]) <= ABSENCES_MAX
         attended += [False] * down_hours
         now_ms += down_hours * hour_ms
+
+
+def test_a_clock_that_was_far_ahead_for_a_moment_keeps_nobody_longer_once_a_week_has_gone_by() -> None:
+    silence = Silence()
+    silence.note_time(NOW_MS, 0, WEEK_MS)
+    silence.note_time(NOW_MS + 300 * DAY_MS, TICK_MS, WEEK_MS)
+    back_ms = NOW_MS + 2 * TICK_MS
+    for days in range(9):
+        silence.note_time(back_ms + days * DAY_MS, 2 * TICK_MS + days * DAY_MS, WEEK_MS)
+    assert silence.horizon_ms == back_ms + DAY_MS
+
+
+def test_of_very_many_absences_none_is_forgotten() -> None:
+    silence = Silence()
+    for day in range(ABSENCES_MAX + 10):
+        silence = restarted(silence)
+        lived(silence, NOW_MS + day * DAY_MS, NOW_MS + day * DAY_MS + TICK_MS)
+    assert silence.horizon_ms is not None
+    assert silence.horizon_ms < NOW_MS, "in all these days a broker was there for minutes"

@@ -316,6 +316,16 @@ def test_the_floor_outlives_a_restart_and_expires_like_the_names_it_was_made_of(
     assert catalog.lenient_blocks("payments") == 0
 
 
+def test_the_floor_lasts_as_long_as_any_of_its_deletions_though_the_clock_was_set_back_between_them() -> None:
+    """Or a producer whose topic was deleted and made anew would be told that records are missing."""
+    catalog = Catalog(deleted_names_max=0)
+    for name, id_blocks, at_ms in (("orders", 5, 1000), ("payments", 6, 500)):
+        create(catalog, name)
+        delete(catalog, name, id_blocks, at_ms=at_ms)
+    catalog.expire(now_ms=1099, expiration_ms=100)
+    assert catalog.lenient_blocks("orders") == 6
+
+
 def test_a_name_deleted_again_is_the_last_to_be_folded() -> None:
     catalog = Catalog(deleted_names_max=2)
     for name, id_blocks in [("one", 1), ("two", 2), ("one", 3), ("three", 4)]:

@@ -138,6 +138,13 @@ def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     assert error_of(refused) == refusals.INVALID_TRANSACTION_TIMEOUT
 
 
+@pytest.mark.parametrize("timeout_ms", [1, 900_000])
+def test_the_shortest_and_the_longest_timeout_that_the_limit_allows_are_accepted(timeout_ms: int) -> None:
+    coordinator = Coordinator()
+    coordinator.claim(timeout_ms=timeout_ms)
+    assert coordinator.known.timeout_ms(7000) == timeout_ms
+
+
 # -- growing ----------------------------------------------------------------------------------------------------------
 
 
@@ -315,6 +322,33 @@ def test_all_open_transactions_together_are_no_larger_than_the_bound_says() -> N
     assert coordinator.known.part_count == 2
 
 
+def test_no_more_groups_take_part_in_all_open_transactions_than_the_bound_says() -> None:
+    def join(coordinator: Coordinator, group: str, name: str, producer_id: int) -> None:
+        added = coordinator.decide_add_group(name, producer_id, 0, group, 5)
+        assert added is not None
+        coordinator.known.apply(added)
+
+    def commit(coordinator: Coordinator, group: str, name: str, producer_id: int) -> None:
+        coordinator.known.apply(coordinator.decide_offsets(name, producer_id, 0, group, OFFSETS, 5, joins=True))
+
+    first = Coordinator(TransactionBounds(open_groups_max=2))
+    first.claim("a")
+    first.claim("b")
+    join(first, "one", "a", 7000)
+    commit(first, "two", "b", 7001)
+    restored = Coordinator(first.bounds)
+    restored.known.restore(json.loads(json.dumps(first.known.snapshot())))
+    for coordinator in (first, restored):
+        for ask in (join, commit):
+            with pytest.raises(Refused, match="have 2 groups, no more are allowed") as refused:
+                ask(coordinator, "three", "b", 7001)
+            assert error_of(refused) == refusals.POLICY_VIOLATION
+        coordinator.add(7001, 0, ORDERS, name="b")
+        commit(coordinator, "two", "b", 7001)
+        coordinator.end(7000, 0)
+        commit(coordinator, "three", "b", 7001)
+
+
 def test_a_group_in_a_transaction_has_no_longer_name_than_the_bound_says() -> None:
     coordinator = Coordinator(TransactionBounds(id_bytes_max=4))
     coordinator.claim()
@@ -347,6 +381,17 @@ def test_a_checkpoint_brings_everything_back() -> None:
     assert list(restored.known.deadlines()) == list(coordinator.known.deadlines()) == [(7001, 1_500)]
     assert restored.decide_timeout(7001, 1_500) == coordinator.decide_timeout(7001, 1_500)
     assert restored.claim(supplied=(7000, 0)) == IdClaim((), 7000, 1)
+
+
+def test_an_epoch_that_may_have_been_handed_out_is_not_handed_out_after_a_checkpoint_and_a_restart_either() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.known.doubt()
+    restored = Coordinator()
+    restored.known.restore(json.loads(json.dumps(coordinator.known.snapshot())))
+    assert restored.known.is_doubted(7000)
+    claim = restored.decide_init("a", 60_000, None, lambda: 8000, 5)
+    assert claim[1:] == (8000, 0)
 
 
 def test_what_happens_later_does_not_change_a_checkpoint() -> None:

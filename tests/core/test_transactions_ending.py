@@ -274,6 +274,48 @@ def test_ids_that_were_silent_for_too_long_are_forgotten_unless_their_transactio
     assert error_of(refused) == refusals.INVALID_PRODUCER_ID_MAPPING
 
 
+def test_an_id_in_daily_use_is_not_forgotten_a_week_after_its_claim() -> None:
+    coordinator = Coordinator()
+    coordinator.claim("daily")
+    coordinator.now_ms = 1_500
+    coordinator.add(7000, 0, ORDERS, name="daily")
+    coordinator.now_ms = 1_800
+    coordinator.end(7000, 0, name="daily")
+    assert list(coordinator.silent(2_799, 1_000)) == []
+    (forgotten,) = coordinator.silent(2_800, 1_000)
+    assert forgotten == TransactionalIdsForgotten(("daily",))
+
+
+def test_an_id_whose_transaction_has_just_begun_is_shown_as_in_use_since_then() -> None:
+    for joins in (False, True):
+        coordinator = Coordinator()
+        coordinator.claim("daily")
+        coordinator.now_ms = 1_500
+        if joins:
+            coordinator.send(7000, 0, ORDERS, joins=True)
+        else:
+            coordinator.add(7000, 0, ORDERS, name="daily")
+        described = coordinator.known.described("daily")
+        assert described is not None
+        assert described.owner.changed_at_ms == described.began_at_ms == 1_500
+
+
+def test_an_id_that_is_used_while_others_are_forgotten_is_kept() -> None:
+    coordinator = Coordinator()
+    for number in range(FORGOTTEN_PER_ENTRY + 2):
+        coordinator.claim(str(number))
+    claimed, opened = str(FORGOTTEN_PER_ENTRY), str(FORGOTTEN_PER_ENTRY + 1)
+    entries = coordinator.silent(10_000, 1)
+    coordinator.known.apply(next(entries))
+    coordinator.now_ms = 10_000
+    coordinator.claim(claimed)
+    coordinator.add(7000 + FORGOTTEN_PER_ENTRY + 1, 0, ORDERS, name=opened)
+    for forgotten in entries:
+        coordinator.known.check(forgotten)
+        coordinator.known.apply(forgotten)
+    assert [owner.transactional_id for owner in coordinator.known.owners()] == [opened, claimed]
+
+
 def test_very_many_ids_are_forgotten_in_entries_of_a_bounded_size() -> None:
     coordinator = Coordinator()
     for number in range(FORGOTTEN_PER_ENTRY + 1):

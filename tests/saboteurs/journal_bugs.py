@@ -106,6 +106,21 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/broker/test_lost_power.py",),
     ),
     Bug(
+        "a transaction that its offsets alone have opened never ends",
+        "semel.broker.apis.txn_offset_commit:_commit",
+        "broker.transactions.note_grown(request.producer_id)",
+        "",
+        ("tests/broker/test_transaction_timeouts.py", "-k", "offsets_alone"),
+        seconds_max=5,
+    ),
+    Bug(
+        "a checkpoint forgets which epochs may have been handed out",
+        "semel.core.transactions:Transactions.snapshot",
+        '"doubted": sorted(self._doubted)',
+        "",
+        ("tests/core/test_transactions.py",),
+    ),
+    Bug(
         "the leader's epoch stays where records may be lost",
         "semel.storage.recovery:recover",
         "state.partitions.leader_epoch += 1",

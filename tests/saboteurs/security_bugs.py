@@ -63,6 +63,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_SCRAM}::test_a_first_message_that_asks_for_what_is_not_there_is_refused",),
     ),
     Bug(
+        "a client that logs in by PLAIN may act as another user",
+        "semel.security.login:_read_plain",
+        'not user or not password or acting not in ("", user)',
+        "not user or not password",
+        ("tests/security/test_broker_logins.py::test_a_user_with_the_right_password_logs_in_by_plain_as_nobody_else",),
+    ),
+    Bug(
         "the salt of an unknown user is another one for each log, but known to everybody",
         "semel.core.users:Users.credential_for",
         "self.secret",

@@ -339,6 +339,24 @@ def test_a_password_that_changes_while_it_is_hashed_lets_nobody_in() -> None:
     assert not one.is_over
 
 
+def test_a_user_with_the_right_password_logs_in_by_plain_as_nobody_else() -> None:
+    users, salt, mechanism = Users(), b"salt", Mechanism.SCRAM_SHA_256
+    salted_password = salted(mechanism, PASSWORD, salt, ITERATIONS_MIN)
+    users.apply(users.decide_set("alice", mechanism, credential_of(mechanism, salted_password, salt, ITERATIONS_MIN)))
+
+    def attempt(message: str) -> Login:
+        one = Login((PLAIN,), users, lambda: "")
+        one.choose(PLAIN)
+        finish(one.respond(message.encode()))
+        return one
+
+    for acting in ("", "alice"):
+        assert attempt(f"{acting}\0alice\0{PASSWORD}").principal == ("User", "alice")
+    for acting in ("admin", "Alice", " "):
+        with pytest.raises(Refused, match="invalid credentials"):
+            attempt(f"{acting}\0alice\0{PASSWORD}")
+
+
 @given(st.binary(max_size=100) | st.text(max_size=50).map(lambda text: text.encode(errors="surrogatepass")))
 def test_no_bytes_of_a_login_by_plain_do_more_than_to_be_refused(message: bytes) -> None:
     one = Login((PLAIN,), Users(), lambda: "")

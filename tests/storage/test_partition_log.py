@@ -96,6 +96,17 @@ def test_a_segment_ends_at_its_age(files: Files) -> None:
     assert bases(partition) == [0, 2, 4]
 
 
+def test_a_segment_that_was_begun_in_vain_is_as_old_as_its_first_batch(files: Files) -> None:
+    """Or a quiet topic would have a file for each batch that comes after compaction has sealed the last one."""
+    configs = parse({"segment.ms": "1000"})
+    partition = made(files)
+    append(partition, at_ms=0, configs=configs)
+    partition.roll(500)
+    for at_ms in (5_000, 5_999, 6_000):
+        append(partition, at_ms=at_ms, configs=configs)
+    assert bases(partition) == [0, 1, 3]
+
+
 def test_what_goes_by_size_is_whole_segments_and_never_the_last(files: Files) -> None:
     partition = made(files)
     for _ in range(9):

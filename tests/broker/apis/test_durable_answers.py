@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from asking import Asker, at
+from eventually import eventually
 from held_syncs import HeldSyncs
 from semel.broker.broker import Broker
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.errors import ErrorCode
+from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ALTER_CONFIGS,
     API_VERSIONS,
@@ -19,6 +21,7 @@ from semel.wire.versions import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
+    PRODUCE,
 )
 from transacting import TransactionalProducer, committed, described
 
@@ -58,6 +61,31 @@ def test_an_answer_waits_until_the_change_is_durable() -> None:
 
     beside(Broker(files=FaultyFiles(), disk_threads=syncs), client)
     assert syncs.began.is_set()
+
+
+def test_records_that_are_not_durable_yet_cannot_be_deleted() -> None:
+    """Or a loss of power would leave a log that begins behind its end."""
+    syncs = HeldSyncs()
+
+    def client(broker: Broker) -> None:
+        ask = Asker(broker.bootstrap)
+        ask.create("orders")
+        (partition,) = broker.log.state.partitions.all()
+        record = {"index": 0, "records": bytes(encode_batch(at(1000)))}
+        data = [{"name": "orders", "partition_data": [record]}]
+        sent = {"transactional_id": None, "timeout": 1000, "topic_data": data}
+        with syncs.held():
+            ask(PRODUCE, 9, acks=1, **sent)
+            below = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": offset}]} for offset in (1, -1)]
+            answers = [ask.ask_later(DELETE_RECORDS, 2, topics=[topic], timeout=1000) for topic in below]
+            # The requests of a connection are served in their order: when this one is, those before it are decided.
+            ask.ask_later(PRODUCE, 9, acks=0, **sent)
+            assert eventually(lambda: partition.state.next_offset == 2)
+        decided = [answer().topics[0].partitions[0] for answer in answers]
+        assert [one.error_code for one in decided] == [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE]
+        assert [one.low_watermark for one in decided] == [-1, 0]
+
+    beside(Broker(files=FaultyFiles(), disk_threads=syncs), client)
 
 
 def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_is_space() -> None:

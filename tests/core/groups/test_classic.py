@@ -115,6 +115,22 @@ def test_a_member_whose_connection_was_lost_has_its_session_to_come_back(driver:
     assert lost not in driver.answers
 
 
+def test_a_new_member_whose_connection_was_lost_and_that_joins_again_is_not_silent_while_it_waits(
+    driver: Driver,
+) -> None:
+    driver.stable("a")
+    driver.ask_to_join(new_id="b")
+    lost = driver.ask_to_join("b")
+    classic.forget(driver.group, lost, driver.now_ms)
+    again = driver.ask_to_join("b")
+    for _ in range(2):
+        driver.pass_time(SESSION_MS - 1)
+        driver.heartbeat("a", 1)
+    assert again not in driver.answers, "a is waited for"
+    driver.ask_to_join("a")
+    assert driver.joined(again).error == NONE
+
+
 def test_a_member_that_asks_again_takes_the_place_of_its_earlier_request(driver: Driver) -> None:
     driver.stable("a", "b")
     earlier = driver.ask_to_join("b", protocols={"range": b"changed"})
@@ -365,6 +381,22 @@ def test_offsets_are_committed_by_members_of_the_generation_or_while_there_are_n
     ):
         with pytest.raises(Refused) as refused:
             driver.group.check_commit(Committer(member_id, None, number, is_transactional=False, version=9))
+        assert refused.value.error == error
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_whoever_names_generation_0_has_to_be_a_member(driver: Driver, transactional: bool) -> None:
+    """Also in a group that is empty, and in a transaction, which may otherwise commit for nobody."""
+    for member_id in ("", "b"):
+        committer = Committer(member_id, None, 0, is_transactional=transactional, version=9)
+        with pytest.raises(Refused) as refused:
+            driver.group.check_commit(committer)
+        assert refused.value.error == refusals.UNKNOWN_MEMBER_ID
+    driver.stable("a")
+    for member_id, error in (("", refusals.UNKNOWN_MEMBER_ID), ("a", refusals.ILLEGAL_GENERATION)):
+        committer = Committer(member_id, None, 0, is_transactional=transactional, version=9)
+        with pytest.raises(Refused) as refused:
+            driver.group.check_commit(committer)
         assert refused.value.error == error
 
 

@@ -272,6 +272,19 @@ def test_who_takes_too_long_to_let_go_is_gone_though_it_is_heard(room: Room) -> 
     assert room.group.overdue(1000) == ["a"]
 
 
+def test_after_a_restart_a_member_has_its_whole_time_again_to_let_go(room: Room) -> None:
+    room.now_ms = 5_000
+    room.join("a", "orders")
+    room.join("b", "orders")
+    room.beat("a", 1)
+    # The clock that counts begins anew with the process, below what it showed before or far above.
+    for began_ms in (0, 100_000):
+        room.group.hear_all(RULES, began_ms)
+        assert room.group.next_deadline_ms() is not None
+        assert room.group.overdue(began_ms + 999) == []
+        assert room.group.overdue(began_ms + 1_000) == ["a"]
+
+
 def test_a_static_member_comes_back_under_another_id_to_what_it_had(room: Room) -> None:
     room.join("a", "orders", instance_id="one")
     room.join("b", "orders", instance_id="two")
@@ -381,6 +394,17 @@ def test_a_member_that_has_not_heard_of_its_epoch_goes_on_with_what_it_has_had(r
 def test_a_transaction_may_commit_for_nobody(room: Room) -> None:
     room.join("a", "orders")
     commit(room, "", -1, transactional=True)
+
+
+def test_whoever_names_epoch_0_has_to_be_a_member(room: Room) -> None:
+    """Also in a group without members, and in a transaction."""
+    for _ in range(2):
+        for transactional in (False, True):
+            with refused(refusals.UNKNOWN_MEMBER_ID):
+                commit(room, "", 0, transactional=transactional)
+        with refused(refusals.UNKNOWN_MEMBER_ID):
+            room.group.check_fetch(None, 0)
+        room.join("a", "orders")
 
 
 def test_who_asks_for_offsets_as_a_member_is_one(room: Room) -> None:

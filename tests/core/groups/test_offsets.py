@@ -15,7 +15,7 @@ from semel.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
-from semel.core.groups.groups import Group, Groups
+from semel.core.groups.groups import FORGOTTEN_AT_ONCE, Group, Groups
 from semel.core.groups.offsets import DEFAULT_RETENTION, Committer
 from semel.core.refusals import Refused
 from semel.wire.errors import ErrorCode
@@ -268,6 +268,15 @@ def test_a_member_of_a_group_that_is_not_there_is_told_so() -> None:
     assert refusal.value.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_commit_that_names_generation_0_is_one_of_a_member_whether_the_group_is_there_or_not() -> None:
+    groups = Groups()
+    for error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_MEMBER_ID):
+        with pytest.raises(Refused) as refusal:
+            groups.check_commit("readers", Committer("m1", None, 0, is_transactional=False, version=9))
+        assert refusal.value.error == error
+        commit(groups, offset(1))
+
+
 def test_where_there_are_members_they_say_who_may_commit() -> None:
     groups = Groups()
     with_members(groups, Members())
@@ -304,6 +313,17 @@ def test_offsets_are_bounded_pending_ones_among_them() -> None:
     assert groups.offset_count == 3
 
 
+def test_offsets_of_transactions_are_bounded_with_all_others_and_replace_themselves_in_a_full_broker() -> None:
+    groups = Groups(offsets_max=3)
+    commit(groups, offset(1))
+    commit_in_transaction(groups, offset(5), offset(5, 1))
+    for producer_id, more in ((PRODUCER, offset(5, 2)), (OTHER_PRODUCER, offset(5))):
+        with pytest.raises(Refused) as refusal:
+            groups.check_offsets("readers", [more], producer_id)
+        assert refusal.value.error == ErrorCode.POLICY_VIOLATION
+    groups.check_offsets("readers", [offset(6), offset(6, 1)], PRODUCER)
+
+
 def test_what_is_noted_beside_all_offsets_is_bounded() -> None:
     groups = Groups(metadata_characters_total_max=10)
     commit(groups, offset(1, metadata="12345678"))
@@ -337,6 +357,13 @@ def test_the_wish_of_an_old_client_counts_from_the_commit() -> None:
     assert committed(groups, 1) == 2
 
 
+def test_an_old_client_that_wants_its_offset_kept_for_no_time_at_all_is_obeyed() -> None:
+    groups = Groups()
+    commit(groups, offset(1), at_ms=100, wish_ms=0)
+    assert expire(groups, 99) == []
+    assert expire(groups, 100) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 0),)), GroupDeleted("readers")]
+
+
 def test_what_members_read_is_kept_however_old_and_the_rest_is_not() -> None:
     groups = Groups()
     commit(groups, offset(1), offset(2, number=PAYMENTS))
@@ -361,6 +388,18 @@ def test_the_offsets_of_a_group_count_from_when_its_last_member_left_or_from_a_l
     assert expire(groups, 1_600) == [OffsetsForgotten("readers", (PartitionName(ORDERS, 0),))]
     assert expire(groups, 2_499) == []
     assert expire(groups, 2_500)[-1] == GroupDeleted("readers")
+
+
+def test_an_offset_that_is_set_while_the_old_ones_of_a_long_empty_group_are_forgotten_is_kept() -> None:
+    groups = Groups()
+    with_members(groups, Members(is_empty=True, retention_begins_ms=600))
+    commit(groups, *(offset(1, partition) for partition in range(FORGOTTEN_AT_ONCE + 2)))
+    entries = groups.decide_expiry(groups.existing("readers"), 10_000, RETENTION_MS, TOPIC_NAMES.__getitem__)
+    groups.apply(next(entries))
+    commit(groups, offset(7, FORGOTTEN_AT_ONCE), at_ms=10_000)
+    for entry in entries:
+        groups.apply(entry)
+    assert (committed(groups, FORGOTTEN_AT_ONCE), groups.offset_count) == (7, 1)
 
 
 def test_an_offset_that_a_transaction_may_still_move_is_kept() -> None:

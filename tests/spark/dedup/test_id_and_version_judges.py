@@ -116,6 +116,26 @@ def test_a_version_is_accepted_when_it_is_newer_than_the_last_and_never_twice(
         assert len(state.kept) == 32 * len(last)
 
 
+def test_an_aggregate_of_which_copies_keep_coming_is_not_forgotten_however_many_others_come() -> None:
+    judge, state = VersionJudge({}, FORGET_MS), None
+    for turn in range(3 * STEPS_MIN):
+        rows = [(0, 5), (100 + turn, 1)]
+        shown, state = outcomes(judge, state, rows_of("_semel_version", rows), Moment(turn * STEP_MS, None, False))
+        assert shown == ["duplicate" if turn else "accepted", "accepted"]
+
+
+def test_an_absence_of_the_query_is_no_silence_of_aggregates_of_which_nothing_comes_right_after_it_either() -> None:
+    judge, state = VersionJudge({}, FORGET_MS), None
+    for now_ms, row, outcome in (
+        (0, (0, 5), "accepted"),
+        (1_000_000, (1, 1), "accepted"),
+        (1_000_000 + STEP_MS, (1, 2), "accepted"),
+        (1_000_000 + STEP_MS, (0, 5), "duplicate"),
+    ):
+        shown, state = outcomes(judge, state, rows_of("_semel_version", [row]), Moment(now_ms, None, False))
+        assert shown == [outcome]
+
+
 def naive_versions(rows: Sequence[Row], last: dict[int, tuple[int, int]], now_ms: int) -> list[str]:
     """In one batch older versions come first, in whatever order they arrived, and copies behind what they copy."""
     named = ["unclaimed"] * len(rows)

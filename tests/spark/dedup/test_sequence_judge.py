@@ -166,6 +166,14 @@ def test_what_went_by_before_an_absence_counts_and_of_the_absence_a_seventh() ->
     assert bucket.judge([1], 1_000_000) == [(1, "duplicate", None)]
 
 
+def test_an_absence_of_the_query_is_no_silence_of_producers_of_whom_nothing_comes_right_after_it_either() -> None:
+    bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
+    bucket.judge([0, 1])
+    bucket.judge([0], 1_000_000, key=3)
+    bucket.judge([1], 1_000_010, key=3)
+    assert bucket.judge([1], 1_000_010) == [(1, "duplicate", None)]
+
+
 def test_a_clock_that_is_ahead_for_one_batch_forgets_nobody() -> None:
     bucket = Bucket(OnGap.QUARANTINE, forget_ms=70)
     bucket.judge([0, 1], 1_000)
