@@ -225,6 +225,24 @@ def test_an_address_opens_no_more_connections_than_its_quota(broker: FaultyBroke
         other(API_VERSIONS, 0)
 
 
+def test_connections_that_were_sent_away_do_not_count_against_their_address(broker: FaultyBroker, ask: Asker) -> None:
+    """Or a client that tries again and again would never get in."""
+    put(ask, {"entity_type": "ip", "entity_name": "127.0.0.2"}, **{CONNECTED: 1})
+
+    def connect() -> None:
+        with Asker(broker.bootstrap, source="127.0.0.2") as other:
+            other(API_VERSIONS, 0)
+
+    for _ in range(10):
+        connect()
+    broker.skip(5)
+    for _ in range(20):
+        with pytest.raises((ConnectionEnded, OSError)):
+            connect()
+    broker.skip(7)
+    connect()
+
+
 def test_a_greedy_client_costs_an_honest_one_nothing(broker: FaultyBroker, ask: Asker) -> None:
     """By counts: while the greedy one has had one batch taken and is not read from, all of the honest one's are."""
     put(ask, {"entity_type": "client-id", "entity_name": "asker"}, **{PRODUCED: 1_000})

@@ -5,7 +5,7 @@ import pytest
 from refusal import refused
 from semel.core import refusals
 from semel.core.batch import TRANSACTIONAL_BIT, BatchHeader
-from semel.core.batch_checks import LOCAL, Sender, Verdict, judge_batch
+from semel.core.batch_checks import LOCAL, Sender, Verdict, check_timestamps, judge_batch
 from semel.core.configs import parse
 from semel.core.entries import PartitionName, TopicCreated, TransactionalIdClaimed
 from semel.core.groups.groups import Groups
@@ -69,3 +69,10 @@ def test_of_several_faults_the_first_is_told_and_a_repetition_hears_of_none(stat
 def test_a_gap_in_an_open_transaction_is_told_before_there_is_no_room(state: State[ExaminedPartition]) -> None:
     state.partitions.producer_count = 1
     assert judged(state, batch(5), Sender(joins=True)).outcome is Outcome.GAP
+
+
+def test_a_clock_that_is_off_by_exactly_what_is_allowed_is_not_off_by_too_much() -> None:
+    check_timestamps(900, 1_200, 1_000, 100, 200)
+    for earliest_ms, latest_ms in ((899, 1_200), (900, 1_201)):
+        with refused(refusals.INVALID_TIMESTAMP):
+            check_timestamps(earliest_ms, latest_ms, 1_000, 100, 200)

@@ -44,6 +44,18 @@ def aborted_in(partition: Partition, begin: int, end: int) -> list[tuple[int, in
     return partition.aborted.between(begin, end, lambda numbers: pytest.fail(f"there are no blocks {numbers}"))
 
 
+def test_a_transaction_whose_marker_compaction_has_removed_is_not_named_again_when_the_log_start_moves() -> None:
+    """Or a reader would leave out everything that its producer has written since."""
+    aborted = AbortedTransactions()
+    aborted.note(ONE, 0, 10, 11)
+    aborted.note(TWO, 11, 20, 21)
+    block = aborted.oldest(2)
+    aborted.put_away(2)
+    aborted.forget_below(15)
+    aborted.forget_below(5)
+    assert aborted.between(5, 30, lambda numbers: [block]) == [(TWO, 11)]
+
+
 def test_what_is_stable_ends_where_the_oldest_open_transaction_begins() -> None:
     partition = Partition()
     send(partition, batch(NO_PRODUCER, -1, 2, transactional=False))

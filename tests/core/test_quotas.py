@@ -204,6 +204,12 @@ class QuotasMachine(RuleBasedStateMachine):
         self.quotas.restore(snapshot)
 
     @invariant()
+    def a_checkpoint_that_is_written_now_has_all_of_it(self) -> None:
+        written = Quotas()
+        written.restore(read_again(self.quotas.snapshot()))
+        assert {frozenset(entity): written.of(entity) for entity in written} == self.model
+
+    @invariant()
     def all_of_it_is_there(self) -> None:
         assert {frozenset(entity): self.quotas.of(entity) for entity in self.quotas} == self.model
         assert set(self.quotas.keys) == {key for kept in self.model.values() for key in kept}

@@ -69,6 +69,14 @@ class UsersMachine(RuleBasedStateMachine):
         self.users = Users(users_max=2)
         self.users.restore(snapshot)
 
+    @rule()
+    def a_checkpoint_that_is_written_now_has_all_of_it(self) -> None:
+        written = Users()
+        written.restore(read_again(self.users.snapshot()))
+        credentials = {(user, kind): held for user in written for kind, held in written.credentials(user).items()}
+        assert credentials == self.model
+        assert written.secret == self.users.secret
+
     @invariant()
     def is_as_the_model_says(self) -> None:
         assert set(self.users) == {user for user, _ in self.model}

@@ -13,4 +13,19 @@ class Judged(NamedTuple):
     """Why nobody can notice it."""
 
 
-JUDGED: Final[tuple[Judged, ...]] = ()
+JUDGED: Final[tuple[Judged, ...]] = (
+    Judged(
+        "a token that requires an extension is accepted without it",
+        "semel.security.tokens:checked",
+        '"crit" in header',
+        "False",
+        "PyJWT refuses such a token itself, in the versions that are locked; with an older one this check alone would.",
+    ),
+    Judged(
+        "a connection that has never sent a request counts as one at rest as well",
+        "semel.security.places:Places.note_resting",
+        "guest not in place.unheard",
+        "True",
+        "Those that have never sent a request go first in any case, and each at rest is asked again whether it is.",
+    ),
+)

@@ -134,6 +134,13 @@ def test_a_final_message_that_was_changed_in_one_place_is_refused(mechanism: Mec
     failure(exchange, bytes(final))
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_proof_with_more_behind_it_is_none(mechanism: Mechanism) -> None:
+    exchange, steps = exchange_of(mechanism), own_client(mechanism, USER, PASSWORD)
+    rest, _, proof = steps.send(exchange.respond(next(steps))).rpartition(b"p=")
+    failure(exchange, rest + b"p=" + base64.b64encode(base64.b64decode(proof) + b"x"))
+
+
 def _same_base64(final: bytes) -> bool:
     """Whether the last letter differs only in bits that are not part of any byte."""
     try:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.core.batch import HEADER_BYTES
+from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import (
     CODECS,
@@ -104,3 +105,9 @@ def test_records_that_are_encoded_already_get_the_header_that_records_get(
         base_sequence=base_sequence,
     )
     assert again == whole
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_records_of_a_codec_that_there_is_not_are_refused(codec: int) -> None:
+    with pytest.raises(ProtocolError, match=f"codec {codec}, and there is no such codec"):
+        opened(around(b"records", "none"), codec, DECOMPRESSED_BYTES_MAX)

@@ -218,6 +218,20 @@ def test_a_request_cannot_name_more_partitions_than_the_limit(version: int, monk
         fetch.decode_request(kio_body(version, entity), version)
 
 
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= fetch.SESSIONS_FROM])
+def test_a_request_cannot_forget_more_partitions_than_the_limit(version: int) -> None:
+    def forgetting(count: int) -> bytes:
+        named = {"topic": "t", "topic_id": bytes(16), "partitions": [0] * count}
+        sizes = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 0, "isolation_level": 0}
+        entity = messages.build_request(FETCH, version, **sizes, topics=[], forgotten_topics_data=[named])
+        return kio_body(version, entity)
+
+    most = fetch.PARTITIONS_PER_REQUEST_MAX - 1
+    assert len(fetch.decode_request(forgetting(most), version).forgotten[0].partitions) == most
+    with pytest.raises(ProtocolError, match="topics and partitions in one request"):
+        fetch.decode_request(forgetting(most + 1), version)
+
+
 def kio_body(version: int, entity: Any) -> bytes:
     header_bytes = 4 + 10 + (1 if version >= 12 else 0)
     return messages.encode_request(FETCH, version, 0, None, entity)[header_bytes:]

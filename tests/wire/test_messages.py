@@ -9,7 +9,8 @@ import pytest
 from semel.wire import messages
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_request_header, parse_response_header
-from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, LIST_OFFSETS, METADATA, OFFSET_FETCH
+from semel.wire.reader import ELEMENTS_PER_MESSAGE_MAX
+from semel.wire.versions import ANNOUNCED, API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS, METADATA, OFFSET_FETCH
 
 TOPIC_ID = bytes(range(16))
 
@@ -114,6 +115,37 @@ def test_bytes_behind_a_message_are_ignored_as_apache_kafka_ignores_them() -> No
         14:
     ]
     assert messages.decode_request(METADATA, 0, body + b"more") == messages.decode_request(METADATA, 0, body)
+
+
+# An ApiVersions answer without APIs, up to its tagged fields.
+WITHOUT_APIS = b"\0\0" + b"\1" + bytes(4)
+EPOCH_TAG = 1
+
+
+def tagged(*fields: tuple[int, int, bytes]) -> bytes:
+    """Tagged fields, each with its tag, the size that it announces, and its bytes."""
+    return bytes([len(fields)]) + b"".join(bytes([tag, size]) + value for tag, size, value in fields)
+
+
+def test_a_tagged_field_takes_what_it_announces_and_an_unknown_one_is_passed_over() -> None:
+    body = WITHOUT_APIS + tagged((EPOCH_TAG, 8, (7).to_bytes(8)), (9, 3, b"new"))
+    assert messages.decode_response(API_VERSIONS, 3, body).finalized_features_epoch == 7
+    for fields, said in (
+        (tagged((EPOCH_TAG, 9, bytes(9))), "takes 8 bytes and announced 9"),
+        (tagged((EPOCH_TAG, 7, bytes(8))), "takes 8 bytes and announced 7"),
+        (tagged((9, 4, b"new")), "a tagged field of 4 bytes where 3 bytes are left"),
+    ):
+        with pytest.raises(ProtocolError, match=said):
+            messages.decode_response(API_VERSIONS, 3, WITHOUT_APIS + fields)
+
+
+def test_tagged_fields_count_as_elements_of_their_message() -> None:
+    """A struct has few of them, and a message very many structs."""
+    api = bytes(6) + tagged(*[(9, 0, b"")] * 100)
+    count = ELEMENTS_PER_MESSAGE_MAX // 101 + 1
+    apis = bytes([(count + 1) & 0x7F | 0x80, (count + 1) >> 7]) + api * count
+    with pytest.raises(ProtocolError, match=f"more than {ELEMENTS_PER_MESSAGE_MAX} elements"):
+        messages.decode_response(API_VERSIONS, 3, b"\0\0" + apis + bytes(4) + tagged())
 
 
 def test_a_message_that_is_no_record_data_is_bounded() -> None:

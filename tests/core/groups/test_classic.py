@@ -140,6 +140,37 @@ def test_a_member_that_asks_again_takes_the_place_of_its_earlier_request(driver:
     assert driver.joined(later).error == NONE
 
 
+def test_a_member_that_joins_again_has_the_timeouts_that_it_asks_for_now(driver: Driver) -> None:
+    driver.stable("a", "b")
+    waiting = driver.ask_to_join("a", rebalance_ms=REBALANCE_MS + 5_000, session_ms=SESSION_MS + 5_000)
+    for _ in range(4):
+        driver.pass_time(8_000)
+        driver.heartbeat("b", 1)
+    assert waiting not in driver.answers, "b has until then to join"
+    driver.pass_time(3_000)
+    assert [member.member_id for member in driver.joined(waiting).members] == ["a"]
+    generation = driver.sync_all([waiting])
+    driver.pass_time(SESSION_MS + 4_999)
+    assert driver.heartbeat("a", generation) == NONE
+    driver.pass_time(SESSION_MS + 5_000)
+    assert driver.heartbeat("a", generation) == refusals.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_waited_for_its_assignment_in_vain_has_a_whole_session_to_join_again(driver: Driver) -> None:
+    requests = [driver.ask_to_join(driver.new_id(new_id=name)) for name in ("a", "b")]
+    driver.pass_time()
+    generation = driver.joined(requests[0]).generation
+    waiting = driver.ask_to_sync("b", generation)
+    for _ in range(2):
+        driver.pass_time(SESSION_MS - 1)
+        driver.heartbeat("a", generation)
+    driver.ask_to_join(driver.new_id(new_id="c"))
+    assert driver.synced(waiting).error == refusals.REBALANCE_IN_PROGRESS
+    driver.pass_time(SESSION_MS - 1)
+    again = [driver.ask_to_join("b"), driver.ask_to_join("a")]
+    assert [driver.joined(request).error for request in again] == [NONE, NONE]
+
+
 def test_a_leader_that_never_assigns_is_left_out(driver: Driver) -> None:
     ids = [driver.new_id(new_id=name) for name in ("a", "b")]
     requests = [driver.ask_to_join(member_id, session_ms=60_000) for member_id in ids]
@@ -257,6 +288,18 @@ def test_the_first_member_waits_for_others_and_longer_as_they_come() -> None:
     assert first not in driver.answers
     driver.pass_time(1_000)
     assert driver.joined(first).generation == driver.joined(second).generation == 1
+
+
+def test_the_first_member_waits_for_no_longer_than_its_rebalance_timeout_however_many_come() -> None:
+    driver = Driver(replace(RULES, initial_rebalance_delay_ms=3_000))
+    first = driver.ask_to_join(version=0, rebalance_ms=7_000)
+    for _ in range(6):
+        driver.pass_time(1_000)
+        driver.ask_to_join(version=0, rebalance_ms=7_000)
+    driver.pass_time(999)
+    assert first not in driver.answers
+    driver.pass_time(1)
+    assert driver.joined(first).error == NONE
 
 
 def test_the_first_member_does_not_wait_for_ever() -> None:
@@ -382,6 +425,14 @@ def test_offsets_are_committed_by_members_of_the_generation_or_while_there_are_n
         with pytest.raises(Refused) as refused:
             driver.group.check_commit(Committer(member_id, None, number, is_transactional=False, version=9))
         assert refused.value.error == error
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_whoever_names_an_instance_that_is_a_member_has_to_be_that_member(driver: Driver, transactional: bool) -> None:
+    driver.stable_static("i")
+    with pytest.raises(Refused) as refused:
+        driver.group.check_commit(Committer("", "i", -1, is_transactional=transactional, version=9))
+    assert refused.value.error == refusals.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize("transactional", [False, True])

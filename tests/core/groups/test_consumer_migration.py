@@ -166,6 +166,21 @@ def test_a_cooperative_member_lets_go_first_and_joins_again(catalog: Catalog) ->
     assert reads(group, "n") == {2, 3}
 
 
+def test_a_classic_member_has_its_rebalance_timeout_to_let_go_and_to_join_and_no_longer(catalog: Catalog) -> None:
+    group = upgraded(catalog, a=(0, 1, 2, 3))
+    everything = asks("a-new", metadata(["orders"], {"orders": (0, 1, 2, 3)}), instance_id="a")
+    group.expect_to_join("a-new", 0)
+    group.expect_to_join("a-new", 9_000)
+    assert group.overdue(9_999) == []
+    assert group.overdue(10_000) == ["a-new"], "told again, it has no longer"
+    group.note_joined("a-new")
+    assert group.overdue(10_000) == []
+    join_new(group, catalog, "n")
+    join_classic(group, catalog, everything)
+    group.note_joined("a-new")
+    assert group.overdue(10_000) == ["a-new"], "it has joined, and not let go"
+
+
 def test_a_classic_member_that_waits_for_others_is_told_when_they_have_let_go(catalog: Catalog) -> None:
     group = ConsumerGroup()
     join_new(group, catalog, "n")

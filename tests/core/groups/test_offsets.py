@@ -324,6 +324,26 @@ def test_offsets_of_transactions_are_bounded_with_all_others_and_replace_themsel
     groups.check_offsets("readers", [offset(6), offset(6, 1)], PRODUCER)
 
 
+def test_a_transaction_has_no_more_offsets_over_a_restart() -> None:
+    groups = Groups()
+    commit_in_transaction(groups, offset(5), offset(5, 1))
+    again = Groups(transaction_offsets_max=2)
+    again.restore(json.loads(json.dumps(snapshot_of(groups))))
+    with pytest.raises(Refused) as refusal:
+        again.check_offsets("readers", [offset(5, 2)], PRODUCER)
+    assert refusal.value.error == ErrorCode.POLICY_VIOLATION
+    end(again, committed=True)
+    again.check_offsets("readers", [offset(6, 1), offset(6, 2)], PRODUCER)
+
+
+def test_metadata_that_the_end_of_a_transaction_replaces_makes_room() -> None:
+    groups = Groups(metadata_characters_total_max=10)
+    commit(groups, offset(1, metadata="12345678"))
+    commit_in_transaction(groups, offset(2, metadata="12"))
+    end(groups, committed=True)
+    commit(groups, offset(1, 1, metadata="12345678"))
+
+
 def test_what_is_noted_beside_all_offsets_is_bounded() -> None:
     groups = Groups(metadata_characters_total_max=10)
     commit(groups, offset(1, metadata="12345678"))
