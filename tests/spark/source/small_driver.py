@@ -114,12 +114,12 @@ class SmallDriver:
 
 
 def query(log: LogUnderTest, topic: str, **options: str) -> dict[str, str]:
-    """The options of a query that reads a topic from its beginning, and does not look twice at a loss."""
+    """The options of a query that reads a topic from its beginning, and looks again at a loss at once."""
     return {
         "kafka.bootstrap.servers": log.bootstrap,
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "fetchOffset.numRetries": "0",
+        "fetchOffset.retryIntervalMs": "0",
         **options,
     }
 

@@ -64,3 +64,11 @@ def test_nothing_is_said_of_ids_where_brokers_have_none() -> None:
 def test_a_log_that_begins_behind_the_query_says_how_many_offsets_are_gone() -> None:
     [said] = truncated({FIRST: 5, SECOND: 0}, {FIRST: 12, SECOND: 0})
     assert said.startswith("payments-0 begins at offset 12 now, and the query has come to 5: 7 offsets were deleted")
+
+
+def test_the_loss_of_a_single_record_is_a_loss() -> None:
+    [deleted] = truncated({FIRST: 5, SECOND: 0}, {FIRST: 5, SECOND: 1})
+    assert deleted.startswith("payments-1 begins at offset 1 now, and the query has come to 0: 1 offsets were deleted")
+    known, now = offsets(PAYMENTS, p0=5, p1=1), offsets(PAYMENTS, p0=5, p1=0)
+    assert ahead(known, now) == [SECOND]
+    assert list(behind_the_end(known, {FIRST: 5, SECOND: 0})) == [SECOND]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from log_under_test import LogUnderTest
-from small_driver import Checkpoint, SmallDriver, all_available, query, values
+from small_driver import Checkpoint, SmallDriver, all_available, query, stream_reader, values
 
 from semel.client.errors import UnknownTopic
 from semel.spark.source.errors import DataLoss, OptionRefused
+from semel.spark.source.reader import SlicePartition
 
 
 def offsets(checkpoint: Checkpoint, topic: str, turn: int = -1) -> dict[str, Any]:
@@ -371,6 +373,41 @@ def test_a_loss_is_found_when_a_batch_is_replayed(log: LogUnderTest, caplog: pyt
     lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), checkpoint)
     assert values(lenient.batch()) == ["e", "f"]
     assert "4 offsets were deleted" in caplog.text
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_topic_that_is_gone_when_a_batch_is_replayed_is_a_loss(
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture, is_made_anew: bool
+) -> None:
+    """Its records were planned, so a replay without them would lose them."""
+    topic, other = log.make(), log.make()
+    driver = SmallDriver(query(log, f"{topic},{other}"), checkpoint := Checkpoint())
+    driver.batch()
+    log.put(topic, "a")
+    log.put(other, "x")
+    driver.plan()
+    (log.make_anew if is_made_anew else log.delete)(topic)
+    told = f"topic {topic} {'was deleted and created again' if is_made_anew else 'is deleted'}"
+    with pytest.raises(DataLoss, match=f"{told}.* has come to offset 1 of {topic}-0"):
+        SmallDriver(query(log, f"{topic},{other}"), checkpoint).batch()
+    lenient = SmallDriver(query(log, f"{topic},{other}", failOnDataLoss="false"), checkpoint)
+    assert values(lenient.batch()) == ["x"]
+    assert told in caplog.text
+
+
+def test_a_batch_begins_where_its_own_plan_did_though_another_one_was_planned_since(log: LogUnderTest) -> None:
+    """Its records would be lost, if it began where the later one does."""
+    topic = log.make()
+    reader = stream_reader(query(log, topic))
+    ends = [reader.initialOffset()]
+    for value in "ab":
+        log.put(topic, value)
+        ends.append(reader.latestOffset(ends[-1], all_available()))
+    slices = [
+        [(one.piece.start, one.piece.end) for one in reader.partitions(*batch) if isinstance(one, SlicePartition)]
+        for batch in pairwise(ends)
+    ]
+    assert slices == [[(0, 1)], [(1, 2)]]
 
 
 def test_a_deleted_topic_is_a_loss(log: LogUnderTest, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,7 +34,7 @@ def batch(spark: SparkSession, log: LogUnderTest, **options: str) -> DataFrameRe
 
 def stream(spark: SparkSession, log: LogUnderTest, **options: str) -> DataStreamReader:
     reader = spark.readStream.format("semel").option("kafka.bootstrap.servers", log.bootstrap)
-    return reader.options(**{"startingOffsets": "earliest", "fetchOffset.numRetries": "0", **options})
+    return reader.options(**{"startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "0", **options})
 
 
 class Seen:
