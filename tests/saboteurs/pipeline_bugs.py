@@ -126,6 +126,23 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "sink.write(rows, batch) is None",
         ("tests/spark/tables/test_stateful_replay.py", "-k", "all_of_several"),
     ),
+    Bug(
+        "two drivers read the claim of one sink before either has written",
+        "semel.spark.tables.postgres:PostgresConnection.commit",
+        'self.claim("FOR UPDATE")',
+        'self.claim("")',
+        ("tests/spark/tables/test_table_commits.py", "-k", "two_drivers"),
+    ),
+    Bug(
+        "the rows of a batch are committed to PostgreSQL before its claim",
+        "semel.spark.tables.postgres:PostgresConnection.commit",
+        "self.move(staged)",
+        """
+        self.move(staged)
+        self.run("COMMIT")
+        """,
+        ("tests/spark/tables/test_table_commits.py", "-k", "claim_fails"),
+    ),
     # -- the source: no offset of the same topic goes back -----------------------------------------------------------
     Bug(
         "a query goes back to the last stable offset",
@@ -155,13 +172,20 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "error.log_end < piece.start",
         ("tests/spark/source/test_cut_log.py",),
     ),
+    Bug(
+        "a slice is read from its start again when its log was short for a moment",
+        "semel.spark.source.reader:read",
+        "replace(left, start=error.offset)",
+        "left",
+        ("tests/spark/source/test_cut_log.py", "-k", "for_a_moment"),
+    ),
     # -- deduplication: a name is the same one as long as its state lives -------------------------------------------
     Bug(
         "the kinds of a key are not pinned",
-        "semel.spark.dedup.by_sequence:dedup",
-        "kinds(df, named)",
+        "semel.spark.dedup.by_sequence:pinned_of",
+        "kinds(df, [*scope, producer])",
         "None",
-        ("tests/spark/dedup/test_dedup_queries.py", "-k", "another_type"),
+        ("tests/spark/dedup/test_kept_layouts.py", "-k", "another_kind"),
     ),
     Bug(
         "nothing says where one part of a key ends",

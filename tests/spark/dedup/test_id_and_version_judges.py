@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semel.spark.dedup.id_judge import IdJudge
@@ -95,6 +95,16 @@ version_batches = st.lists(
 )
 
 
+def silent_aggregate(batches: int) -> list[tuple[list[Row], int]]:
+    """One aggregate that is silent while another one is heard in so many batches, and then sends its version again."""
+    return [([(0, 5), (1, -3)], 0), *(([(1, number)], FORGET_MS) for number in range(batches)), ([(0, 5)], 0)]
+
+
+# In each batch a seventh of the time counts, so that only more batches than are drawn come to the end of it.
+@example(silent_aggregate(STEPS_MIN))
+@example(silent_aggregate(STEPS_MIN + 1))
+@example(silent_aggregate(STEPS_MIN + 2))
+@example(silent_aggregate(STEPS_MIN + 3))
 @given(version_batches)
 def test_a_version_is_accepted_when_it_is_newer_than_the_last_and_never_twice(
     batches: list[tuple[list[Row], int]],

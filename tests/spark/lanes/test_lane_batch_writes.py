@@ -43,6 +43,20 @@ def test_a_write_inside_of_foreach_batch_that_no_replay_could_find_is_refused(
     assert "out" not in semel_broker.topics()
 
 
+def test_rows_of_one_key_share_a_lane_whatever_their_values_and_rows_without_a_key_go_by_value(
+    spark: SparkSession,
+) -> None:
+    """And the lane of a row is the same in each version of semel: a batch that is half written would lose rows, or have
+    them twice, if those that are left went into other lanes."""
+    keyed = [("k", f"value {number}") for number in range(8)]
+    others = [(None, "v"), (None, "w"), (None, "v"), ("v", "x")]
+    rows = spark.createDataFrame([*keyed, *others], "key string, value string")
+    found = lanes(rows, 1000).select("key", "value", "lane").collect()
+    lanes_of = {(row["key"], row["value"]): row["lane"] for row in found}
+    assert [lanes_of[one] for one in keyed] == [674] * 8
+    assert (lanes_of[None, "v"], lanes_of[None, "w"], lanes_of["v", "x"]) == (583, 345, 583)
+
+
 def test_a_lane_that_cannot_be_claimed_says_why() -> None:
     given = {**NEEDED, "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1"}
     writer = LaneWriter(read_options(given).client, Topic("progress", NO_ID, 1), "out", 1_000)

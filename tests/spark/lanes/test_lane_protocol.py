@@ -91,6 +91,15 @@ def test_whatever_is_refused_may_follow_where_the_refusal_says_so_and_nowhere_el
     assert isinstance(decide(after, replace(CLAIM, batch_id=9)), Refusal), "a task of the history before"
 
 
+@pytest.mark.parametrize(
+    "claim", [replace(CLAIM, batch_id=12), replace(CLAIM, batch_id=0), replace(CLAIM, query_id="r")]
+)
+def test_the_mark_of_a_lane_that_begins_lets_nothing_follow_once_the_lane_has_a_marker(claim: LaneClaim) -> None:
+    """It stays in the program: a query that lost its checkpoint later would write all its rows a second time."""
+    for mark in ("nothing", f"nothing-{claim.batch_id}"):
+        assert isinstance(decide(marker_after(10), replace(claim, accept_after=mark)), Refusal)
+
+
 def test_lanes_that_stand_at_the_same_batch_have_the_same_mark_whatever_rows_they_have() -> None:
     later = replace(CLAIM, query_id="r")
     one, other = (advance(None, CLAIM, Digest(rows, rows)) for rows in (1, 2))

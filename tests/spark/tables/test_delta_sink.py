@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pyarrow
 import pytest
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.schema import PrimitiveType
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import delta_sink
@@ -219,6 +223,25 @@ def test_a_commit_that_is_there_although_it_seemed_to_fail_keeps_its_files(
     assert ids(tmp_path) == list(range(100))
 
 
+@contextmanager
+def settings_of_old_spark(spark: SparkSession) -> Iterator[None]:
+    """A session whose own files hold moments in another calendar, and in a type that Delta does not know."""
+    old = {
+        "spark.sql.parquet.outputTimestampType": "INT96",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
+    }
+    before = {name: str(spark.conf.get(name)) for name in old}
+    try:
+        for name, value in old.items():
+            spark.conf.set(name, value)
+        yield
+        assert {name: spark.conf.get(name) for name in old} == old
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
 def test_partitions_and_types_are_read_as_they_were_written(tmp_path: Path, spark: SparkSession) -> None:
     rows = spark.sql(
         "SELECT *, timestamp '0001-01-01 00:00:00.000001+00:00' AS at, date '0001-01-01' AS day, "
@@ -227,7 +250,8 @@ def test_partitions_and_types_are_read_as_they_were_written(tmp_path: Path, spar
         "AS given(`kind of`, number)"
     )
     sink = delta_sink(f"file://{tmp_path}/table", partition_by=["kind of", "number"])
-    assert sink.write(rows, FIRST) is Outcome.ACCEPTED
+    with settings_of_old_spark(spark):
+        assert sink.write(rows, FIRST) is Outcome.ACCEPTED
     read = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
     kinds = {row["number"]: row["kind of"] for row in read}
     # Spark has one name for the directory of the last two and of what is null.
@@ -254,14 +278,66 @@ def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path, spark: Spark
         sink.write(payments.select("id"), SECOND)
     with pytest.raises(ValueError, match=r"is partitioned by \[\], not \['id'\]"):
         delta_sink(tmp_path, partition_by="id").write(payments, SECOND)
-    with pytest.raises(ValueError, match="column 'price' is double: partition by"):
-        delta_sink(tmp_path / "other", partition_by="price").write(spark.sql("SELECT 1 AS a, 0.1D AS price"), FIRST)
+    # Of these, Spark's name for a directory is not what Delta reads, or depends on the session.
+    unfit = {"price": "0.1D", "amount": "1.5BD", "at": "timestamp '2026-01-01 00:00:00Z'", "bits": "X'00'"}
+    for number, (name, value) in enumerate(unfit.items()):
+        rows = spark.sql(f"SELECT 1 AS a, {value} AS {name}")
+        with pytest.raises(ValueError, match=rf"column '{name}' is [a-z(),0-9]+: partition by"):
+            delta_sink(tmp_path / f"other{number}", partition_by=name).write(rows, FIRST)
 
 
 def test_a_table_with_promises_that_nobody_would_check_is_refused(tmp_path: Path, payments: DataFrame) -> None:
     DeltaTable.create(tmp_path, Schema([Field("id", PrimitiveType("long"), nullable=False)]))
     with pytest.raises(ValueError, match="the table promises what this sink does not check for each row: id NOT NULL"):
         delta_sink(tmp_path).write(payments.select("id"), FIRST)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "configuration", "promise"),
+    [
+        ({"delta.generationExpression": "other + 1"}, {}, "delta.generationExpression"),
+        ({"delta.identity.start": 1, "delta.identity.step": 1}, {}, "delta.identity.start"),
+        ({"delta.invariants": '{"expression": {"expression": "id > 0"}}'}, {}, "delta.invariants"),
+        ({}, {"delta.columnMapping.mode": "name"}, "delta.columnMapping.mode"),
+        ({}, {"delta.columnMapping.mode": "id"}, "delta.columnMapping.mode"),
+    ],
+    ids=["generated", "identity", "invariant", "mapped by name", "mapped by id"],
+)
+def test_a_table_whose_columns_another_writer_would_compute_or_rename_is_refused(
+    tmp_path: Path, metadata: dict[str, str | int], configuration: dict[str, str], promise: str
+) -> None:
+    """Files with plain columns would have wrong values in it, or none that a reader finds."""
+    schema = Schema([Field("other", PrimitiveType("long")), Field("id", PrimitiveType("long"), metadata=metadata)])
+    table = DeltaTable.create(tmp_path, schema, configuration=configuration)
+    with pytest.raises(ValueError, match=f"promises what this sink does not check for each row: {promise}$"):
+        delta.check_promises(table, json.loads(table.schema().to_json()))
+
+
+def test_a_table_with_constraints_is_refused(tmp_path: Path) -> None:
+    table = DeltaTable.create(tmp_path, Schema([Field("id", PrimitiveType("long"))]))
+    table.alter.add_constraint({"positive": "id > 0"})
+    with pytest.raises(ValueError, match=r"for each row: delta\.constraints\.positive$"):
+        delta.check_promises(table, json.loads(table.schema().to_json()))
+
+
+def test_a_file_is_added_with_its_rows_counted_and_its_partitions_named(tmp_path: Path) -> None:
+    """Readers answer how many rows there are from the count alone."""
+    directory = tmp_path / "semel-0" / "kind of=a%3Ab" / f"day={delta.NULL_PARTITION}"
+    directory.mkdir(parents=True)
+    parquet.write_table(pyarrow.table({"id": [1, 2, 3]}), directory / "part-0.parquet")
+    parquet.write_table(pyarrow.table({"id": pyarrow.array([], pyarrow.int64())}), directory / "part-1.parquet")
+    added = delta.add_action(directory / "part-0.parquet", tmp_path, tmp_path / "semel-0")
+    assert added is not None
+    assert added.path == f"semel-0/kind of=a%3Ab/day={delta.NULL_PARTITION}/part-0.parquet"
+    assert added.partition_values == {"kind of": "a:b", "day": None}
+    assert json.loads(added.stats) == {"numRecords": 3}
+    assert added.size == (directory / "part-0.parquet").stat().st_size
+    assert delta.add_action(directory / "part-1.parquet", tmp_path, tmp_path / "semel-0") is None
+
+
+def test_the_name_that_spark_gives_to_the_directory_of_nulls_is_known() -> None:
+    assert delta.partition_of("kind=__HIVE_DEFAULT_PARTITION__") == ("kind", None)
+    assert delta.partition_of("kind=__hive_default_partition__") == ("kind", "__hive_default_partition__")
 
 
 def test_a_table_that_would_forget_claims_in_time_is_refused(tmp_path: Path, payments: DataFrame) -> None:

@@ -72,6 +72,19 @@ def test_a_sink_without_a_claim_begins_with_the_batch_that_was_named_or_with_any
         judge("sink", None, late, mark_before(6))
 
 
+@given(claims, claims, st.integers(0, 5))
+def test_the_mark_of_a_sink_that_begins_lets_nothing_follow_once_the_sink_has_a_claim(
+    held: TableClaim, asked: TableClaim, number: int
+) -> None:
+    """It stays in the program: a query that lost its checkpoint later would write all its rows a second time."""
+    with suppress(BatchRefused):
+        judge("sink", held, asked, accept_after=None)
+        return
+    for mark in (NOTHING, mark_before(number), mark_before(asked.batch_id)):
+        with pytest.raises(BatchRefused):
+            judge("sink", held, asked, mark)
+
+
 @given(claims, claims)
 def test_a_mark_names_one_claim(one: TableClaim, other: TableClaim) -> None:
     marks = [mark_of(claim.query_id, claim.batch_id, claim.digest) for claim in (one, other)]

@@ -34,12 +34,13 @@ SCHEMA = StructType(
 )
 COLUMNS = ("tenant", "id", "version", "name")
 Row = tuple[str | None, int | None, int | None, str | None]
+APPEND = Write()
 BY_KEY = Write("upsert", ("tenant", "id"))
 BY_VERSION = Write("upsert", ("tenant", "id"), "version")
 FIRST, SECOND = TableClaim("query", 0, "a"), TableClaim("query", 1, "b")
 
 
-def table_of(url: str, write: Write = Write()) -> Database:
+def table_of(url: str, write: Write = APPEND) -> Database:
     return database_of(url, Target("payments", "payments", "semel_batches", write))
 
 
@@ -155,9 +156,11 @@ def test_nobody_writes_to_a_file_between_the_look_at_the_claim_and_the_commit(tm
     commit(database, FIRST, ("a", 1, 1, "one"))
 
     def beside(held: TableClaim | None) -> Outcome:
-        with closing(sqlite3.connect(f"{tmp_path}/rows.db", timeout=0)) as other:
-            with pytest.raises(sqlite3.OperationalError, match="database is locked"):
-                other.execute("DELETE FROM payments")
+        with (
+            closing(sqlite3.connect(f"{tmp_path}/rows.db", timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="database is locked"),
+        ):
+            other.execute("DELETE FROM payments")
         return rule_of(SECOND)(held)
 
     with database.connected(SCHEMA) as connected:

@@ -35,6 +35,10 @@ def dedup_by_id(
     rows = keyed(df, "id", [id], needed=[id, watermark])
     happened = F.unix_millis(parameters.column(rows, "watermark", watermark))
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), happened).alias(HAPPENED))
-    pinned = {"id": id, "watermark": watermark, "within_ms": within_ms, "types": kinds(df, [id])}
-    judge = IdJudge(pinned, within_ms)
+    judge = IdJudge(pinned_of(df, id, watermark, within_ms), within_ms)
     return judged(claims, judge, buckets=buckets, event_time=EventTime(watermark, within_ms))
+
+
+def pinned_of(df: DataFrame, id: str, watermark: str, within_ms: int) -> dict[str, object]:
+    """What must stay as it is while there is state."""
+    return {"id": id, "watermark": watermark, "within_ms": within_ms, "types": kinds(df, [id])}

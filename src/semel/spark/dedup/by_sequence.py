@@ -60,9 +60,8 @@ def dedup(
     parameters.column(df, "producer", producer)
     named = [*scope, producer]
     claims = keyed(df, "scope", named, needed=[producer])
-    columns = {"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope)}
     judge = SequenceJudge(
-        pinned={**columns, "first": first, "types": kinds(df, named)},
+        pinned=pinned_of(df, producer, epoch, sequence, scope, first),
         named=named,
         epoch=epoch,
         sequence=sequence,
@@ -74,3 +73,11 @@ def dedup(
     )
     holds = judge.on_gap is OnGap.HOLD
     return judged(claims, judge, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)
+
+
+def pinned_of(
+    df: DataFrame, producer: str, epoch: str | None, sequence: str, scope: Sequence[str], first: int | None
+) -> dict[str, object]:
+    """What must stay as it is while there is state."""
+    columns = {"producer": producer, "epoch": epoch, "sequence": sequence, "scope": list(scope)}
+    return {**columns, "first": first, "types": kinds(df, [*scope, producer])}

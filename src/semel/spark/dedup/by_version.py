@@ -56,6 +56,10 @@ def dedup_by_version(
     rows = keyed(df, "aggregate", [aggregate], needed=[aggregate, version])
     number = parameters.column(rows, "version", version).cast("long")
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), number).alias(VERSION))
-    pinned = {"aggregate": aggregate, "version": version, "on_gap": ACCEPT, "types": kinds(df, [aggregate])}
-    judge = VersionJudge(pinned, parameters.duration_ms("forget_after", forget_after))
+    judge = VersionJudge(pinned_of(df, aggregate, version), parameters.duration_ms("forget_after", forget_after))
     return judged(claims, judge, buckets=buckets)
+
+
+def pinned_of(df: DataFrame, aggregate: str, version: str) -> dict[str, object]:
+    """What must stay as it is while there is state of versions that only have to grow."""
+    return {"aggregate": aggregate, "version": version, "on_gap": ACCEPT, "types": kinds(df, [aggregate])}
