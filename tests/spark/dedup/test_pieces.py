@@ -19,11 +19,16 @@ def table(values: list[tuple[int | None, datetime.datetime | None, str | None]])
     return pa.table([list(column) for column in zip(*values, strict=True)] or [[], [], []], schema=SCHEMA)
 
 
-@given(rows, st.integers(1, 20), st.integers(1, 10))
+@given(rows, st.integers(1, 20), st.integers(1, 10), st.integers(1, 12), st.sampled_from([1, 200, 1 << 20]))
 def test_every_row_arrives_as_it_was_in_the_one_bucket_of_its_key(
-    values: list[tuple[int | None, datetime.datetime | None, str | None]], buckets: int, batch_rows: int
+    values: list[tuple[int | None, datetime.datetime | None, str | None]],
+    buckets: int,
+    batch_rows: int,
+    rows_max: int,
+    bytes_max: int,
 ) -> None:
-    packer = Packer("key", buckets, "at", wakes_all=True)
+    """Whatever is gathered for a piece: the limits are small enough to be reached."""
+    packer = Packer("key", buckets, "at", wakes_all=True, rows_max=rows_max, bytes_max=bytes_max)
     packed = pa.Table.from_batches(packer(table(values).to_batches(max_chunksize=batch_rows)))
     arrived = []
     for piece in packed.to_pylist():
@@ -40,11 +45,22 @@ def test_every_row_arrives_as_it_was_in_the_one_bucket_of_its_key(
     assert woken == list(range(buckets))
 
 
-@given(rows)
+@given(rows, st.integers(1, 7), st.sampled_from([1, 200, 1 << 20]))
 def test_what_is_packed_is_unpacked_with_the_columns_that_are_asked_for(
-    values: list[tuple[int | None, datetime.datetime | None, str | None]],
+    values: list[tuple[int | None, datetime.datetime | None, str | None]], rows_max: int, bytes_max: int
 ) -> None:
     wanted = pa.schema([("value", pa.string()), ("new", pa.int32()), ("key", pa.int64())])
-    pieces = pa.record_batch({ROWS: pa.array(list(sliced(table(values))), pa.binary())})
+    cut = list(sliced(table(values), rows_max, bytes_max))
+    assert all(0 < unpacked(piece).num_rows <= rows_max for piece in cut)
+    pieces = pa.record_batch({ROWS: pa.array(cut, pa.binary())})
     out = pa.Table.from_batches(Unpacker(wanted)([pieces]), wanted)
     assert out.to_pylist() == [{"value": value, "new": None, "key": key} for key, _, value in values]
+
+
+def test_wide_rows_are_gathered_and_cut_by_their_bytes() -> None:
+    """A task holds so much besides the batch that it reads, and a piece is one value in Spark's rows."""
+    wide = table([(7, None, "x" * 1000)] * 10)
+    packer = Packer("key", 1, None, wakes_all=False, bytes_max=4000)
+    gathered = pa.Table.from_batches(packer(wide.to_batches(max_chunksize=1)))
+    assert [unpacked(piece).num_rows for piece in gathered[ROWS].to_pylist()] == [4, 4, 2]
+    assert [unpacked(piece).num_rows for piece in sliced(wide, bytes_max=4000)] == [3, 3, 3, 1]

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.dedup.judge import CLAIM_PREFIX, KEY_HIGH, Judge, Moment, State, check_pin, pin
 from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
 from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, joined, sliced, unpacked
@@ -58,7 +59,7 @@ def judged(
         KEY_HIGH, buckets, event_time.column if event_time else None, wakes_all=wakes_all and claims.isStreaming
     )
     columns = f"{BUCKET} int, {PLACE} long, {ROWS} binary" + (f", {NEWEST} timestamp" if event_time else "")
-    pieces = claims.mapInArrow(packer, columns)
+    pieces = map_in_arrow(claims, packer, columns)
     if claims.isStreaming:
         if event_time:
             pieces = pieces.withWatermark(NEWEST, f"{event_time.within_ms} milliseconds")

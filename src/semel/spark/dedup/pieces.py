@@ -71,18 +71,29 @@ class Packer:
     that each is judged at the time of the batch.
     """
 
-    def __init__(self, key: str, buckets: int, event_time: str | None, *, wakes_all: bool) -> None:
+    def __init__(
+        self,
+        key: str,
+        buckets: int,
+        event_time: str | None,
+        *,
+        wakes_all: bool,
+        rows_max: int = PIECE_ROWS_MAX,
+        bytes_max: int = PIECE_BYTES_MAX,
+    ) -> None:
         self._key = key
         self._buckets = buckets
         self._event_time = event_time
         self._wakes_all = wakes_all
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         task = TaskContext.get()
         partition = task.partitionId() if task else 0
         places = count(partition * _PLACES_PER_PARTITION)
-        for rows in _gathered(batches):
+        for rows in self._gathered(batches):
             yield self._batch(places, self._by_bucket(rows))
         if self._wakes_all and partition == 0:
             yield self._batch(places, ((bucket, None) for bucket in range(self._buckets)))
@@ -115,25 +126,24 @@ class Packer:
                 yield bucket, rows.slice(begin, row_count)
             begin += row_count
 
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
-    rows = size_bytes = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        size_bytes += batch.nbytes
-        if rows >= PIECE_ROWS_MAX or size_bytes >= PIECE_BYTES_MAX:
+    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        gathered: list[pa.RecordBatch] = []
+        rows = size_bytes = 0
+        for batch in batches:
+            gathered.append(batch)
+            rows += batch.num_rows
+            size_bytes += batch.nbytes
+            if rows >= self._rows_max or size_bytes >= self._bytes_max:
+                yield pa.Table.from_batches(gathered).combine_chunks()
+                gathered, rows, size_bytes = [], 0, 0
+        if rows:
             yield pa.Table.from_batches(gathered).combine_chunks()
-            gathered, rows, size_bytes = [], 0, 0
-    if rows:
-        yield pa.Table.from_batches(gathered).combine_chunks()
 
 
-def sliced(rows: pa.Table) -> Iterator[bytes]:
+def sliced(rows: pa.Table, rows_max: int = PIECE_ROWS_MAX, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[bytes]:
     """The rows in pieces within the limits."""
     bytes_each = max(1, rows.nbytes // max(1, rows.num_rows))
-    step = max(1, min(PIECE_ROWS_MAX, PIECE_BYTES_MAX // bytes_each))
+    step = max(1, min(rows_max, bytes_max // bytes_each))
     for begin in range(0, rows.num_rows, step):
         yield packed(rows.slice(begin, step))
 

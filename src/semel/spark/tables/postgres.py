@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import BinaryType
 
 from semel.spark.claims import Outcome
+from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
@@ -168,7 +169,7 @@ class PostgresConnection:
         self.run(create_table(table, {**types, TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
         try:
             copying = copy_task(self.url, table, counted)
-            done = travelling(rows, in_hexadecimal).mapInArrow(copying, "task bigint, row_count bigint").collect()
+            done = map_in_arrow(travelling(rows, in_hexadecimal), copying, "task bigint, row_count bigint").collect()
             tasks = ", ".join(str(task.task) for task in done)
             chosen = ", ".join(
                 f"{SINCE_1970[type_].format(quoted(name)) if name in counted else quoted(name)} AS {quoted(name)}"
@@ -265,17 +266,17 @@ def in_hexadecimal(column: Any) -> Any:
 
 def copy_task(
     url: str, table: str, counted: set[str]
-) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     """The function with which a task copies its rows. It is pickled, so it holds only what it needs."""
 
-    def copy(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def copy(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
         task = context.taskAttemptId()
-        count = copy_rows(url, table, task, counted, batches)
+        count = copy_rows(url, table, task, counted, iter(batches))
         if count:
             yield pyarrow.record_batch({"task": [task], "row_count": [count]})
 

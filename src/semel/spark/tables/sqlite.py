@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DecimalType
 
 from semel.spark.claims import Outcome
+from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.affinities import check_affinities
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
@@ -103,7 +104,7 @@ class SqliteConnection:
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
         """Gathers the rows in a file of their own, attached to the connection, one partition in memory at a time."""
-        chunks = travelling(rows).mapInArrow(pack_task(self.types), "chunk binary, row_count bigint")
+        chunks = map_in_arrow(travelling(rows), pack_task(self.types), "chunk binary, row_count bigint")
         with tempfile.TemporaryDirectory(prefix="semel-stage-") as directory:
             path = str(Path(directory, "rows.db"))
             count = gather(path, self.types, one_partition_at_a_time(chunks))
@@ -206,7 +207,7 @@ def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
 def pack_task(types: dict[str, str]) -> Any:
     """The function with which a task turns each Arrow batch of its rows into a small database."""
 
-    def pack(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def pack(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
         for batch in batches:
