@@ -356,20 +356,6 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         (_LAYOUTS, "-k", "same_key_in_each"),
     ),
     Bug(
-        "a query goes on with state of another number of buckets",
-        "semel.spark.dedup.judge:pin",
-        '"buckets": buckets',
-        '"buckets": 0',
-        (_LAYOUTS, "-k", "is_pinned"),
-    ),
-    Bug(
-        "a query goes on with state of another version",
-        "semel.spark.dedup.judge:pin",
-        '"version": STATE_VERSION',
-        '"version": 0',
-        (_LAYOUTS, "-k", "of_its_layout"),
-    ),
-    Bug(
         "ids that are kept for another time are gone on with",
         "semel.spark.dedup.by_id:pinned_of",
         '"within_ms": within_ms',

@@ -1,5 +1,5 @@
-"""A way around PySpark's `mapInArrow`, which takes a dot in the name of a column for a part of it, and refuses backticks:
-columns travel by number, and the function finds them under their names.
+"""A way around PySpark's `mapInArrow`, which takes a dot in the name of a column for a part of it, and refuses
+backticks: columns travel by number, and the function finds them under their names.
 """
 
 from __future__ import annotations

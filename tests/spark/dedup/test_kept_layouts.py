@@ -113,9 +113,3 @@ def test_a_column_that_takes_another_kind_of_name_is_another_setting(spark: "Spa
         assert by_sequence.pinned_of(numbers, producer, None, "seq", scope, 0) != by_sequence.pinned_of(
             texts, producer, None, "seq", scope, 0
         )
-
-
-def test_state_of_another_version_of_its_layout_is_refused() -> None:
-    now = pin(IdJudge({}, 1000), 16)
-    with pytest.raises(StateMismatch, match="version was 1 and is 2"):
-        check_pin(now.replace('"version": 2', '"version": 1'), now)
