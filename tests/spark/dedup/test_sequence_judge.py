@@ -196,6 +196,14 @@ def test_a_row_whose_epoch_no_producer_can_have_makes_no_claim() -> None:
     assert bucket.judge([1], epoch=32_767) == taken(1)
 
 
+def test_a_number_that_no_producer_can_have_is_not_taken_for_the_one_that_it_wraps_to() -> None:
+    """Else the row would be a duplicate of number 0, or take its place."""
+    for beyond in (2**31, 2**32, 2**63 - 1, -(2**31)):
+        bucket = Bucket(OnGap.QUARANTINE)
+        assert bucket.judge([beyond]) == [(beyond, "unclaimed", None)]
+        assert bucket.judge([0, beyond]) == [*taken(0), (beyond, "unclaimed", None)]
+
+
 def test_at_the_end_of_a_batch_nothing_is_held() -> None:
     assert Bucket().judge([0, 2], is_last=True) == [*taken(0), (2, "gap", 1)]
 
