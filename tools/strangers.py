@@ -5,7 +5,8 @@
 A machine is this one with something changed: the environment, the user, the place of the clone, what is mounted, which
 programs are there, the version of Python. Each begins with HOME and PATH alone, and with what tells pip its index.
 Where something cannot be changed here (it takes root, another Java), its line says so. This must not change the work
-tree, and leaves nothing but its table.
+tree, and leaves nothing but its table. A page keeps the lines of machines that did not run this time, each with the
+commit that it is of.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ NOBODY: Final = 65534
 NAMELESS: Final = 12345
 SECONDS_MAX: Final = 3600
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+HEAD: Final = "| what differs | how | tests | commit |\n|---|---|---|---|"
+COMMIT: Final = subprocess.run(
+    ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.strip()
 # As pytest's last line has it.
 COUNTS: Final = re.compile(r"^(?:\d+ (?:passed|failed|skipped|errors?|deselected|warnings?)(?:, )?)+ in ", re.MULTILINE)
 
@@ -258,7 +263,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests on the machines that strangers have.")
     parser.add_argument("--only", default="", metavar="WORDS", help="the machines whose lines hold these words")
     parser.add_argument("--list", action="store_true", help="name the machines and run nothing")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table there")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table there, after each machine")
     parser.add_argument("--tests", metavar="ARGS", help="run these tests instead of those of each machine")
     options = parser.parse_args()
     machines = [one for one in MACHINES if options.only in f"{one.dimension}: {one.name}"]
@@ -269,11 +274,12 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="strangers-", ignore_cleanup_errors=True) as scratch:
         Path(scratch).chmod(0o755)
-        results = [run(one, Path(scratch), options.tests or one.tests) for one in machines]
-    table = table_of(results)
-    print(f"\n{table}")
-    if options.page is not None:
-        options.page.write_text(page_of(table), encoding="utf-8")
+        results = []
+        for machine in machines:
+            results.append(run(machine, Path(scratch), options.tests or machine.tests))
+            if options.page is not None:
+                options.page.write_text(page_with(results, options.page), encoding="utf-8")
+    print("\n".join(["", HEAD, *map(line_of, results)]))
     return 0 if all(result.held for result in results) else 1
 
 
@@ -398,22 +404,28 @@ def busy(port: int) -> Iterator[None]:
         yield
 
 
-def table_of(results: list[Result]) -> str:
-    rows = [f"| {one.machine.dimension} | {one.machine.name} | {one.said} |" for one in results]
-    return "\n".join(["| what differs | how | tests |", "|---|---|---|", *rows])
+def key_of(machine: Machine) -> str:
+    return f"| {machine.dimension} | {machine.name} |"
 
 
-def page_of(table: str) -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
+def line_of(result: Result) -> str:
+    return f"{key_of(result.machine)} {result.said} | {COMMIT} |"
+
+
+def page_with(results: list[Result], page: Path) -> str:
+    """The page with the lines of these, and with those that it has of other machines."""
+    lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    lines += map(line_of, results)
+    keys = map(key_of, MACHINES)
+    last = [[line for line in lines if line.startswith(key)][-1:] for key in keys]
+    table = "\n".join([HEAD, *(line for found in last for line in found)])
     return f"""# The machines of strangers
 
 <!-- Written by `make strangers ARGS='--page docs/MACHINES.md'`. -->
 
 `make test` has to pass where nobody prepared anything. `make strangers` makes a fresh clone for each line, changes what
 the line says on an otherwise empty environment, and runs the tests: all of them, or those that could notice. What
-cannot be changed on the machine that it runs on is named so. This table is of commit {commit}.
+cannot be changed on the machine that it runs on is named so.
 
 {table}
 """
