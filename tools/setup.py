@@ -7,10 +7,12 @@ install anything that `locks/dev.txt` does not name with a hash.
 
 import os
 import re
+import selectors
 import subprocess
 import sys
 import time
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 ENVIRONMENT = Path(".venv")
@@ -18,28 +20,38 @@ LOCK = Path("locks/dev.txt")
 STAMP = ENVIRONMENT / "set-up"
 REPORT = ENVIRONMENT / "set-up.log"
 BAR_WIDTH = 24
+TICK_SECONDS = 1
+QUIET_SECONDS_MAX = 10
 BUILDERS = ENVIRONMENT / "builders.txt"
 # What builds those packages that come as their source; it has to be there before they are.
 BUILDER = re.compile(r"^(?:setuptools|wheel|packaging)==.*(?:\n .*)*", re.MULTILINE)
 # pip names every package once with one of these, whether it fetches it or finds it in place.
-PACKAGE_SEEN = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
+PACKAGE_SEEN = re.compile(rb"^(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)", re.MULTILINE)
+UNPACKING = re.compile(rb"^Installing collected packages", re.MULTILINE)
+ERROR = re.compile(rb"^ERROR:(.*)", re.MULTILINE)
 
 
 class Progress:
-    """One line that moves on a terminal; elsewhere one line at the start of each part, and no more."""
+    """One line that moves on a terminal; elsewhere a line at the start of each part, and one every ten seconds."""
 
     def __init__(self) -> None:
         self._moving = sys.stdout.isatty()
-        self._started = time.monotonic()
+        self._started = self._told = time.monotonic()
         self._part = ""
 
     def show(self, part: str, done: int, total: int) -> None:
+        now = time.monotonic()
         if self._moving:
             filled = BAR_WIDTH * done // total
             bar = "#" * filled + "." * (BAR_WIDTH - filled)
-            print(f"\r\033[Ksemel: [{bar}] {part} ({done} of {total})", end="", flush=True)
+            seconds = f"{now - self._started:.0f} s"
+            print(f"\r\033[Ksemel: [{bar}] {part} ({done} of {total}), {seconds}", end="", flush=True)
         elif part != self._part:
             print(f"semel: {part} ({total})", flush=True)
+            self._told = now
+        elif now - self._told >= QUIET_SECONDS_MAX:
+            print(f"semel: {part}: {done} of {total} after {now - self._started:.0f} s", flush=True)
+            self._told = now
         self._part = part
 
     def finish(self) -> None:
@@ -64,31 +76,42 @@ def works() -> bool:
 
 def run_pip(progress: Progress, part: str, total: int, *arguments: str) -> None:
     """Run pip; what it says goes to the report, and only how far it is to the screen."""
-    command = [ENVIRONMENT / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command = [str(ENVIRONMENT / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     progress.show(part, 0, total)
-    seen: set[str] = set()
     process = subprocess.Popen(
         [*command, "--progress-bar=off", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
-        text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
-    assert process.stdout is not None
-    last_error = "no reason given"
-    with REPORT.open("a") as report:
-        for line in process.stdout:
-            report.write(line)
-            if found := PACKAGE_SEEN.match(line):
-                seen.add(found[1])
-                progress.show(part, min(len(seen), total), total)
-            elif line.startswith("Installing collected packages") and total > 1:
-                progress.show("unpacking packages", total, total)
-            elif line.startswith("ERROR:"):
-                last_error = line.removeprefix("ERROR:").strip()
+    said = b""
+    with REPORT.open("ab") as report:
+        for piece in pieces_of(process):
+            report.write(piece)
+            said += piece
+            if UNPACKING.search(said) and total > 1:
+                unpacked = len(list(ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info")))
+                progress.show("unpacking packages", min(unpacked, total), total)
+            else:
+                progress.show(part, min(len(set(PACKAGE_SEEN.findall(said))), total), total)
     if process.wait() != 0:
-        fail(f"pip could not do it: {last_error} (all it said: {REPORT})")
+        reasons = ERROR.findall(said) or [b"no reason given"]
+        fail(f"pip could not do it: {reasons[-1].decode(errors='replace').strip()} (all it said: {REPORT})")
+
+
+def pieces_of(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
+    """What the process says, in pieces as they come; an empty one in each second in which it says nothing."""
+    assert process.stdout is not None
+    with process.stdout as stream, selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if not selector.select(TICK_SECONDS):
+                yield b""
+            elif piece := os.read(stream.fileno(), 1 << 16):
+                yield piece
+            else:
+                return
 
 
 def name_sources_relatively(environment: Path = ENVIRONMENT) -> None:
