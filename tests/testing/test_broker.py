@@ -119,6 +119,50 @@ def test_the_fixture_is_there_for_whoever_installs_semel(tmp_path: Path) -> None
     assert "1 passed" in done.stdout
 
 
+OF_USERS = """
+import pytest
+
+def test_nothing_happened(semel_broker):
+    semel_broker.drop_acks(2, api="EndTxn")
+
+@pytest.mark.semel_broker(faults_must_happen=%s)
+def test_nothing_had_to_happen(semel_broker):
+    semel_broker.hang(1)
+"""
+
+
+@pytest.mark.parametrize("must_happen", [False, True])
+def test_a_fault_that_never_happened_fails_the_test_that_wants_it(tmp_path: Path, must_happen: bool) -> None:
+    """The setting is for all tests, and the marker for one."""
+    (tmp_path / "test_users_own.py").write_text(OF_USERS % (not must_happen))
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nsemel_faults_must_happen = {must_happen}\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    never = "2 x drop_acks of EndTxn" if must_happen else "1 x hang of Produce"
+    assert f"faults that never happened: {never}" in done.stdout, done.stdout
+    assert "2 passed, 1 error" in done.stdout
+
+
+def test_faults_are_counted_when_they_happen_and_outlive_a_restart(semel_broker: FaultyBroker) -> None:
+    semel_broker.drop_acks(2)
+    semel_broker.hang(0.01, api="Metadata")
+    assert semel_broker.fired == {}
+    semel_broker.restart()
+    assert semel_broker.unfired == {"drop_acks of Produce": 2, "hang of Metadata": 1}
+    deliver(idempotent_producer(semel_broker), "payments", [b"100 EUR"])
+    assert semel_broker.fired == {"drop_acks": 2, "hang": 1}
+    assert semel_broker.unfired == {}
+
+
+def test_a_fault_with_a_name_that_the_protocol_has_not_is_refused_with_the_nearest(semel_broker: FaultyBroker) -> None:
+    with pytest.raises(ValueError, match="no API 'Endtxn'; do you mean 'EndTxn'"):
+        semel_broker.drop_acks(api="Endtxn")
+    with pytest.raises(ValueError, match="no error code 'REBALANCE_IN_PROGRES'; do you mean 'REBALANCE_IN_PROGRESS'"):
+        semel_broker.fail("OffsetCommit", "REBALANCE_IN_PROGRES")
+    with pytest.raises(ValueError, match=r"no API 'xyzzy'$"):
+        semel_broker.hang(1, api="xyzzy")
+
+
 def test_importing_semel_imports_no_broker() -> None:
     """The application pieces must not pay for a broker they do not use."""
     check = "import sys, semel; sys.exit('semel.broker.broker' in sys.modules)"
@@ -195,10 +239,3 @@ def test_a_member_whose_requests_are_refused_or_lost_joins_in_the_end(semel_brok
     [message] = consumer.consume(1, timeout=30)
     assert message.value() == b"a"
     consumer.close()
-
-
-def test_an_api_or_an_error_that_does_not_exist_is_a_mistake_of_the_test(semel_broker: FaultyBroker) -> None:
-    with pytest.raises(KeyError):
-        semel_broker.fail("Fetsch", "NONE")
-    with pytest.raises(KeyError):
-        semel_broker.fail("Fetch", "NO_SUCH_ERROR")

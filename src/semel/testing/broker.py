@@ -7,13 +7,14 @@
 
 `create_topic` and `seed` prepare the data for a test; `fail` refuses the requests of any API. Faults have the effects
 that a client sees: after a lost answer the batch is appended and durable, but the connection breaks before the client
-gets the answer.
+gets the answer. `fired` counts the faults that have happened: a fault that never happened proves nothing.
 """
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import difflib
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 from semel.broker.apis.create_topics import create
@@ -58,10 +59,42 @@ class StoredRecord(NamedTuple):
     sequence: int
 
 
+class _Fault(NamedTuple):
+    """What the next request of an API meets: another exchange, or a refusal."""
+
+    kind: str
+    api: str
+    act: "Callable[[Exchange], Exchange] | ErrorCode"
+
+
+class _Faults:
+    """The faults that wait for a request, by the key of its API, and how many have happened, by kind."""
+
+    def __init__(self) -> None:
+        self.waiting: defaultdict[int, deque[_Fault]] = defaultdict(deque)
+        self.fired: Counter[str] = Counter()
+
+    def next(self, api_key: int) -> _Fault | None:
+        if not self.waiting[api_key]:
+            return None
+        fault = self.waiting[api_key].popleft()
+        self.fired[fault.kind] += 1
+        return fault
+
+    def clear(self) -> None:
+        self.waiting.clear()
+        self.fired.clear()
+
+
 class FaultyBroker(EmbeddedBroker):
     """An embedded broker with faults of the network and of the process, on demand."""
 
     _broker: "_Misbehaving"
+
+    @cached_property
+    def _faults(self) -> _Faults:
+        """They outlive a kill and a restart."""
+        return _Faults()
 
     def _broker_settings(self) -> dict[str, Any]:
         """The port is one that no other program gets while the broker is killed."""
@@ -72,22 +105,38 @@ class FaultyBroker(EmbeddedBroker):
         """Lose the next `count` answers to requests of this API: the broker does what they ask, then breaks the
         connection.
         """
-        self._add_faults(api, [_LostAnswer] * count)
+        self._add_faults("drop_acks", api, _LostAnswer, count)
 
     def hang(self, seconds: float, *, api: str = "Produce") -> None:
         """Delay the next answer to a request of this API by this time."""
-        self._add_faults(api, [partial(_LateAnswer, seconds=seconds)])
+        self._add_faults("hang", api, partial(_LateAnswer, seconds=seconds))
 
     def fail(self, api: str, error: ErrorCode | str, count: int = 1) -> None:
         """Refuse the next `count` requests of this API with this error, without carrying them out.
 
         API and error have the protocol's names: `fail("OffsetCommit", "REBALANCE_IN_PROGRESS")`.
         """
-        self._add_faults(api, [ErrorCode[error] if isinstance(error, str) else error] * count)
+        if isinstance(error, str):
+            error = ErrorCode[_known(error, ErrorCode.__members__, "error code")]
+        self._add_faults("fail", api, error, count)
 
-    def _add_faults(self, api: str, faults: "Sequence[Callable[[Exchange], Exchange] | ErrorCode]") -> None:
+    @property
+    def fired(self) -> Counter[str]:
+        """How many faults have happened, by the name of the method that ordered them: `fired["drop_acks"]`."""
+        return Counter(self._faults.fired)
+
+    @property
+    def unfired(self) -> Counter[str]:
+        """How many faults still wait for a request, by method and API: `unfired["drop_acks of EndTxn"]`."""
+        return Counter(f"{fault.kind} of {fault.api}" for each in self._faults.waiting.values() for fault in each)
+
+    def _add_faults(
+        self, kind: str, api: str, act: "Callable[[Exchange], Exchange] | ErrorCode", count: int = 1
+    ) -> None:
+        key = _APIS[_known(api, _APIS, "API")]
+
         async def add() -> None:
-            self._broker.faults[_APIS[api]].extend(faults)
+            self._faults.waiting[key].extend([_Fault(kind, api, act)] * count)
 
         self._call(add())
 
@@ -193,8 +242,18 @@ class FaultyBroker(EmbeddedBroker):
 
     def _make_broker(self) -> Broker:
         made = _Misbehaving(files=self._files, **self._broker_settings())
-        made.faults = defaultdict(deque)
+        made.faults = self._faults
         return made
+
+
+def _known(name: str, names: Iterable[str], what: str) -> str:
+    """The name, if it is one of these; else ValueError with the nearest one."""
+    spelled = {known.lower(): known for known in names}
+    if name in spelled.values():
+        return name
+    close = difflib.get_close_matches(name.lower(), spelled, n=1)
+    hint = f"; do you mean {spelled[close[0]]!r}?" if close else ""
+    raise ValueError(f"the protocol has no {what} {name!r}{hint}")
 
 
 class _Altered(Exchange):
@@ -232,18 +291,16 @@ class _LateAnswer(_Altered):
 
 
 class _Misbehaving(Broker):
-    # By API: the faults for its next requests, one after the other. For an error code, the request is refused with it.
-    faults: dict[int, deque[Callable[[Exchange], Exchange] | ErrorCode]]
+    faults: _Faults
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
-        waiting = self.faults[exchange.api_key]
-        if waiting:
-            fault = waiting.popleft()
-            if isinstance(fault, ErrorCode):
-                _refuse(exchange, body, fault)
+        fault = self.faults.next(exchange.api_key)
+        if fault is not None:
+            if isinstance(fault.act, ErrorCode):
+                _refuse(exchange, body, fault.act)
                 done()
                 return
-            exchange = fault(exchange)
+            exchange = fault.act(exchange)
         super().serve(exchange, body, done)
 
     async def wait_until_durable(self) -> None:

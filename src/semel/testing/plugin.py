@@ -17,6 +17,9 @@ clients log in has a marker, and gets another broker:
     def test_the_worker_logs_in(semel_broker):
         work(**semel_broker.client_settings)
 
+A fault that never happened proves nothing. With `semel_faults_must_happen = true` in pytest's settings, or with
+`faults_must_happen=True` in the marker, a test fails whose faults still wait for a request when it ends.
+
 Each test with `semel_pair` gets a new pair: one broker is active, the other one is the standby. The plugin imports
 brokers only when a test needs one.
 """
@@ -32,10 +35,19 @@ if TYPE_CHECKING:
     from semel.testing.broker import FaultyBroker
     from semel.testing.pair import BrokerPair
 
+MUST_HAPPEN = "semel_faults_must_happen"
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    line = "semel_broker(security): the protocol of fixture `semel_broker`: SSL, SASL_PLAINTEXT or SASL_SSL"
-    config.addinivalue_line("markers", line)
+    config.addinivalue_line(
+        "markers",
+        "semel_broker(security, faults_must_happen): the protocol of fixture `semel_broker`: SSL, SASL_PLAINTEXT or "
+        "SASL_SSL; and whether the test fails if a fault never happened",
+    )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(MUST_HAPPEN, "fail a test whose `semel_broker` has faults that never happened", "bool", False)
 
 
 @pytest.fixture(scope="session")
@@ -60,11 +72,17 @@ def semel_broker(
     client.
     """
     marker = request.node.get_closest_marker("semel_broker")
-    broker = _semel_brokers() if marker is None else _semel_brokers(*marker.args, **marker.kwargs)
+    arguments = {} if marker is None else dict(marker.kwargs)
+    must_happen = arguments.pop("faults_must_happen", request.config.getini(MUST_HAPPEN))
+    broker = _semel_brokers(*(() if marker is None else marker.args), **arguments)
     yield broker
+    unfired = broker.unfired
     if not broker.is_running:
         broker.start()
     broker.clear()
+    if must_happen and unfired:
+        never = ", ".join(f"{count} x {fault}" for fault, count in unfired.items())
+        pytest.fail(f"faults that never happened: {never}", pytrace=False)
 
 
 @pytest.fixture
