@@ -30,8 +30,13 @@ class BrokerOfUsers(GuardedBroker):
     def __init__(self, **settings: Any) -> None:
         super().__init__(listeners=list(LISTENERS), super_users=["User:ANONYMOUS"], **settings)
 
+    @property
+    def open(self) -> str:
+        """Where the administrator asks."""
+        return self._broker.listeners[1].bootstrap
+
     def administrator(self) -> Asker:
-        return Asker(self._broker.listeners[1].bootstrap)
+        return Asker(self.open)
 
     def allow(self, user: str, *rights: tuple[ResourceType, str, Operation]) -> None:
         """Give rights to a user, from every address."""

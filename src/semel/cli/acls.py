@@ -1,12 +1,14 @@
 """`semel acls`: the access rules of a cluster, semel's or Apache Kafka's, and which of them decides about a request."""
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import counted, print_table, printable
 from semel.cli.errors import Failure
+from semel.cli.rights import PIECES, rights_of
 from semel.cli.subcommands import add_subcommand
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -31,6 +33,7 @@ EXAMPLE: Final = """  semel acls add User:app read describe topic:orders
   semel acls add User:app read group:app- --prefixed
   semel acls add "User:*" write topic:orders --deny
   semel acls explain User:app write topic:orders
+  semel acls for outbox User:relay --name shop --topic orders
   semel acls remove User:app read topic:orders"""
 
 _CLUSTER: Final = "cluster"
@@ -76,6 +79,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("operation", metavar="OPERATION", help="the operation to check")
     _add_resource(explain)
     explain.add_argument("--host", default="", metavar="ADDRESS", help="the address that the client connects from")
+    pieces = action("for", "show the rules that a piece of semel needs, as commands, or add them")
+    pieces.add_argument("piece", choices=PIECES, metavar="PIECE", help=f"among {', '.join(PIECES)}")
+    _add_principal(pieces)
+    pieces.add_argument("--topic", action="append", default=[], help="a topic of its records; give it for each one")
+    named = "; ".join(f"of {word}: {piece.name}" for word, piece in PIECES.items() if piece.name)
+    pieces.add_argument("--name", help=named)
+    pieces.add_argument("--group", help="of inbox: its consumer group")
+    pieces.add_argument("--add", action="store_true", help="add the rules to the cluster")
 
 
 def _add_principal(parser: argparse.ArgumentParser) -> None:
@@ -89,14 +100,45 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     act: dict[str, Callable[[Cluster, argparse.Namespace], None]]
-    act = {"add": _add, "remove": _remove, "list": _list, "explain": _explain}
+    act = {"add": _add, "remove": _remove, "list": _list, "explain": _explain, "for": _add_for}
+    if options.action == "for" and not options.add:
+        _show_for(options)
+        return 0
     with cluster_at(options) as cluster:
         act[options.action](cluster, options)
     return 0
 
 
 def _add(cluster: Cluster, options: argparse.Namespace) -> None:
-    rules = _rules_of(options)
+    _add_rules(cluster, _rules_of(options))
+
+
+def _add_for(cluster: Cluster, options: argparse.Namespace) -> None:
+    _add_rules(cluster, [rule for each in _commands_for(options) for rule in _rules_of(each)])
+
+
+def _show_for(options: argparse.Namespace) -> None:
+    for each in _commands_for(options):
+        _rules_of(each)
+        words = [each.principal, *each.operations, each.resource, *(["--prefixed"] if each.prefixed else [])]
+        print(f"semel acls add {shlex.join(words)}")
+
+
+def _commands_for(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """What `semel acls add` would be told, in this order."""
+    names = {key: value for key in ("name", "group") if (value := getattr(options, key))}
+    try:
+        rights = list(rights_of(PIECES[options.piece], options.topic, names))
+    except KeyError as missing:
+        raise Failure(f"the rules for {options.piece} need --{missing.args[0]}") from None
+    shared = {"principal": options.principal, "host": EVERYTHING, "deny": False}
+    return [
+        argparse.Namespace(operations=right.operations, resource=right.resource, prefixed=right.is_prefixed, **shared)
+        for right in rights
+    ]
+
+
+def _add_rules(cluster: Cluster, rules: list[AccessRule]) -> None:
     creations = [
         {
             "resource_type": rule.resource_type,

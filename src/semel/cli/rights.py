@@ -1,0 +1,82 @@
+"""The rights that each piece of semel needs on a cluster with access rules, semel's or Apache Kafka's, as data."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+
+class Right(NamedTuple):
+    """Operations on a resource. Its name has the piece's own names in it: {topic}, {name}, {group}."""
+
+    operations: tuple[str, ...]
+    resource: str
+    is_prefixed: bool = False
+
+
+class Piece(NamedTuple):
+    """What a program with this piece does on a cluster, and what it needs for it."""
+
+    does: str
+    rights: tuple[Right, ...]
+    # What `{name}` is, if the piece has a name of its own.
+    name: str = ""
+
+
+_TOPICS_OF_RECORDS: Final = Right(("write",), "topic:{topic}")
+# The policy of such a topic is checked at each start: another one would lose the numbers of what was written.
+_OWN_TOPIC: Final = ("read", "write", "create", "describe-configs")
+
+PIECES: Final[Mapping[str, Piece]] = {
+    "publisher": Piece(
+        "write with a publisher",
+        (
+            _TOPICS_OF_RECORDS,
+            Right(_OWN_TOPIC, "topic:semel-publish-{name}"),
+            Right(("write",), "transactional-id:semel-publish-{name}"),
+            Right(("read",), "group:semel-publish-{name}"),
+        ),
+        "the publisher's name",
+    ),
+    "outbox": Piece(
+        "relay an outbox",
+        (
+            _TOPICS_OF_RECORDS,
+            # Its publishers have names that begin so: one for each shard.
+            Right(_OWN_TOPIC, "topic:semel-publish-{name}-", True),
+            Right(("write",), "transactional-id:semel-publish-{name}-", True),
+            Right(("read",), "group:semel-publish-{name}-", True),
+        ),
+        "the outbox's name; the first relay calls it outbox",
+    ),
+    "inbox": Piece("read with an inbox", (Right(("read",), "topic:{topic}"), Right(("read",), "group:{group}"))),
+    "source": Piece("read with Spark", (Right(("read",), "topic:{topic}"),)),
+    "sink": Piece(
+        "write with Spark",
+        (
+            _TOPICS_OF_RECORDS,
+            # Batch writes may add lanes.
+            Right((*_OWN_TOPIC, "alter"), "topic:semel-progress-{name}"),
+            Right(("write",), "transactional-id:semel-lane-{name}-", True),
+        ),
+        "the sinkId",
+    ),
+    "audit": Piece("read with semel audit", (Right(("read",), "topic:{topic}"),)),
+    "console": Piece(
+        "look at everything with the console",
+        (
+            Right(("read", "describe-configs"), "topic:*"),
+            Right(("describe",), "group:*"),
+            Right(("describe",), "transactional-id:*"),
+            Right(("describe", "describe-configs"), "cluster"),
+        ),
+    ),
+}
+
+
+def rights_of(piece: Piece, topics: Iterable[str], names: Mapping[str, str]) -> Iterator[Right]:
+    """The rights of the piece with these names; KeyError with the name that is missing."""
+    for right in piece.rights:
+        each = [{"topic": topic} for topic in topics] if "{topic}" in right.resource else [{}]
+        if not each:
+            raise KeyError("topic")
+        for topic in each:
+            yield right._replace(resource=right.resource.format_map({**names, **topic}))
