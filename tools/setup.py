@@ -101,7 +101,7 @@ def run_pip(progress: Progress, part: str, total: int, *arguments: str) -> None:
 
 
 def pieces_of(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
-    """What the process says, in pieces as they come; an empty one in each second in which it says nothing."""
+    """The output of the process, in pieces as they come; an empty one in each silent second."""
     assert process.stdout is not None
     with process.stdout as stream, selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

@@ -247,7 +247,7 @@ class FaultyBroker(EmbeddedBroker):
 
 
 def _known(name: str, names: Iterable[str], what: str) -> str:
-    """The name, if it is one of these; else ValueError with the nearest one."""
+    """The name, if it is one of these; otherwise ValueError with the nearest one."""
     spelled = {known.lower(): known for known in names}
     if name in spelled.values():
         return name
