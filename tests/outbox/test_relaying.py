@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -71,6 +72,63 @@ def test_a_transaction_that_commits_while_a_later_message_is_on_its_way_is_not_d
         add(engine, topic, "later")
         assert relays.drain(publisher=Slow) == 3
     assert committed_values(bootstrap, topic) == [b"earlier", b"later", b"late"]
+
+
+def out_of_order(engine: Engine, *numbers: int) -> None:
+    """Rows lie in a table in the order of their last change, and this is what a statement without an order gives."""
+    with engine.begin() as connection:
+        for number in numbers:
+            connection.execute(messages.update().where(messages.c.number == number).values(added_at_ms=1))
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_messages_leave_in_their_order_wherever_their_rows_lie(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays, before: bool
+) -> None:
+    """Also those of a batch that another relay has begun."""
+    add(engine, topic, *"012345")
+    out_of_order(engine, 1, 4, 2)
+    die_over_a_batch(relays, before=before, batch_rows=4)
+    out_of_order(engine, 3, 1)
+    relays.drain(batch_rows=4)
+    assert committed_values(bootstrap, topic) == [b"%d" % number for number in range(6)]
+
+
+def test_a_batch_holds_no_more_bytes_than_it_may_wherever_its_rows_lie(
+    engine: Engine, topic: str, bootstrap: str, relays: Relays
+) -> None:
+    held = []
+
+    class Weighed(Publisher):
+        def publish(self, number: int, *records: Any) -> Any:
+            held.append(sum(len(record.value) for record in records))
+            return super().publish(number, *records)
+
+    values = ["x" * 600, "x" * 600, "y", "z"]
+    add(engine, topic, *values)
+    out_of_order(engine, 2, 1)
+    relays.drain(publisher=Weighed, bytes_max=1_000)
+    assert held == [600, 602]
+    assert committed_values(bootstrap, topic) == [value.encode() for value in values]
+
+
+def test_two_relays_that_begin_at_once_agree_whatever_isolation_their_engine_has(
+    engine: Engine, relays: Relays, bootstrap: str
+) -> None:
+    """With a snapshot from before its wait, the second would not see what the first has stored, and store it again."""
+    if engine.dialect.name == "sqlite":
+        pytest.skip("there is one writer at a time")
+    snapshots = engine.execution_options(isolation_level="REPEATABLE READ")
+    with ThreadPoolExecutor() as pool:
+        with engine.begin() as connection:
+            settled(connection, "shop", 2)
+            second = pool.submit(Relays(snapshots, bootstrap).drain, name="shop")
+            waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            while not connection.exec_driver_sql(waits_for_us).fetchall():
+                assert not second.done()
+        assert second.result(60) == 0
+    with engine.connect() as connection:
+        assert len(outbox.status(connection).shards) == 2
 
 
 @pytest.mark.parametrize("before", [True, False])

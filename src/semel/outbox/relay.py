@@ -309,15 +309,20 @@ class Relay:
 
     @contextlib.contextmanager
     def _begun(self) -> Iterator[Connection]:
-        """A new transaction, checked to be one in which a batch number cannot be lost."""
-        with self._engine.begin() as connection, within(connection):
-            yield connection
+        """A new transaction, checked to be one in which a batch number cannot be lost.
+
+        On PostgreSQL, a statement that has waited for a lock must see what was committed meanwhile. So the isolation
+        level is set, and on the connection: in SQLAlchemy, an option of the application's engine wins over that of an
+        engine that is made from it.
+        """
+        with self._engine.connect() as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin(), within(connection):
+                yield connection
 
 
 def _fitted(engine: Engine) -> Engine:
-    """On PostgreSQL, a statement that has waited for a lock must see what was committed meanwhile, so the isolation
-    level is set. On SQLite, a transaction that adds many messages keeps the relay waiting, so it must not wait for
-    longer than that."""
-    if engine.dialect.name == "postgresql":
-        return engine.execution_options(isolation_level="READ COMMITTED")
-    return prompt(engine)
+    """On SQLite, a transaction that adds many messages keeps the relay waiting, so it must not wait for longer than
+    that."""
+    return engine if engine.dialect.name == "postgresql" else prompt(engine)
