@@ -63,7 +63,7 @@ class Written:
         directory = self._directory / "files/day=1"
         directory.mkdir(parents=True)
         pq.write_table(arrow(rows[:3]), directory / "a.parquet")
-        pq.write_table(arrow(rows[3:]), directory / "b.snappy.parquet")
+        pq.write_table(arrow(rows[3:]), directory / "b.snappy.parquet", row_group_size=1)
         pq.write_table(arrow(rows), self._directory / "files/_left_over.parquet")
         return f"parquet:{directory.parent}?id=event_id&time=at&amount=amount"
 
@@ -131,6 +131,20 @@ def test_a_lost_a_doubled_a_foreign_and_an_altered_row_are_found_anywhere(kind: 
     [sink] = audit(given_rows(ROWS), KINDS[kind](written, stored), window_ms=10_000).sinks
     found = (sink.lost, sink.doubled, sink.foreign, sink.altered)
     assert [[one.text for one in findings.listed] for findings in found] == [[IDS[0]], ["17"], ["nobody's"], [IDS[3]]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [("parquet", "piece_rows"), ("semel", "piece_rows"), ("postgresql", "batch_rows")]
+)
+def test_no_row_is_lost_or_doubled_where_one_piece_ends_and_the_next_begins(
+    kind: str, size: str, written: Written
+) -> None:
+    address = KINDS[kind](written, ROWS)
+    for count in range(1, len(ROWS) + 2):
+        read: Any = replace(place(address, {}), **{size: count})  # type: ignore[type-var]
+        verdict = audit(given_rows(ROWS), read)
+        assert verdict.is_clean, (count, verdict.sinks)
+        assert len(read.pieces()) > 1 or count >= len(ROWS) or kind == "postgresql"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.audit import comparison
+from semel.audit.comparison import SIZES, Sizes
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Piece
 from semel.audit.places.given import Given
@@ -27,15 +26,21 @@ class Event(NamedTuple):
     amount: Decimal | None
 
 
+class InSmallPieces(Given):
+    """So that a few rows already have borders between them."""
+
+    _piece_rows = 3
+
+
 def place(events: Iterable[Event], time: str | None = "at_ms", amount: str | None = "amount") -> Given:
     columns = list(zip(*events, strict=True)) or [(), (), ()]
     types = (pa.binary(), pa.int64(), pa.decimal128(20, 2))
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    return Given(pa.table(dict(zip(Event._fields, arrays, strict=True))), time=time, amount=amount)
+    return InSmallPieces(pa.table(dict(zip(Event._fields, arrays, strict=True))), time=time, amount=amount)
 
 
-def audited(source: Given, *sinks: Given, plan: Plan | None = None) -> Verdict:
-    return run(source, sinks, plan or Plan(key=KEY, processes=1), lambda what, done, total: None)
+def audited(source: Given, *sinks: Given, plan: Plan | None = None, sizes: Sizes = SIZES) -> Verdict:
+    return run(source, sinks, plan or Plan(key=KEY, processes=1), lambda what, done, total: None, sizes)
 
 
 def named(verdict: SinkVerdict) -> dict[str, dict[bytes, int]]:
@@ -107,8 +112,8 @@ def test_it_finds_what_a_naive_comparison_finds(
 ) -> None:
     amount = "amount" if with_amounts else None
     plan = Plan(window_ms=window_ms, once=once, buckets=buckets, processes=1, key=KEY)
-    with patch.object(comparison, "GROUPS_MAX", groups), patch.object(comparison, "GROUP_BYTES_MAX", 1):
-        verdict = audited(place(sent, amount=amount), place(stored, amount=amount), plan=plan)
+    sizes = Sizes(group_bytes_max=1, groups_max=groups, counted_rows=4)
+    verdict = audited(place(sent, amount=amount), place(stored, amount=amount), plan=plan, sizes=sizes)
     if not with_amounts:
         sent, stored = ([event._replace(amount=None) for event in events] for events in (sent, stored))
     expected = naively(sent, stored, window_ms, once)
@@ -124,6 +129,12 @@ def test_the_order_of_the_rows_is_nothing_to_it(sent: list[Event], chance: objec
     verdict = audited(place(sent), place(shuffled), plan=Plan(window_ms=10, processes=1))
     assert verdict.is_clean
     assert verdict.sinks[0].rows_compared == 0
+
+
+def test_with_once_an_id_that_only_the_sink_has_is_reported_though_its_bucket_is_empty_in_the_source() -> None:
+    plan = Plan(once=True, buckets=64, processes=1, key=KEY)
+    [sink] = audited(Given(["a", "a", "b"]), Given(["a", "b", "x", "y", "z"]), plan=plan).sinks
+    assert named(sink) == {LOST: {}, DOUBLED: {}, FOREIGN: {b"x": 1, b"y": 1, b"z": 1}, ALTERED: {}}
 
 
 def test_a_pair_does_not_cancel_itself() -> None:

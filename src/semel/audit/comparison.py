@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,21 @@ ROW_OVERHEAD_BYTES: Final = 150
 # Each process that divides rows keeps one file for each group open.
 GROUPS_MAX: Final = 512
 # Rows of a group are collected up to this number, then counted together.
-_COUNTED_ROWS: Final = 1_048_576
+COUNTED_ROWS: Final = 1_048_576
 
 _SCHEMA: Final = pa.schema([("id", ID_TYPE), ("window", pa.int64()), ("amount", AMOUNT_TYPE)])
 _KEYS: Final = ["id", "window", "amount"]
+
+
+class Sizes(NamedTuple):
+    """How much is held at a time."""
+
+    group_bytes_max: int = GROUP_BYTES_MAX
+    groups_max: int = GROUPS_MAX
+    counted_rows: int = COUNTED_ROWS
+
+
+SIZES: Final = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +68,10 @@ class PieceToDivide:
     number: int
 
 
-def group_count(rows: int, id_bytes_mean: float) -> int:
+def group_count(rows: int, id_bytes_mean: float, sizes: Sizes = SIZES) -> int:
     """How many groups it takes for each to fit into memory."""
-    return min(max(math.ceil(rows * (id_bytes_mean + ROW_OVERHEAD_BYTES) / GROUP_BYTES_MAX), 1), GROUPS_MAX)
+    groups = math.ceil(rows * (id_bytes_mean + ROW_OVERHEAD_BYTES) / sizes.group_bytes_max)
+    return min(max(groups, 1), sizes.groups_max)
 
 
 def divide(task: PieceToDivide) -> Tally:
@@ -128,14 +140,15 @@ class GroupToCompare:
     sink: str
     listed_max: int
     once: bool
+    counted_rows: int = COUNTED_ROWS
 
 
 def compare(task: GroupToCompare) -> dict[str, Findings]:
     """What is wrong with the ids of one group, by its kind."""
     counted = pa.concat_tables(
         [
-            _named(_counted(Path(task.directory), task.source), "sent", "found"),
-            _named(_counted(Path(task.directory), task.sink), "found", "sent"),
+            _named(_counted(task, task.source), "sent", "found"),
+            _named(_counted(task, task.sink), "found", "sent"),
         ]
     )
     both = counted.group_by(_KEYS).aggregate([("sent", "sum"), ("found", "sum")])
@@ -207,13 +220,13 @@ def _findings(ids: Any, listed_max: int) -> dict[str, Findings]:
     return findings
 
 
-def _counted(directory: Path, side: str) -> Any:
+def _counted(task: GroupToCompare, side: str) -> Any:
     """How often one side has each row of a group."""
     counted = _SCHEMA.append(pa.field("rows", pa.int64())).empty_table()
     waiting: list[Any] = []
-    for batch in _batches(directory, side):
+    for batch in _batches(Path(task.directory), side):
         waiting.append(batch)
-        if sum(len(one) for one in waiting) >= _COUNTED_ROWS:
+        if sum(len(one) for one in waiting) >= task.counted_rows:
             counted, waiting = _recounted(counted, waiting), []
     return _recounted(counted, waiting)
 

@@ -13,9 +13,11 @@ from decimal import Decimal
 from typing import Final
 
 from semel.audit.comparison import (
+    SIZES,
     Division,
     GroupToCompare,
     PieceToDivide,
+    Sizes,
     compare,
     divide,
     group_count,
@@ -75,12 +77,12 @@ def _key(text: str | None) -> bytes:
     return key
 
 
-def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress) -> Verdict:
+def run(source: Place, sinks: Sequence[Place], plan: Plan, progress: Progress, sizes: Sizes = SIZES) -> Verdict:
     """Compare every sink with the source."""
     _refuse_unequal(source, sinks, plan)
     places = [source, *sinks]
     sides = [_Side(place, place.pieces(), str(number)) for number, place in enumerate(places)]
-    work = _Audit(plan, plan.grid(), progress)
+    work = _Audit(plan, plan.grid(), progress, sizes)
     with Workers(_processes(plan, sides)) as workers:
         tallies = [work.count(side, workers) for side in sides]
         verdicts = [
@@ -146,11 +148,12 @@ def _count(task: _PieceToCount) -> Tally:
 class _Audit:
     """The steps of one audit."""
 
-    def __init__(self, plan: Plan, grid: Grid, progress: Progress) -> None:
+    def __init__(self, plan: Plan, grid: Grid, progress: Progress, sizes: Sizes) -> None:
         self.grid = grid
         self._plan = plan
         self._span = Span(plan.since_ms, plan.before_ms)
         self._progress = progress
+        self._sizes = sizes
 
     def count(self, side: _Side, workers: Workers) -> Tally:
         """The sums of all rows of a place."""
@@ -169,7 +172,7 @@ class _Audit:
         findings = dict.fromkeys(KINDS, Findings())
         if chosen:
             mean = (sent.id_bytes + stored.id_bytes) / max(sent.rows + stored.rows, 1)
-            groups = group_count(rows, mean)
+            groups = group_count(rows, mean, self._sizes)
             try:
                 with tempfile.TemporaryDirectory(prefix="semel-audit-") as directory:
                     division = Division(self.grid, chosen, groups, directory)
@@ -208,7 +211,10 @@ class _Audit:
     ) -> dict[str, Findings]:
         listed_max = self._plan.listed_max
         tasks = [
-            GroupToCompare(f"{division.directory}/{group}", source.name, sink.name, listed_max, self._plan.once)
+            GroupToCompare(
+                f"{division.directory}/{group}",
+                *(source.name, sink.name, listed_max, self._plan.once, self._sizes.counted_rows),
+            )
             for group in range(division.groups)
         ]
         total = dict.fromkeys(KINDS, Findings())

@@ -28,6 +28,8 @@ class _Part:
 class Given:
     """An Arrow table in memory, or only ids: text, bytes, whole numbers or UUIDs."""
 
+    _piece_rows: int = PIECE_ROWS
+
     def __init__(
         self,
         rows: Any,
@@ -51,9 +53,8 @@ class Given:
             if names.count(column) != 1:
                 has = "two columns" if column in names else "no column"
                 raise AuditFailed(f"{self.name} has {has} {column!r}: there are {', '.join(names)}")
-        return [
-            _Part(self._table.slice(begin, PIECE_ROWS)) for begin in range(0, max(self._table.num_rows, 1), PIECE_ROWS)
-        ]
+        begins = range(0, max(self._table.num_rows, 1), self._piece_rows)
+        return [_Part(self._table.slice(begin, self._piece_rows)) for begin in begins]
 
 
 def _of_ids(ids: Iterable[object], column: str) -> Any:

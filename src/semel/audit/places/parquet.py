@@ -71,9 +71,10 @@ class ParquetDirectory:
     name: str
     path: Path
     wanted: Wanted
+    piece_rows: int = PIECE_ROWS
 
     def pieces(self) -> Sequence[Piece]:
-        return pieces_of(files_of(self.path))
+        return pieces_of(files_of(self.path), self.piece_rows)
 
 
 @dataclass(frozen=True)
@@ -166,11 +167,11 @@ def rows_in(files: Iterable[Path]) -> int:
     return sum(piece.rows for piece in pieces_of(files))
 
 
-def pieces_of(files: Iterable[Path]) -> list[RowGroups]:
-    return [piece for file in files for piece in _pieces_of_file(file)]
+def pieces_of(files: Iterable[Path], piece_rows: int = PIECE_ROWS) -> list[RowGroups]:
+    return [piece for file in files for piece in _pieces_of_file(file, piece_rows)]
 
 
-def _pieces_of_file(path: Path) -> Iterator[RowGroups]:
+def _pieces_of_file(path: Path, piece_rows: int) -> Iterator[RowGroups]:
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
@@ -178,7 +179,7 @@ def _pieces_of_file(path: Path) -> Iterator[RowGroups]:
     first, rows = 0, 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows
-        if rows >= PIECE_ROWS:
+        if rows >= piece_rows:
             yield RowGroups(str(path), first, group + 1, rows)
             first, rows = group + 1, 0
     if first < metadata.num_row_groups:

@@ -6,7 +6,7 @@ Every value comes as text, in a session whose time zone and formats are set, and
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -51,6 +51,7 @@ class PostgresTable:
     table: str
     wanted: Wanted
     types: dict[str, str] = field(default_factory=dict)
+    batch_rows: int = BATCH_ROWS
 
     @property
     def rows(self) -> int:
@@ -64,7 +65,7 @@ class PostgresTable:
             raise AuditFailed(
                 f"{self.name}: {self.wanted.id} is of type {kind}: an id is text, bytes, a whole number or a UUID"
             )
-        return [PostgresTable(self.name, self.conninfo, self.table, self.wanted, types)]
+        return [replace(self, types=types)]
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         columns = sql.SQL(", ").join(_as_text(column, self.types[column]) for column in wanted.columns)
@@ -75,8 +76,8 @@ class PostgresTable:
             if not stream.peek(1):
                 return
             for batch in _parsed(stream, wanted.columns):
-                for begin in range(0, len(batch), BATCH_ROWS):
-                    part = batch.slice(begin, BATCH_ROWS)
+                for begin in range(0, len(batch), self.batch_rows):
+                    part = batch.slice(begin, self.batch_rows)
                     yield wanted.rows_of({name: self._column(part, name) for name in wanted.columns})
 
     def _column(self, batch: Any, name: str) -> Any:

@@ -73,6 +73,7 @@ class TopicPlace:
     topic: str
     wanted: Wanted
     on_bad_batch: OnBadBatch = OnBadBatch.FAIL
+    piece_rows: int = PIECE_ROWS
 
     def pieces(self) -> Sequence[Piece]:
         for name in self.wanted.columns:
@@ -91,11 +92,11 @@ class TopicPlace:
         return [
             _Records(
                 self.settings,
-                Slice(topic, where.partition, start, min(start + PIECE_ROWS, ends[where])),
+                Slice(topic, where.partition, start, min(start + self.piece_rows, ends[where])),
                 self.on_bad_batch,
             )
             for where in partitions
-            for start in range(starts[where], ends[where], PIECE_ROWS)
+            for start in range(starts[where], ends[where], self.piece_rows)
         ]
 
 
