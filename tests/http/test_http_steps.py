@@ -216,16 +216,42 @@ def test_the_heart_beats_while_the_handler_runs(engine: Engine) -> None:
     assert Service(engine, handler, lease_ms=300).post().content == b"alive"
 
 
+def new_lease(idempotency: Idempotency) -> Leased:
+    """Of another request with the same key."""
+    request = Request("POST", "/charges", {}, {})
+    return Leased(idempotency, request, name_of("anna", "k-1"), "fingerprint", idempotency.transaction)
+
+
+@pytest.mark.parametrize("is_next_one_there", [True, False])
+def test_whoever_is_late_does_not_begin_the_call_of_a_step(engine: Engine, is_next_one_there: bool) -> None:
+    """The next holder makes that call, at the same time. While nobody has taken the key over, it is not late yet."""
+    clock, calls = Clock(1_000_000), []
+    idempotency = Idempotency(engine, scope=caller, steps=("/charges",), clock=clock, lease_ms=10_000)
+    late, next_one = new_lease(idempotency), new_lease(idempotency)
+    assert drive(claimed(late)) is None
+    clock.ms += 10_000
+    if is_next_one_there:
+        assert drive(claimed(next_one)) is None
+
+    def charge(lease: Leased) -> None:
+        with lease.steps.step("charge") as step:  # type: ignore[union-attr]
+            if step.first:
+                calls.append(lease)
+
+    if is_next_one_there:
+        with pytest.raises(Fenced):
+            charge(late)
+        charge(next_one)
+        assert calls == [next_one]
+    else:
+        charge(late)
+        assert calls == [late]
+
+
 def test_a_beat_that_comes_after_the_release_does_not_take_the_key_back(engine: Engine) -> None:
     """The heart beats until the application returns, and its background tasks may run for long after its answer."""
     idempotency = Idempotency(engine, scope=caller, steps=("/charges",))
-    name = name_of("anna", "k-1")
-
-    def new_lease() -> Leased:
-        request = Request("POST", "/payments", {}, {})
-        return Leased(idempotency, request, name, "fingerprint", idempotency.transaction)
-
-    first, second = new_lease(), new_lease()
+    first, second = new_lease(idempotency), new_lease(idempotency)
     assert drive(claimed(first)) is None
     assert drive(settled(first, Fate.FORGOTTEN, 503, None)) is None
     with pytest.raises(Fenced):

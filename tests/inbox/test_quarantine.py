@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from test_loop import handle, inbox_of, message
 
 from semel.inbox import Inbox, Message, Outcome, derived_key, once, quarantine, reap
-from semel.inbox.quarantine import QuarantinedEvent, Unsettled
+from semel.inbox.quarantine import QuarantinedEvent, State, Unsettled
 from semel.inbox.reaper import DAY_MS
 from semel.testing.clock import Clock
 
@@ -28,6 +28,14 @@ def retry(engine: Engine, *numbers: int) -> None:
 def drop(engine: Engine, *numbers: int) -> None:
     with engine.begin() as connection:
         quarantine.drop(connection, numbers, first_version=1, now_ms=1)
+
+
+def kept(engine: Engine, number: int) -> QuarantinedEvent:
+    """The row of this number, whatever has become of its message."""
+    with engine.connect() as connection:
+        event = quarantine.event_of(connection, number)
+    assert event is not None
+    return event
 
 
 def put(inbox: Inbox, *events: Any) -> list[Outcome | None]:
@@ -153,3 +161,84 @@ def test_what_was_claimed_outside_of_a_loop_has_no_message_to_try(engine: Engine
     with pytest.raises(Unsettled, match="has no message"):
         retry(engine)
     drop(engine, waiting(engine)[0].number)
+
+
+# -- the rows of several consumers, and what is kept of each -----------------------------------------------------------
+
+
+def test_a_loop_retries_only_what_its_own_consumer_has_put_aside(engine: Engine) -> None:
+    """The handler of another consumer has another effect."""
+    billing, shipping = inbox_of(engine), inbox_of(engine, consumer="shipping")
+    for inbox in (billing, shipping):
+        put(inbox, {"id": "bad", "fails": True})
+    retry(engine)
+    mended = Mended()
+    billing.retry_due(mended)
+    assert len(mended.done) == 1
+    assert [(event.consumer, event.state) for event in waiting(engine)] == [("shipping", "due")]
+    shipping.retry_due(mended)
+    assert (len(mended.done), waiting(engine)) == (2, [])
+
+
+def test_what_still_cannot_be_decoded_when_it_is_retried_is_not_lost(engine: Engine) -> None:
+    inbox = inbox_of(engine)
+    put(inbox, b"\xff")
+    retry(engine)
+    inbox.retry_due(handle)
+    [event] = waiting(engine)
+    assert (event.state, event.message, inbox.counts.retried) == ("held", message(b"\xff"), 0)
+    mended = Mended()
+    retry(engine)
+    inbox_of(engine, identity=lambda _: "readable").retry_due(mended)
+    assert (mended.done, waiting(engine)) == ([b"\xff"], [])
+
+
+def test_nothing_of_a_message_is_kept_once_it_is_done_or_dropped(engine: Engine) -> None:
+    """A message may hold what has to be deleted by law."""
+    inbox = inbox_of(engine)
+    put(inbox, {"id": "retried", "fails": True}, {"id": "dropped", "fails": True})
+    first, second = (event.number for event in waiting(engine))
+    retry(engine, first)
+    inbox.retry_due(Mended())
+    drop(engine, second)
+    assert [(kept(engine, number).state, kept(engine, number).message) for number in (first, second)] == [
+        ("done", None),
+        ("dropped", None),
+    ]
+
+
+def test_what_a_person_drops_while_it_fails_again_stays_dropped(engine: Engine) -> None:
+    """Between the failure and the note of it the loop holds nothing."""
+    inbox = inbox_of(engine)
+    put(inbox, {"id": "bad", "fails": True})
+    [event] = waiting(engine)
+    retry(engine)
+    drop(engine, event.number)
+    with engine.begin() as connection:
+        quarantine.hold_again(connection, event.number, State.DUE, "it failed again")
+    assert (kept(engine, event.number).state, waiting(engine)) == ("dropped", [])
+
+
+def test_what_waits_for_its_retry_is_kept_however_long_the_loop_is_away(engine: Engine, clock: Clock) -> None:
+    inbox = inbox_of(engine, clock=clock)
+    put(inbox, {"id": "bad", "fails": True}, b"\xff")
+    retry(engine, waiting(engine)[0].number)
+    clock.ms += 400 * DAY_MS
+    reap(engine, consumer="billing", clock=clock)
+    assert [event.state for event in waiting(engine)] == ["due", "held"]
+    mended = Mended()
+    inbox.retry_due(mended)
+    assert len(mended.done) == 1
+
+
+def test_the_reaper_of_one_consumer_lets_no_other_take_a_settled_message_anew(engine: Engine, clock: Clock) -> None:
+    """Each consumer has a retention of its own, which is as long as its messages may be delivered again."""
+    shipping = inbox_of(engine, consumer="shipping", clock=clock)
+    put(shipping, b"\xff")
+    with engine.begin() as connection:
+        quarantine.drop(connection, [quarantine.open_events(connection)[0].number], first_version=1, now_ms=clock.ms)
+    clock.ms += 8 * DAY_MS
+    reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)
+    assert put(shipping, b"\xff") == [Outcome.DUPLICATE]
+    reap(engine, consumer="shipping", retention_ms=7 * DAY_MS, clock=clock)
+    assert put(shipping, b"\xff") == [Outcome.QUARANTINED]

@@ -98,6 +98,29 @@ def test_what_is_done_from_time_to_time_is_done_though_the_clock_goes_back(clock
     assert every.is_due()
 
 
+def test_a_claim_that_is_made_at_the_floor_while_the_reaper_works_is_kept(engine: Engine, clock: Clock) -> None:
+    """By a process whose clock is behind: the claim looks as old as those that are deleted. An event at the floor is
+    taken for new if it has no claim."""
+    floor_ms = clock.ms - 7 * DAY_MS
+    behind = Clock(floor_ms - 2 * DAY_MS)
+    at_floor = uuid7(floor_ms)
+    with engine.begin() as connection:
+        reaper.raise_floor(connection, "billing", floor_ms)
+    assert claim(engine, at_floor, behind) is Outcome.ACCEPTED
+    with engine.begin() as connection:
+        assert reaper.delete_step(connection, "billing", floor_ms, clock.ms - DAY_MS) == 0
+    assert claim(engine, at_floor, clock) is Outcome.DUPLICATE
+
+
+def test_the_time_in_an_id_counts_whatever_time_its_record_has(engine: Engine, clock: Clock) -> None:
+    """A producer that sends an event again does so in a record with another time, which may be above the floor."""
+    event = uuid7(clock.ms)
+    assert claim(engine, event, clock, clock.ms + 5) is Outcome.ACCEPTED
+    clock.ms += 8 * DAY_MS
+    assert reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock) == 1
+    assert claim(engine, event, clock, clock.ms) is Outcome.QUARANTINED
+
+
 def test_a_late_id_above_the_floor_is_new(engine: Engine, clock: Clock) -> None:
     late = uuid7(clock.ms - 6 * DAY_MS)
     reap(engine, consumer="billing", retention_ms=7 * DAY_MS, clock=clock)

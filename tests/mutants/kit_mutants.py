@@ -4,4 +4,268 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
-KIT_MUTANTS: Final[tuple[Bug, ...]] = ()
+_CLAIMING: Final = "tests/inbox/test_claiming.py"
+_REAPER: Final = "tests/inbox/test_reaper.py"
+_INBOX_QUARANTINE: Final = "tests/inbox/test_quarantine.py"
+_COMMITS: Final = "tests/inbox/test_loop_commits.py"
+_PUBLISHING: Final = "tests/publish/test_publishing.py"
+_PUBLISH_FAULTS: Final = "tests/publish/test_publish_faults.py"
+_STEPS: Final = "tests/http/test_http_steps.py"
+_RELAYING: Final = "tests/outbox/test_relaying.py"
+_SHARDS: Final = "tests/outbox/test_outbox_shards.py"
+_REFUSED: Final = "tests/outbox/test_refused.py"
+_AUDITING: Final = "tests/audit/test_auditing.py"
+_AUDIT_PLACES: Final = "tests/audit/test_audit_places.py"
+
+KIT_MUTANTS: Final[tuple[Bug, ...]] = (
+    # -- claims, the floor and the offsets of a loop ----------------------------------------------------------------
+    Bug(
+        "a claim exactly at the floor is reaped, and its event is accepted twice",
+        "semel.inbox.reaper:delete_step",
+        "claims.c.event_time_ms < floor_ms",
+        "claims.c.event_time_ms <= floor_ms",
+        (_REAPER, "-k", "made_at_the_floor and sqlite"),
+    ),
+    Bug(
+        "the time that comes with an event counts for more than the one in its id",
+        "semel.inbox.claims:claim_of",
+        "event_time_ms if own_ms is None else own_ms",
+        "own_ms if event_time_ms is None else event_time_ms",
+        (_REAPER, "-k", "time_in_an_id and sqlite"),
+    ),
+    Bug(
+        "the offsets of lost partitions are committed over those of their new owner",
+        "semel.inbox.loop:Loop.forget",
+        "self._committable.forget(places)",
+        "",
+        (_COMMITS, "-k", "lost_partitions and sqlite"),
+    ),
+    # -- the quarantine ---------------------------------------------------------------------------------------------
+    Bug(
+        "a loop retries what other consumers have put aside",
+        "semel.inbox.quarantine:due_numbers",
+        "quarantine.c.consumer == consumer",
+        "",
+        (_INBOX_QUARANTINE, "-k", "only_what_its_own and sqlite"),
+    ),
+    Bug(
+        "a version that is still a gap when it is retried counts as done",
+        "semel.inbox.admission:Admission.retake",
+        "quarantine.hold_again(connection, number, State.DONE, gap_reason(identity))",
+        "pass",
+        (_INBOX_QUARANTINE, "-k", "versions_come_out and sqlite"),
+    ),
+    Bug(
+        "a message is kept after its retry has done it",
+        "semel.inbox.admission:Admission.retake",
+        "quarantine.forget_message(connection, number)",
+        "",
+        (_INBOX_QUARANTINE, "-k", "once_it_is_done and sqlite"),
+    ),
+    Bug(
+        "a message is kept after a person has dropped it",
+        "semel.inbox.quarantine:drop",
+        "forget_message(connection, number)",
+        "",
+        (_INBOX_QUARANTINE, "-k", "once_it_is_done and sqlite"),
+    ),
+    Bug(
+        "a retry that fails brings back what a person has dropped meanwhile",
+        "semel.inbox.quarantine:hold_again",
+        "quarantine.c.state == source.value",
+        "",
+        (_INBOX_QUARANTINE, "-k", "stays_dropped and sqlite"),
+    ),
+    Bug(
+        "the reaper deletes what waits for its retry",
+        "semel.inbox.reaper:_SETTLED",
+        "State.DONE.value, State.DROPPED.value",
+        "State.DONE.value, State.DROPPED.value, State.DUE.value",
+        (_INBOX_QUARANTINE, "-k", "waits_for_its_retry and sqlite"),
+    ),
+    Bug(
+        "the reaper of one consumer deletes the settled messages of all others",
+        "semel.inbox.reaper:delete_step",
+        "quarantine.c.consumer == consumer",
+        "",
+        (_INBOX_QUARANTINE, "-k", "reaper_of_one and sqlite"),
+    ),
+    # -- the publisher ----------------------------------------------------------------------------------------------
+    Bug(
+        "a record under another key is taken for the cursor",
+        "semel.publish.cursor_topic:CursorTopic._cursor_in",
+        "if key != self.key: ...",
+        "",
+        (_PUBLISHING, "-k", "something_else_in_it"),
+    ),
+    # -- the outbox -------------------------------------------------------------------------------------------------
+    Bug(
+        "a message is put aside again after a lost answer, though a person has marked it for a retry",
+        "semel.outbox.ledger:put_aside",
+        "if refused not in at_hand: ...",
+        "",
+        (_REFUSED, "-k", "put_aside_twice and sqlite"),
+    ),
+    Bug(
+        "the number of shards is changed over a shard that another relay has taken",
+        "semel.outbox.layout:change",
+        "if row.shard in owners and row.owner != owners[row.shard]: ...",
+        "",
+        (_SHARDS, "-k", "does_not_change_their_number and sqlite"),
+    ),
+    Bug(
+        "a relay takes a shard by a number of shards that has changed",
+        "semel.outbox.ledger:take_over",
+        "if known != owner.shards: ...",
+        "",
+        (_SHARDS, "-k", "takes_none and sqlite"),
+    ),
+    Bug(
+        "the bucket of an aggregate is another hash",
+        "semel.outbox.messages:_bucket",
+        "hashlib.blake2b(aggregate or b'', digest_size=_BUCKET_BYTES).digest()",
+        "hashlib.sha256(aggregate or b'').digest()[:_BUCKET_BYTES]",
+        (_SHARDS, "-k", "in_every_version and sqlite"),
+    ),
+    Bug(
+        "the bytes of a bucket are read in another order",
+        "semel.outbox.messages:_bucket",
+        "int.from_bytes(_)",
+        "int.from_bytes(_, 'little')",
+        (_SHARDS, "-k", "in_every_version and sqlite"),
+    ),
+    Bug(
+        "the messages of a new batch come in any order",
+        "semel.outbox.ledger:_FIRST",
+        "_.order_by(messages.c.number)",
+        "_",
+        (_RELAYING, "-k", "leave_in_their_order and postgresql"),
+    ),
+    Bug(
+        "the messages of a batch that another relay has begun come in any order",
+        "semel.outbox.ledger:_content",
+        "content.order_by(messages.c.number)",
+        "content",
+        (_RELAYING, "-k", "leave_in_their_order and postgresql"),
+    ),
+    Bug(
+        "the bytes of a batch are counted in any order of its rows",
+        "semel.outbox.ledger:_BYTES_OF_FIRST",
+        "_.order_by(messages.c.number)",
+        "_",
+        (_RELAYING, "-k", "no_more_bytes and wherever and postgresql"),
+    ),
+    Bug(
+        "a relay takes the isolation of the application's engine",
+        "semel.outbox.relay:Relay._begun",
+        'if self._engine.dialect.name == "postgresql": ...',
+        "",
+        (_RELAYING, "-k", "begin_at_once and postgresql"),
+    ),
+    Bug(
+        "another cluster is noticed after two batches only",
+        "semel.outbox.shard:Shard._check_in_step",
+        "in_log < known.done_batch",
+        "in_log < known.done_batch - 1",
+        (_SHARDS, "-k", "another_cluster and sqlite"),
+    ),
+    # -- the audit --------------------------------------------------------------------------------------------------
+    Bug(
+        "with once, buckets in which only the sink has rows are not compared",
+        "semel.audit.run:_Audit.judge",
+        "everything(sent, stored)",
+        "everything(sent)",
+        (_AUDITING, "-k", "with_once"),
+    ),
+    Bug(
+        "with once, of a window only the buckets of the source are compared",
+        "semel.audit.tally:everything",
+        "chosen[window] | there if window in chosen else there",
+        "chosen[window] if window in chosen else there",
+        (_AUDITING, "-k", "with_once"),
+    ),
+    Bug(
+        "a row in memory counts twice at the end of a piece",
+        "semel.audit.places.given:Given.pieces",
+        "self._table.slice(begin, self._piece_rows)",
+        "self._table.slice(begin, self._piece_rows + 1)",
+        (_AUDITING, "-k", "naive_comparison"),
+    ),
+    Bug(
+        "a row in memory is lost at the end of a piece",
+        "semel.audit.places.given:Given.pieces",
+        "self._table.slice(begin, self._piece_rows)",
+        "self._table.slice(begin, self._piece_rows - 1)",
+        (_AUDITING, "-k", "naive_comparison"),
+    ),
+    Bug(
+        "a piece of a Parquet file begins with the last group of the one before",
+        "semel.audit.places.parquet:_pieces_of_file",
+        "group + 1, 0",
+        "group, 0",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and parquet"),
+    ),
+    Bug(
+        "a piece of a Parquet file ends before its last group",
+        "semel.audit.places.parquet:_pieces_of_file",
+        "RowGroups(str(path), first, group + 1, rows)",
+        "RowGroups(str(path), first, group, rows)",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and parquet"),
+    ),
+    Bug(
+        "the last groups of a Parquet file of several pieces are left out",
+        "semel.audit.places.parquet:_pieces_of_file",
+        "if first < metadata.num_row_groups: ...",
+        "if first == 0: ...",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and parquet"),
+    ),
+    Bug(
+        "a record of a topic counts twice at the end of a piece",
+        "semel.audit.places.topic:TopicPlace.pieces",
+        "start + self.piece_rows",
+        "start + self.piece_rows + 1",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and semel"),
+    ),
+    Bug(
+        "a record of a topic is lost at the end of a piece",
+        "semel.audit.places.topic:TopicPlace.pieces",
+        "start + self.piece_rows",
+        "start + self.piece_rows - 1",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and semel"),
+    ),
+    Bug(
+        "a row of PostgreSQL counts twice at the end of a batch",
+        "semel.audit.places.postgres:PostgresTable.read",
+        "batch.slice(begin, self.batch_rows)",
+        "batch.slice(begin, self.batch_rows + 1)",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and postgresql"),
+    ),
+    Bug(
+        "a row of PostgreSQL is lost at the end of a batch",
+        "semel.audit.places.postgres:PostgresTable.read",
+        "batch.slice(begin, self.batch_rows)",
+        "batch.slice(begin, self.batch_rows - 1)",
+        (_AUDIT_PLACES, "-k", "one_piece_ends and postgresql"),
+    ),
+    Bug(
+        "of the rows of SQLite that are held at a time only the last ones count",
+        "semel.audit.places.sqlite:_fetched",
+        "rows += few",
+        "rows = few",
+        (_AUDIT_PLACES, "-k", "long_rows and sqlite"),
+    ),
+    Bug(
+        "rows of a group that were counted are counted again with the next ones",
+        "semel.audit.comparison:_counted",
+        "counted, waiting = _recounted(counted, waiting), []",
+        "counted = _recounted(counted, waiting)",
+        (_AUDITING, "-k", "naive_comparison"),
+    ),
+    Bug(
+        "rows of a group that were counted are forgotten over the next ones",
+        "semel.audit.comparison:_counted",
+        "counted, waiting = _recounted(counted, waiting), []",
+        "_recounted(counted, waiting)\nwaiting = []",
+        (_AUDITING, "-k", "naive_comparison"),
+    ),
+)

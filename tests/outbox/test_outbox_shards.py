@@ -13,7 +13,7 @@ from eventually import eventually
 from semel import outbox
 from semel.database import engine_of
 from semel.outbox import OutOfStep, RelayFenced, RelayRefused, Unsettled, ledger
-from semel.outbox.layout import AtHand, renew, settled
+from semel.outbox.layout import AtHand, change, renew, settled
 from semel.outbox.tables import messages, shards
 from semel.publish import Publisher
 
@@ -93,6 +93,42 @@ def test_a_relay_that_begins_while_the_number_of_shards_is_changed_takes_none(en
         assert connection.execute(select(shards)).all() == before
 
 
+def test_a_relay_whose_shard_was_taken_over_does_not_change_their_number(engine: Engine) -> None:
+    """The other relay has the shard by the old number, and would publish what the change moves to another shard."""
+    with engine.begin() as connection:
+        settled(connection, None, 2)
+        for shard, life in ((0, "ours"), (1, "theirs")):
+            ledger.take_over(connection, ledger.Owner(shard, 2, life), life, 0)
+    with pytest.raises(RelayFenced, match="shard 1 of the outbox was taken over"), engine.begin() as connection:
+        change(connection, 3, {0: "ours", 1: "ours"})
+    with engine.connect() as connection:
+        assert settled(connection, None, None).shards == 2
+
+
+def test_the_number_of_shards_does_not_change_while_a_batch_may_be_in_the_log_or_not(
+    engine: Engine, topic: str, relays: Relays
+) -> None:
+    """Its messages would be published again by another shard, under another publisher's name."""
+    add(engine, topic, "first")
+    die_over_a_batch(relays, before=False, shards=2)
+    with engine.connect() as connection:
+        owners = {row.shard: row.owner for row in connection.execute(select(shards))}
+    with pytest.raises(OutOfStep, match="is at hand"), engine.begin() as connection:
+        change(connection, 3, owners)
+    with engine.connect() as connection:
+        assert settled(connection, None, None).shards == 2
+
+
+def test_the_shard_of_an_aggregate_is_the_same_in_every_version(engine: Engine) -> None:
+    """Else an upgrade would put new messages into another shard than those that still wait, and they would overtake."""
+    aggregates = [b"", b"order-17", b"\x00\xff", "größe".encode()]
+    with engine.begin() as connection:
+        for aggregate in (None, *aggregates):
+            outbox.add(connection, "orders", aggregate=aggregate)
+        buckets = list(connection.scalars(select(messages.c.bucket).order_by(messages.c.number)))
+    assert buckets == [309448485, 309448485, 2625348322, 1501631466, 2700527704]
+
+
 def is_owned(engine: Engine, count: int) -> bool:
     with engine.connect() as connection:
         owners = list(connection.scalars(select(shards.c.owner)))
@@ -137,10 +173,11 @@ def test_a_relay_that_goes_on_hears_that_its_database_has_lost_batches(
         assert connection.scalars(select(messages.c.value)).all() == [b"new"]
 
 
-def test_another_cluster_is_refused(engine: Engine, topic: str, relays: Relays) -> None:
+@pytest.mark.parametrize("last_batch", [0, 7])
+def test_another_cluster_is_refused(engine: Engine, topic: str, relays: Relays, last_batch: int) -> None:
     with engine.begin() as connection:
         settled(connection, None, None)
-        connection.execute(shards.update().values(last_batch=7))
+        connection.execute(shards.update().values(last_batch=last_batch))
     add(engine, topic, "first")
     with pytest.raises(OutOfStep, match="was published, and the log knows of none after -1: it is another cluster"):
         relays.drain()

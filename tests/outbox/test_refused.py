@@ -14,7 +14,7 @@ from guarded import ADMINISTRATOR, TOPIC, WRITE, GuardedBroker, rule
 from semel import outbox
 from semel.cli import main
 from semel.core.access import Permission
-from semel.outbox import Unsettled, quarantine
+from semel.outbox import Unsettled, layout, ledger, quarantine
 from semel.outbox.tables import messages
 
 TOO_LARGE = "x" * 2_000_000
@@ -160,3 +160,25 @@ def test_what_is_not_in_the_quarantine_cannot_be_taken_out(engine: Engine, topic
     assert refused_messages(engine) == [entry]
     with engine.begin() as connection:
         connection.execute(delete(messages))
+
+
+def test_a_message_that_is_put_aside_twice_as_after_a_lost_answer_of_the_commit_stays_with_its_person(
+    engine: Engine, topic: str, relays: Relays
+) -> None:
+    """The relay repeats the transaction. If a person has marked the message for a retry meanwhile, that holds."""
+    add(engine, topic, "first", "second", key=None)
+    owner = ledger.Owner(0, 1, "ours")
+    with engine.begin() as connection:
+        layout.settled(connection, None, None)
+        ledger.take_over(connection, owner, "ours", 0)
+        batch = ledger.advance(connection, owner, None, ledger.NOTHING, ledger.Size(10, 1_000), 0)
+    assert batch is not None
+    for refused in (0, 1):
+        with engine.begin() as connection:
+            ledger.put_aside(connection, owner, batch.number, batch.numbers[0], "too large", 0)
+        assert len(refused_messages(engine)) == 1 - refused
+        if not refused:
+            with engine.begin() as connection:
+                quarantine.retry(connection, [batch.numbers[0]])
+    with engine.connect() as connection:
+        assert ledger.standing(connection, owner).at_hand == batch.numbers[1:]

@@ -13,13 +13,23 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 from publishers import Publishers, outcome_in_the_end
 
 from cluster_under_test import CLIENT
 from committed_records import committed_values, make_topic
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
-from semel.publish import Fenced, Publisher, PublishFailed, PublishUncertain, Receipt, Record, RecordRefused
+from semel.publish import (
+    CursorRefused,
+    Fenced,
+    Publisher,
+    PublishFailed,
+    PublishUncertain,
+    Receipt,
+    Record,
+    RecordRefused,
+)
 from semel.publish.clients import Deadline
 from semel.publish.transaction import Interrupted, Transaction
 from semel.testing.broker import FaultyBroker
@@ -282,6 +292,22 @@ def test_a_name_that_the_broker_has_forgotten_goes_on_from_its_cursor(
     assert fresh.publish(50, numbered(topic, 50)) is Receipt.DUPLICATE
     assert fresh.publish(51, numbered(topic, 51)) is Receipt.ACCEPTED
     assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"%d" % n for n in range(52)]
+
+
+def test_a_running_publisher_whose_cursor_is_gone_publishes_nothing_more(
+    publishers: Publishers, faulty: FaultyBroker, name: str, topic: str
+) -> None:
+    """It cannot tell any more which numbers are in the log. Only a person can say that the name begins anew."""
+    publisher = publishers()
+    publisher.publish(0, numbered(topic, 0))
+    admin = AdminClient({"bootstrap.servers": faulty.bootstrap})
+    admin.delete_topics([f"semel-publish-{name}"])[f"semel-publish-{name}"].result(30)
+    make_topic(faulty.bootstrap, f"semel-publish-{name}", cleanup_policy="compact")
+    forget_transactional_ids(faulty)
+    for _ in range(2):
+        with pytest.raises(CursorRefused, match="is gone from topic"):
+            publisher.publish(1, numbered(topic, 1))
+    assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"0"]
 
 
 def forget_transactional_ids(broker: FaultyBroker) -> None:

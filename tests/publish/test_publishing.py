@@ -18,6 +18,7 @@ from publishers import Publishers
 from committed_records import committed_records, committed_values, make_topic
 from eventually import eventually
 from semel.publish import CursorRefused, Fenced, Gap, PublishFailed, PublishRefused, Receipt, Record, RecordRefused
+from semel.publish.rules import Cursor, encode, this_instance
 
 
 def numbered(topic: str, number: int, count: int = 1) -> list[Record]:
@@ -203,7 +204,12 @@ def test_a_cursor_topic_that_would_forget_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("key", "value"), [(None, b"{}"), ("name", b"nonsense"), ("another", b"{}")])
+OF_ANOTHER_NAME = encode(Cursor(7, this_instance(0), 0))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, b"{}"), ("name", b"nonsense"), ("another", b"{}"), ("another", OF_ANOTHER_NAME)]
+)
 def test_a_cursor_topic_with_something_else_in_it_is_refused(
     publishers: Publishers, bootstrap: str, name: str, key: str | None, value: bytes
 ) -> None:

@@ -199,6 +199,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     # -- steps: done once, and by nobody who is late ----------------------------------------------------------------
     Bug(
+        "whoever is late makes the call of a step, as the next holder does",
+        "semel.http.steps:AnyStep._enter",
+        "self._key.hold(connection)",
+        "",
+        (_STEPS, "-k", "does_not_begin_the_call and sqlite"),
+    ),
+    Bug(
         "a worker that lost its lease still writes",
         "semel.http.claims:_OF_HOLDER",
         "update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))",

@@ -184,6 +184,20 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "identity",
         (_LOOP, "-k", "holds_back"),
     ),
+    Bug(
+        "the offsets of revoked partitions are committed over those of their new owner",
+        "semel.inbox.loop:Loop.give_up",
+        "self._committable.forget(places)",
+        "",
+        ("tests/inbox/test_loop_commits.py", "-k", "revoked_partitions and sqlite"),
+    ),
+    Bug(
+        "a message that still cannot be decoded when it is retried counts as done",
+        "semel.inbox.admission:Admission.retake",
+        "quarantine.hold_again(connection, number, State.DONE, reason_of(identity))",
+        "pass",
+        ("tests/inbox/test_quarantine.py", "-k", "still_cannot_be_decoded and sqlite"),
+    ),
     # -- contention is not poison, and a stranger's id is not the program's -----------------------------------------
     Bug(
         "what passes by itself counts among the attempts",

@@ -136,6 +136,13 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "",
         (_SHARDS, "-k", "another_number_of_shards and sqlite"),
     ),
+    Bug(
+        "shards change their number over a batch that may be in the log or not",
+        "semel.outbox.layout:change",
+        "if row.at_hand is not None: ...",
+        "",
+        (_SHARDS, "-k", "in_the_log_or_not and sqlite"),
+    ),
     # -- what is refused, what is done, and who sleeps --------------------------------------------------------------
     Bug(
         "a message that was refused holds nobody up",

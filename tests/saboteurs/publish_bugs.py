@@ -88,6 +88,13 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         (_FAULTS, "-k", "take_the_name_back"),
     ),
     Bug(
+        "a running publisher whose cursor is gone goes on as a new name",
+        "semel.publish.publisher:Publisher._check_owner",
+        "if cursor is None: ...",
+        "if cursor is None: return",
+        (_FAULTS, "-k", "cursor_is_gone"),
+    ),
+    Bug(
         "every life is the same instance",
         "semel.publish.rules:this_instance",
         "secrets.token_hex(_RANDOM_BYTES)",

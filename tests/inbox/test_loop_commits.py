@@ -1,0 +1,109 @@
+"""Which offsets a loop commits: those of the partitions that it still has, and of messages that the database has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+from effects import done
+from sqlalchemy import Engine
+from test_loop import handle, inbox_of, message
+
+from semel.database.procedures import drive
+from semel.inbox import Inbox, LoopFailed, Message
+from semel.inbox.brokers import Brokers
+from semel.inbox.loop import UNCOMMITTED_MAX, Place
+from semel.testing.clock import Clock
+
+ORDERS, REFUNDS = ("orders", 0), ("orders", 1)
+
+
+def sent(place: Place, offset: int) -> Message:
+    topic, partition = place
+    made = message({"id": f"{topic}-{partition}-{offset}"}, offset)
+    return Message(topic, partition, offset, None, made.value)
+
+
+class Broker:
+    """A client of the loop: it hands over what it was given, or does it; where there is no more, it ends the loop."""
+
+    def __init__(self, inbox: Inbox, steps: Iterable[Message | Callable[[], object] | None]) -> None:
+        self._inbox = inbox
+        self._steps = iter(steps)
+        self.commits: list[dict[Place, int]] = []
+        self.answers: list[bool | LoopFailed] = []
+        self.read_from: list[int] = []
+
+    def start(self) -> None:
+        pass
+
+    def poll(self) -> Message | None:
+        for step in self._steps:
+            if not callable(step):
+                return step
+            step()
+        self._inbox.stop()
+        return None
+
+    def release(self) -> None:
+        pass
+
+    def read_again(self, message: Message) -> None:
+        self.read_from.append(message.offset)
+
+    def commit(self, offsets: dict[Place, int]) -> bool:
+        self.commits.append(offsets)
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, LoopFailed):
+            raise answer
+        return answer
+
+    def what_is_wrong(self) -> None:
+        return None
+
+    def leave(self) -> None:
+        pass
+
+
+def run(inbox: Inbox, broker: Broker) -> list[dict[Place, int]]:
+    """The commits of the whole run."""
+    drive(inbox._run(handle, broker, Brokers(Clock())))
+    return broker.commits
+
+
+@pytest.mark.parametrize("answer", [True, False, LoopFailed("refused")], ids=["done", "later", "refused"])
+def test_the_offsets_of_revoked_partitions_are_not_committed_over_those_of_their_new_owner(
+    engine: Engine, answer: bool | LoopFailed
+) -> None:
+    """The new owner goes on from what was committed at the revocation, or from before that; both are right. A later
+    commit would set it back, or ahead of what it has done."""
+    inbox = inbox_of(engine)
+
+    def revoke(places: Sequence[Place]) -> None:
+        broker.answers.append(answer)
+        drive(inbox.give_up(broker, places))
+
+    broker = Broker(inbox, [sent(ORDERS, 4), sent(REFUNDS, 6), lambda: revoke([ORDERS]), sent(REFUNDS, 7), None])
+    assert run(inbox, broker) == [{ORDERS: 5}, {REFUNDS: 8}]
+    assert done(engine) == ["orders-0-4", "orders-1-6", "orders-1-7"]
+
+
+def test_the_offsets_of_lost_partitions_are_never_committed(engine: Engine) -> None:
+    """Another consumer has them already, and may have come further."""
+    inbox = inbox_of(engine)
+    broker = Broker(inbox, [sent(ORDERS, 4), sent(REFUNDS, 6), lambda: inbox.forget([ORDERS]), None])
+    assert run(inbox, broker) == [{REFUNDS: 7}]
+
+
+def test_offsets_that_could_not_be_committed_are_committed_later(engine: Engine) -> None:
+    inbox = inbox_of(engine)
+    broker = Broker(inbox, [sent(ORDERS, 4), None, sent(REFUNDS, 6), None, None])
+    broker.answers.append(False)
+    assert run(inbox, broker) == [{ORDERS: 5}, {ORDERS: 5, REFUNDS: 7}]
+
+
+def test_while_records_keep_coming_offsets_are_committed_all_the_same(engine: Engine) -> None:
+    """Else a crash after an hour without a pause would have that hour delivered again."""
+    inbox = inbox_of(engine)
+    broker = Broker(inbox, [sent(ORDERS, offset) for offset in range(2 * UNCOMMITTED_MAX)])
+    assert run(inbox, broker) == [{ORDERS: UNCOMMITTED_MAX}, {ORDERS: 2 * UNCOMMITTED_MAX}]
