@@ -14,8 +14,10 @@ from asking import Asker
 from relayed_cluster import KAFKA_2_8, KAFKA_4_0, RelayedCluster
 from semel.client import RefusedByBroker, TopicPartition, UnknownTopic, from_options, patience
 from semel.client.arrow.encoding import Columns, encoded
+from semel.client.cluster import GROUP
 from semel.client.connection import Connection, ConnectionLost
 from semel.client.errors import LogError
+from semel.client.groups import Committed, committed
 from semel.client.sender import Sender, requests_of
 from semel.client.transaction import TookTooLong, Transaction
 from semel.testing.broker import FaultyBroker
@@ -420,3 +422,18 @@ def test_what_a_leader_does_not_speak_of_is_not_taken_for_written() -> None:
     with pytest.raises(ConnectionLost, match="did not answer for all"):
         sender.advance(wait_for_all=True)
     assert list(sender.unanswered()) == batches[1:]
+
+
+def test_the_offsets_of_more_partitions_than_one_request_holds_are_all_committed(
+    broker: FaultyBroker, ask: Asker
+) -> None:
+    """With those that are 0: a group that has none there may begin at the end."""
+    every = {where: Committed(where.partition, None) for where in places(201)}
+    ask.create("payments", 201)
+    with client_of(broker.bootstrap) as client:
+        transaction = Transaction(client, NAME, TIMEOUT_MS)
+        write(transaction, *places(1), range(1))
+        transaction.commit_offsets("billing", every)
+        transaction.commit()
+        found = committed(client.cluster, client.cluster.coordinator("billing", GROUP), "billing")
+    assert {where: one.offset for where, one in found.items()} == {where: one.offset for where, one in every.items()}

@@ -122,6 +122,21 @@ def test_a_request_that_runs_longer_than_an_answer_is_kept_is_executed_once(engi
         assert claim(connection, name, "f", replace(term, now_ms=1000)) == Accepted(1)
 
 
+def test_a_step_of_one_caller_is_not_taken_for_that_of_another_with_the_same_key(engine: Engine) -> None:
+    """Keys are chosen by callers, who know nothing of each other."""
+    idempotency = Idempotency(engine, scope=caller, steps=("/charges",))
+    results = []
+    for name in ("anna", "bert"):
+        lease = new_lease(idempotency, name)
+        assert drive(claimed(lease)) is None
+        with lease.steps.step("charge") as step:  # type: ignore[union-attr]
+            assert step.first
+            step.result = name
+        with lease.steps.step("charge") as step:  # type: ignore[union-attr]
+            results.append(step.result)
+    assert results == ["anna", "bert"]
+
+
 def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:
     tries = 0
 
@@ -216,10 +231,10 @@ def test_the_heart_beats_while_the_handler_runs(engine: Engine) -> None:
     assert Service(engine, handler, lease_ms=300).post().content == b"alive"
 
 
-def new_lease(idempotency: Idempotency) -> Leased:
+def new_lease(idempotency: Idempotency, caller: str = "anna") -> Leased:
     """Of another request with the same key."""
     request = Request("POST", "/charges", {}, {})
-    return Leased(idempotency, request, name_of("anna", "k-1"), "fingerprint", idempotency.transaction)
+    return Leased(idempotency, request, name_of(caller, "k-1"), "fingerprint", idempotency.transaction)
 
 
 @pytest.mark.parametrize("is_next_one_there", [True, False])

@@ -1,18 +1,21 @@
-"""Which offsets a loop commits: those of the partitions that it still has, and of messages that the database has."""
+"""The loop between its messages: it commits the offsets of the partitions that it still has, and of messages that the
+database has; it makes its retries, and polls in between."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
+from confluent_kafka import Producer
 from effects import done
 from sqlalchemy import Engine
 from test_loop import handle, inbox_of, message
 
+from committed_records import make_topic
 from semel.database.procedures import drive
-from semel.inbox import Inbox, LoopFailed, Message
+from semel.inbox import Inbox, LoopFailed, Message, Outcome, quarantine
 from semel.inbox.brokers import Brokers
-from semel.inbox.loop import UNCOMMITTED_MAX, Place
+from semel.inbox.loop import DUE_MS_MAX, UNCOMMITTED_MAX, Place
 from semel.testing.clock import Clock
 
 ORDERS, REFUNDS = ("orders", 0), ("orders", 1)
@@ -107,3 +110,61 @@ def test_while_records_keep_coming_offsets_are_committed_all_the_same(engine: En
     inbox = inbox_of(engine)
     broker = Broker(inbox, [sent(ORDERS, offset) for offset in range(2 * UNCOMMITTED_MAX)])
     assert run(inbox, broker) == [{ORDERS: UNCOMMITTED_MAX}, {ORDERS: 2 * UNCOMMITTED_MAX}]
+
+
+# -- what is done between two records ----------------------------------------------------------------------------------
+
+
+def put_aside(engine: Engine, inbox: Inbox, count: int) -> None:
+    """So many messages, which a person has marked for a retry."""
+    for offset in range(count):
+        assert inbox.take(handle, message({"id": f"bad {offset}", "fails": True}, offset)) is Outcome.QUARANTINED
+    with engine.begin() as connection:
+        quarantine.retry(connection, [event.number for event in quarantine.open_events(connection)])
+
+
+def test_retries_that_take_long_let_the_loop_poll_in_between_and_go_on_at_once(engine: Engine, clock: Clock) -> None:
+    """A member that does not poll loses its partitions."""
+    inbox = inbox_of(engine, clock=clock)
+    put_aside(engine, inbox, 3)
+    order: list[object] = []
+
+    def slow(_connection: object, taken: Message) -> None:
+        order.append(taken.offset)
+        clock.ms += DUE_MS_MAX
+
+    def polled() -> None:
+        order.append("poll")
+
+    broker = Broker(inbox, [polled, None, polled, None, polled, None])
+    drive(inbox._run(slow, broker, Brokers(clock)))
+    assert order[:6] == [0, "poll", 1, "poll", 2, "poll"]
+
+
+def test_a_loop_that_is_told_to_stop_leaves_the_rest_of_its_retries(engine: Engine) -> None:
+    inbox = inbox_of(engine)
+    put_aside(engine, inbox, 3)
+    inbox.retry_due(lambda _connection, _message: inbox.stop())
+    with engine.connect() as connection:
+        assert [event.state for event in quarantine.open_events(connection)] == ["due", "due"]
+
+
+def test_the_time_at_which_a_broker_stored_a_record_is_not_taken_for_that_of_its_event(
+    engine: Engine, bootstrap: str, topic: str
+) -> None:
+    """It is another one each time the event is sent, so an old event would look new to the floor."""
+    make_topic(bootstrap, topic, message_timestamp_type="LogAppendTime")
+    make_topic(bootstrap, f"{topic}-created")
+    times = {}
+    for name in (topic, f"{topic}-created"):
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce(name, b'{"id": "e-1"}', timestamp=1_700_000_000_000)
+        assert producer.flush(30) == 0
+        inbox = inbox_of(engine, consumer=name)
+
+        def take(_connection: object, taken: Message, inbox: Inbox = inbox) -> None:
+            times[taken.topic] = taken.timestamp_ms
+            inbox.stop()
+
+        inbox.run(take, {"bootstrap.servers": bootstrap, "group.id": name}, [name])
+    assert times == {topic: None, f"{topic}-created": 1_700_000_000_000}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from effects import done, uuid7
 from sqlalchemy import Engine
-from test_loop import handle, inbox_of, message
+from test_loop import AT_ONCE, handle, inbox_of, message
 
 from semel.inbox import Inbox, Message, Outcome, derived_key, once, quarantine, reap
 from semel.inbox.quarantine import QuarantinedEvent, State, Unsettled
@@ -178,6 +178,52 @@ def test_a_loop_retries_only_what_its_own_consumer_has_put_aside(engine: Engine)
     assert [(event.consumer, event.state) for event in waiting(engine)] == [("shipping", "due")]
     shipping.retry_due(mended)
     assert (len(mended.done), waiting(engine)) == (2, [])
+
+
+def test_a_message_comes_out_of_the_quarantine_as_it_went_in(engine: Engine, clock: Clock) -> None:
+    """Its handler may need any of it, and its time says how long its claim is kept."""
+    inbox = inbox_of(engine, clock=clock)
+    headers = (("trace", b"\xff\x00"), ("none", None), ("empty", b""), ("trace", b"2"), ("größe", b"1"))
+    events = [
+        Message("orders", 3, 17, b"\xffkey", b'{"id": "bad"}', headers, clock.ms - 5),
+        Message("orders", 3, 18, None, None, (), None),
+    ]
+    taken: list[Message] = []
+
+    def fail(_connection: object, message: Message) -> None:
+        raise RuntimeError
+
+    for event in events:
+        assert inbox_of(engine, identity=lambda one: f"e-{one.offset}").take(fail, event) is Outcome.QUARANTINED
+    retry(engine)
+    inbox.retry_due(lambda _connection, message: taken.append(message))
+    assert taken == events
+
+
+def test_two_messages_that_lay_at_one_place_one_after_the_other_are_both_put_aside(engine: Engine) -> None:
+    """The topic was made anew in between, so the second one is no delivery of the first."""
+    inbox = inbox_of(engine)
+    first, second = message(b"\xff"), message(b"\xfe")
+    outcomes = [inbox.take(handle, one) for one in (first, second, second, first)]
+    assert outcomes == ["quarantined", "quarantined", "duplicate", "duplicate"]
+    assert [event.message for event in waiting(engine)] == [first, second]
+
+
+def test_what_another_delivery_has_done_before_the_last_failure_is_not_put_aside(engine: Engine) -> None:
+    """A person who has it retried would have it done twice."""
+    looks = 0
+
+    def claimed_by_another(taken: Message) -> str:
+        nonlocal looks
+        looks += 1
+        if looks == AT_ONCE.attempts + 1:
+            with engine.begin() as connection, once(connection, consumer="billing", message_id="bad") as first:
+                assert first
+        return "bad"
+
+    inbox = inbox_of(engine, identity=claimed_by_another)
+    assert put(inbox, {"id": "bad", "fails": True}) == [Outcome.DUPLICATE]
+    assert waiting(engine) == []
 
 
 def test_what_still_cannot_be_decoded_when_it_is_retried_is_not_lost(engine: Engine) -> None:

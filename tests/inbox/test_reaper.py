@@ -207,6 +207,18 @@ def test_an_event_in_the_quarantine_keeps_its_claim_until_it_is_done_or_dropped(
             assert (claim_many(connection, "billing", ["retried", "dropped"], clock=clock) == set()) == is_known
 
 
+def test_a_claim_is_deleted_though_another_consumer_has_its_event_in_the_quarantine(
+    engine: Engine, clock: Clock
+) -> None:
+    assert claim(engine, "e-1", clock) is Outcome.ACCEPTED
+    with engine.begin() as connection:
+        assert put(connection, Aside("shipping", subject_of("e-1"), Cause.FAILED, "no", clock.ms))
+        assert claim_many(connection, "shipping", ["e-1"], clock=clock) == {"e-1"}
+    clock.ms += 8 * DAY_MS
+    for consumer, deleted in (("billing", 1), ("shipping", 0)):
+        assert reap(engine, consumer=consumer, retention_ms=7 * DAY_MS, clock=clock) == deleted
+
+
 def test_many_claims_go_in_small_steps(engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine.begin() as connection:
         claim_many(connection, "billing", [f"e-{number}" for number in range(25)], clock=clock)

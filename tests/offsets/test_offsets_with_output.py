@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, insert, select
@@ -100,6 +101,19 @@ def test_what_is_no_place_is_refused(engine: Engine, wrong: Any) -> None:
         offsets.advance(connection, *wrong)
 
 
+def test_each_consumer_and_each_topic_has_its_own_offsets(engine: Engine) -> None:
+    """To forget those of one begins again there and nowhere else; the effects of the others would come twice."""
+    places = [(consumer, topic, 1) for consumer in ("billing", "shipping") for topic in ("orders", "refunds")]
+    for offset, place in enumerate(places):
+        with engine.begin() as connection:
+            assert offsets.advance(connection, *place, offset)
+    with engine.begin() as connection:
+        assert offsets.next_offsets(connection, "billing") == {("orders", 1): 1, ("refunds", 1): 2}
+        offsets.forget(connection, "billing", "orders")
+        assert offsets.next_offsets(connection, "billing") == {("refunds", 1): 2}
+        assert offsets.next_offsets(connection, "shipping") == {("orders", 1): 3, ("refunds", 1): 4}
+
+
 def consumer_of(broker: FaultyBroker, engine: Engine) -> Consumer:
     """The group commits nothing: what it knows is in the table alone."""
     made = Consumer(
@@ -126,6 +140,35 @@ def test_a_consumer_goes_on_where_its_output_ends(engine: Engine, semel_broker: 
                     assert book(connection, record.offset() or 0, str(record.value()))
         consumer.close()
     assert booked(engine) == [0, 1, 2]
+
+
+def test_each_partition_goes_on_where_it_is_itself(engine: Engine, semel_broker: FaultyBroker) -> None:
+    """One has been read to its end, one in part, and one not at all."""
+    semel_broker.create_topic("orders", 3)
+    for partition, known in ((0, 2), (1, 1)):
+        with engine.begin() as connection:
+            offsets.advance(connection, "billing", "orders", partition, known - 1)
+    for partition in range(3):
+        semel_broker.seed("orders", f"{partition}.0", f"{partition}.1", partition=partition)
+    consumer = consumer_of(semel_broker, engine)
+    found = {record.value() for record in consumer.consume(3, timeout=30)}
+    assert found == {b"1.1", b"2.0", b"2.1"}
+    consumer.close()
+
+
+def test_records_that_were_deleted_before_they_were_read_are_not_passed_over(
+    engine: Engine, semel_broker: FaultyBroker
+) -> None:
+    semel_broker.seed("orders", "a", "b", "c")
+    with engine.begin() as connection:
+        offsets.advance(connection, "billing", "orders", 0, 0)
+    admin = AdminClient({"bootstrap.servers": semel_broker.bootstrap})
+    for done in admin.delete_records([TopicPartition("orders", 0, 2)]).values():
+        done.result(30)
+    consumer = consumer_of(semel_broker, engine)
+    with pytest.raises(offsets.OffsetsDoNotFit, match="were deleted before they were read"):
+        consumer.poll(30)
+    consumer.close()
 
 
 @pytest.mark.parametrize(("known", "why"), [(9, "made again"), (2, None)])

@@ -164,14 +164,14 @@ def called_when_interrupted(then: Callable[[], None]) -> Iterator[None]:
 class CalledAt(FaultPlan):
     """Does something before the broker hears of the first request of some kind."""
 
-    def __init__(self, api_key: int, then: Callable[[], None]) -> None:
+    def __init__(self, api_key: int, then: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._api_key = api_key
-        self._then: Callable[[], None] | None = then
+        self.then = then
 
     def count_request(self, api_key: int | None) -> None:
-        if api_key == self._api_key and self._then is not None:
-            then, self._then = self._then, None
+        if api_key == self._api_key and self.then is not None:
+            then, self.then = self.then, None
             then()
 
 
@@ -292,6 +292,24 @@ def test_a_name_that_the_broker_has_forgotten_goes_on_from_its_cursor(
     assert fresh.publish(50, numbered(topic, 50)) is Receipt.DUPLICATE
     assert fresh.publish(51, numbered(topic, 51)) is Receipt.ACCEPTED
     assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"%d" % n for n in range(52)]
+
+
+def test_a_publisher_that_finds_its_successor_only_behind_its_fence_publishes_nothing_more(
+    publishers: Publishers, faulty: FaultyBroker, topic: str
+) -> None:
+    """The successor began after the late one had looked, and before that one claimed the name again."""
+    plan = CalledAt(INIT_PRODUCER_ID)
+    successor = publishers()
+    with ChaosProxy(faulty.bootstrap, plan) as proxy:
+        late = publishers(bootstrap=proxy.bootstrap)
+        late.publish(0, numbered(topic, 0))
+        forget_transactional_ids(faulty)
+        plan.then = lambda: successor.publish(1, numbered(topic, 1)) and None
+        for _ in range(2):
+            with pytest.raises(Fenced, match="by process"):
+                late.publish(1, numbered(topic, 77))
+    assert plan.then is None
+    assert [record.value for record in faulty.log(topic, committed_only=True)] == [b"0", b"1"]
 
 
 def test_a_running_publisher_whose_cursor_is_gone_publishes_nothing_more(
