@@ -356,6 +356,21 @@ def test_an_exception_that_left_the_block_makes_the_commit_fail(engine: Engine) 
     assert stored(engine) == [4]
 
 
+def test_a_commit_in_sql_is_refused_as_often_as_it_is_tried_after_an_exception_has_left_the_block(
+    engine: Engine,
+) -> None:
+    """A program that tries again would commit the claim without its work."""
+    with engine.connect() as connection:
+        add(connection, 1)
+        with contextlib.suppress(Failure), kept_open(connection, is_there):
+            raise Failure
+        for _ in range(2):
+            with pytest.raises(EffectFailed):
+                connection.exec_driver_sql("COMMIT")
+        connection.rollback()
+    assert stored(engine) == []
+
+
 def test_an_exception_that_left_a_savepoint_with_the_claim_may_be_caught(engine: Engine) -> None:
     with engine.begin() as connection:
         with contextlib.suppress(Failure), connection.begin_nested():

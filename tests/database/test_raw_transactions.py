@@ -124,3 +124,20 @@ def test_a_drivers_commit_works_after_a_rollback_to_a_savepoint_around_the_claim
         raw.execute("INSERT INTO numbers VALUES (2)")
         raw.commit()
     assert stored(engine) == [2]
+
+
+def test_a_drivers_commit_fails_after_a_rollback_to_a_savepoint_from_after_the_failure(
+    url: str, engine: Engine
+) -> None:
+    """The claim is still in the transaction, and its work is not done."""
+    with contextlib.closing(raw_of(url)) as raw:
+        raw.execute("INSERT INTO numbers VALUES (1)")
+        with contextlib.suppress(Failure), kept_open(raw, is_there):
+            raise Failure
+        raw.execute("SAVEPOINT later")
+        raw.execute("INSERT INTO numbers VALUES (2)")
+        raw.execute("ROLLBACK TO later")
+        with pytest.raises((sqlite3.DatabaseError, psycopg.errors.UniqueViolation)):
+            raw.commit()
+        raw.rollback()
+    assert stored(engine) == []

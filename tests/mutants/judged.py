@@ -22,6 +22,20 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "PyJWT refuses such a token itself, in the versions that are locked; with an older one this check alone would.",
     ),
     Judged(
+        "a first attempt saves more retries than the reserve holds",
+        "semel.retries.budget:RetryBudget.earn",
+        "min(self._tokens + self._share, self._reserve)",
+        "self._tokens + self._share",
+        "Whoever looks at the tokens fills them first, and that cuts them to the reserve.",
+    ),
+    Judged(
+        "the retries for which there was no time wait for their next turn",
+        "semel.inbox.loop:Loop._do_what_is_due",
+        "self._retrying.make_due()",
+        "pass",
+        "Their time is ten seconds, and they have a turn every second: they are due anyway.",
+    ),
+    Judged(
         "a connection that has never sent a request counts as one at rest as well",
         "semel.security.places:Places.note_resting",
         "guest not in place.unheard",

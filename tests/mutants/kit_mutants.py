@@ -14,6 +14,11 @@ _STEPS: Final = "tests/http/test_http_steps.py"
 _RELAYING: Final = "tests/outbox/test_relaying.py"
 _SHARDS: Final = "tests/outbox/test_outbox_shards.py"
 _REFUSED: Final = "tests/outbox/test_refused.py"
+_OFFSETS: Final = "tests/offsets/test_offsets_with_output.py"
+_TRANSACTION: Final = "tests/client/test_transaction.py"
+_RAW: Final = "tests/database/test_raw_transactions.py"
+_WRITERS: Final = "tests/database/test_writers.py"
+_RETRIES: Final = "tests/retries/test_retry_budget.py"
 _AUDITING: Final = "tests/audit/test_auditing.py"
 _AUDIT_PLACES: Final = "tests/audit/test_audit_places.py"
 
@@ -267,5 +272,164 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "counted, waiting = _recounted(counted, waiting), []",
         "_recounted(counted, waiting)\nwaiting = []",
         (_AUDITING, "-k", "naive_comparison"),
+    ),
+    # -- consumers, topics and partitions that are not alone -----------------------------------------------------------
+    Bug(
+        "to forget a topic for one consumer forgets it for all",
+        "semel.offsets.places:forget",
+        "offsets.c.consumer == consumer",
+        "",
+        (_OFFSETS, "-k", "its_own_offsets and sqlite"),
+    ),
+    Bug(
+        "a consumer goes on at the offsets of any other",
+        "semel.offsets.places:next_offsets",
+        "_.where(offsets.c.consumer == consumer)",
+        "_",
+        (_OFFSETS, "-k", "its_own_offsets and sqlite"),
+    ),
+    Bug(
+        "a consumer goes on at the offset of the first partition in all",
+        "semel.offsets.seek:seeking",
+        "known.get((place.topic, place.partition))",
+        "known.get((place.topic, 0))",
+        (_OFFSETS, "-k", "where_it_is_itself and sqlite"),
+    ),
+    Bug(
+        "records that were deleted before they were read are passed over",
+        "semel.offsets.seek:_check_there",
+        "low <= next_offset <= high",
+        "next_offset <= high",
+        (_OFFSETS, "-k", "were_deleted_before and sqlite"),
+    ),
+    Bug(
+        "who has read everything cannot go on",
+        "semel.offsets.seek:_check_there",
+        "low <= next_offset <= high",
+        "low <= next_offset < high",
+        (_OFFSETS, "-k", "where_it_is_itself and sqlite"),
+    ),
+    Bug(
+        "the claim of one consumer is kept for what another has in the quarantine",
+        "semel.inbox.reaper:_old",
+        "quarantine.c.consumer == consumer",
+        "quarantine.c.consumer != ''",
+        (_REAPER, "-k", "though_another_consumer and sqlite"),
+    ),
+    Bug(
+        "a step of one caller is taken for that of another with the same key",
+        "semel.http.claims:_STEPS_OF_NAME",
+        'steps.c.scope == bindparam("of_scope")',
+        'bindparam("of_scope") == bindparam("of_scope")',
+        (_STEPS, "-k", "step_of_one_caller and sqlite"),
+    ),
+    # -- what the quarantine keeps, and when it is retried -------------------------------------------------------------
+    Bug(
+        "the quarantine does not keep the time of a message",
+        "semel.inbox.quarantine:_columns",
+        '"timestamp_ms": message.timestamp_ms',
+        '"timestamp_ms": None',
+        (_INBOX_QUARANTINE, "-k", "comes_out_of and sqlite"),
+    ),
+    Bug(
+        "a header without a value comes out of the quarantine with an empty one",
+        "semel.inbox.quarantine:_columns",
+        "None if value is None else value.hex()",
+        '(value or b"").hex()',
+        (_INBOX_QUARANTINE, "-k", "comes_out_of and sqlite"),
+    ),
+    Bug(
+        "two messages that lay at one place are one",
+        "semel.inbox.quarantine:subject_of_record",
+        "repr(_)",
+        "repr((message.topic, message.partition, message.offset))",
+        (_INBOX_QUARANTINE, "-k", "at_one_place and sqlite"),
+    ),
+    Bug(
+        "what another delivery has done meanwhile is put aside",
+        "semel.inbox.admission:Admission.put_aside",
+        "if not outcome: ...",
+        "",
+        (_INBOX_QUARANTINE, "-k", "another_delivery and sqlite"),
+    ),
+    Bug(
+        "retries keep a loop from its broker for as long as they take",
+        "semel.inbox.loop:Loop._retry_until",
+        "self._is_stopping or (until_ms is not None and self._clock() >= until_ms)",
+        "self._is_stopping",
+        (_COMMITS, "-k", "in_between and sqlite"),
+    ),
+    Bug(
+        "a loop that is told to stop makes all retries first",
+        "semel.inbox.loop:Loop._retry_until",
+        "self._is_stopping or (until_ms is not None and self._clock() >= until_ms)",
+        "until_ms is not None and self._clock() >= until_ms",
+        (_COMMITS, "-k", "told_to_stop and sqlite"),
+    ),
+    Bug(
+        "the time at which a broker stored a record is that of its event",
+        "semel.inbox.confluent:message_of",
+        "kind == 1 and timestamp_ms >= 0",
+        "timestamp_ms >= 0",
+        (_COMMITS, "-k", "at_which_a_broker and sqlite"),
+    ),
+    # -- transactions of the publisher and of the client ---------------------------------------------------------------
+    Bug(
+        "a publisher does not look who has the name behind its fence",
+        "semel.publish.publisher:Publisher._claim",
+        "if self._is_noted: self._check_owner(cursor)",
+        "",
+        (_PUBLISH_FAULTS, "-k", "only_behind_its_fence"),
+    ),
+    Bug(
+        "the last record that fails is taken for the one that was refused",
+        "semel.publish.transaction:Transaction._note",
+        "self._failed is None",
+        "True",
+        (_PUBLISHING, "-k", "takes_its_call_with_it"),
+    ),
+    Bug(
+        "offsets are lost between two requests of a transaction",
+        "semel.client.transaction:Transaction.commit_offsets",
+        "every[at : at + _OFFSETS_PER_REQUEST]",
+        "every[at : at + _OFFSETS_PER_REQUEST - 1]",
+        (_TRANSACTION, "-k", "more_partitions_than_one"),
+    ),
+    Bug(
+        "a committed offset of 0 is none",
+        "semel.client.groups:committed",
+        "one.committed_offset >= 0",
+        "one.committed_offset > 0",
+        (_TRANSACTION, "-k", "more_partitions_than_one"),
+    ),
+    # -- the transaction of a claim -----------------------------------------------------------------------------------
+    Bug(
+        "a commit in SQL that was refused is let through when it is tried again",
+        "semel.database.transactions:_check_commit",
+        "watched.failed = failed",
+        "",
+        ("tests/database/test_open_transactions.py", "-k", "as_often_as_it_is_tried and sqlite"),
+    ),
+    Bug(
+        "a rollback to a savepoint from after the failure lets the claim commit",
+        "semel.database.open_transactions:_refusal_of_commit",
+        "name not in later",
+        "True",
+        (_RAW, "-k", "from_after_the_failure and sqlite"),
+    ),
+    Bug(
+        "a transaction on another file is refused, too",
+        "semel.database.writers:check_no_own_writer",
+        "if writer.file != file: ...",
+        "",
+        (_WRITERS,),
+    ),
+    # -- retries -------------------------------------------------------------------------------------------------------
+    Bug(
+        "all of a wait is random",
+        "semel.retries.backoff:Retries.wait_seconds",
+        "1 - chance / 2",
+        "1 - chance",
+        (_RETRIES, "-k", "random_part"),
     ),
 )

@@ -166,11 +166,11 @@ class CalledAt(FaultPlan):
 
     def __init__(self, api_key: int, then: Callable[[], None] | None = None) -> None:
         super().__init__()
-        self._api_key = api_key
+        self.api_key = api_key
         self.then = then
 
     def count_request(self, api_key: int | None) -> None:
-        if api_key == self._api_key and self.then is not None:
+        if api_key == self.api_key and self.then is not None:
             then, self.then = self.then, None
             then()
 
@@ -298,13 +298,18 @@ def test_a_publisher_that_finds_its_successor_only_behind_its_fence_publishes_no
     publishers: Publishers, faulty: FaultyBroker, topic: str
 ) -> None:
     """The successor began after the late one had looked, and before that one claimed the name again."""
-    plan = CalledAt(INIT_PRODUCER_ID)
     successor = publishers()
+    plan = CalledAt(LIST_OFFSETS)
+
+    def has_looked() -> None:
+        plan.api_key = INIT_PRODUCER_ID
+        plan.then = lambda: successor.publish(1, numbered(topic, 1)) and None
+
     with ChaosProxy(faulty.bootstrap, plan) as proxy:
         late = publishers(bootstrap=proxy.bootstrap)
         late.publish(0, numbered(topic, 0))
         forget_transactional_ids(faulty)
-        plan.then = lambda: successor.publish(1, numbered(topic, 1)) and None
+        plan.then = has_looked
         for _ in range(2):
             with pytest.raises(Fenced, match="by process"):
                 late.publish(1, numbered(topic, 77))

@@ -139,8 +139,8 @@ def test_a_record_that_cannot_be_stored_takes_its_call_with_it_and_nothing_else(
     }[why]
     make_topic(bootstrap, f"{name}-small", max_message_bytes="500")
     with pytest.raises(RecordRefused, match=bad.topic) as refused:
-        publisher.publish(1, *numbered(topic, 1), bad, *numbered(topic, 1))
-    # Those after it fail, too, because of it.
+        publisher.publish(1, *numbered(topic, 1), bad, Record(bad.topic, value=b"after it", partition=0))
+    # What comes after it in the same request fails, too, because of it.
     assert refused.value.record is bad
     assert publisher.last() == 0
     assert publisher.publish(1, *numbered(topic, 1)) is Receipt.ACCEPTED

@@ -71,3 +71,10 @@ def test_a_budget_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> Non
 def test_waits_double_up_to_their_limit_whatever_the_number() -> None:
     retries = Retries(first_wait_ms=100, wait_ms_max=1_000)
     assert [retries.wait_seconds(n, 0.0) for n in (1, 2, 4, 5, 10**9)] == [0.1, 0.2, 0.8, 1.0, 1.0]
+
+
+def test_the_random_part_of_a_wait_is_half_of_it_at_most() -> None:
+    """Else some would retry at once, and a service that is too slow would get them all the same."""
+    retries = Retries(first_wait_ms=100, wait_ms_max=1_000)
+    assert [retries.wait_seconds(n, 0.5) for n in (1, 2)] == [0.075, 0.15]
+    assert 0.05 <= retries.wait_seconds(1, 1 - 2**-53) < 0.051
