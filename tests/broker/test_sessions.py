@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from asking import Asker, at
-from semel.broker.sessions import KEPT_MS, FetchContext, FetchSessions
+from semel.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, KEPT_MS, FetchContext, FetchSessions
+from semel.core.access import Principal
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -313,6 +314,19 @@ def test_a_full_house_of_used_sessions_is_left_alone_and_the_newcomer_goes_witho
     assert newcomer.error == 0
     assert len(newcomer.interests) == 1, "it is served all the same"
     assert len(sessions) == 2
+
+
+def test_another_user_can_neither_go_on_with_a_session_nor_end_it() -> None:
+    alice, mallory = Principal("User", "alice"), Principal("User", "mallory")
+    sessions = FetchSessions(2, 100)
+    session = sessions.resolve(request(0, 0, {"a": 1}), False, 0, alice).session
+    assert session
+    stolen = sessions.resolve(request(session.session_id, 1, {}), False, 0, mallory)
+    assert (stolen.error, stolen.interests) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    for epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        sessions.resolve(request(session.session_id, epoch, {}), False, 0, mallory)
+    mine = sessions.resolve(request(session.session_id, 1, {}), False, 0, alice)
+    assert (mine.error, len(mine.interests)) == (0, 1)
 
 
 def test_the_longest_unused_session_makes_way() -> None:

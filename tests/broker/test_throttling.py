@@ -17,9 +17,11 @@ from guarded import GuardedBroker
 from secured import PASSWORD, SecuredBroker, login
 from semel.broker.security_log import SecurityLog
 from semel.broker.throttle import BUSY_WAIT_MS_MAX, WAIT_MS_MAX, Rates
-from semel.core.quotas import BUSY, CONNECTED, FETCHED, PRODUCED
+from semel.core.quotas import BUSY, CONNECTED, FETCHED, NAME_BYTES_MAX, PRODUCED
 from semel.testing.broker import FaultyBroker
+from semel.wire import messages
 from semel.wire.errors import ErrorCode
+from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import (
     ALTER_CLIENT_QUOTAS,
@@ -28,6 +30,7 @@ from semel.wire.versions import (
     FETCH,
     METADATA,
     PRODUCE,
+    SASL_HANDSHAKE,
 )
 
 LARGE = b"x" * 100_000
@@ -210,6 +213,32 @@ def test_a_user_who_logged_in_has_a_quota_wherever_he_comes_from(tmp_path: Path)
             assert waited_ms(produced(anonymous)) == 0
 
 
+def test_who_has_not_logged_in_yet_uses_up_the_quota_of_nobody() -> None:
+    """Or strangers who never log in would have all others wait for their logins."""
+    with SecuredBroker() as broker:
+        with Asker(broker.open) as ask:
+            put(ask, {"entity_type": "user", "entity_name": None}, **{BUSY: 1e-320})
+        for _ in range(2):
+            with Asker(broker.bootstrap) as stranger:
+                assert waited_ms(stranger(API_VERSIONS, 2)) == 0
+                stranger(SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
+
+
+def test_clients_whose_ids_are_too_long_for_a_quota_share_one(broker: FaultyBroker, ask: Asker) -> None:
+    """None of these ids is kept, so nobody fills the memory with them."""
+    put(ask, {"entity_type": "client-id", "entity_name": None}, **{PRODUCED: 1_000})
+
+    def waited(client_id: str) -> int:
+        with Asker(broker.bootstrap) as client:
+            request = messages.build_request(PRODUCE, 9, **batch())
+            frame = client.send(messages.encode_request(PRODUCE, 9, 1, client_id, request))
+            _, body = parse_response_header(PRODUCE, 9, frame)
+            return waited_ms(messages.decode_response(PRODUCE, 9, frame[body:]))
+
+    assert waited("a" * NAME_BYTES_MAX) == waited("b" * NAME_BYTES_MAX)
+    assert waited("a" * (NAME_BYTES_MAX + 1)) < waited("b" * (NAME_BYTES_MAX + 1))
+
+
 def test_an_address_opens_no_more_connections_than_its_quota(broker: FaultyBroker, ask: Asker) -> None:
     """Ten a second for ten seconds may come at once, and the next one is sent away; other addresses have their own."""
     put(ask, {"entity_type": "ip", "entity_name": "127.0.0.2"}, **{CONNECTED: 1})
@@ -223,6 +252,24 @@ def test_an_address_opens_no_more_connections_than_its_quota(broker: FaultyBroke
     broker.skip(11)
     with Asker(broker.bootstrap, source="127.0.0.2") as other:
         other(API_VERSIONS, 0)
+
+
+def test_a_client_that_has_to_wait_for_two_reasons_waits_for_the_longer_time(broker: FaultyBroker, ask: Asker) -> None:
+    put(ask, ASKER, **{PRODUCED: 1_000, FETCHED: 9_000})
+    broker.create_topic("payments")
+    with Asker(broker.bootstrap) as greedy:
+        fetched = greedy.ask_later(FETCH, 12, **fetch_fields("payments", wait_ms=60_000))
+        produced_later = greedy.ask_later(PRODUCE, 9, **batch())
+        assert eventually(lambda: len(broker.log("orders")) == 1)
+        broker.seed("payments", Record(LARGE))
+        short_ms, long_ms = waited_ms(fetched()), waited_ms(produced_later())
+        assert 0 < short_ms < 5_000 < long_ms
+        waiting = greedy.ask_later(METADATA, 9, **NO_TOPICS)
+        broker.skip(10)
+        serve(broker)
+        assert not greedy.has_answer()
+        broker.skip(long_ms / 1000)
+        waiting()
 
 
 def test_connections_that_were_sent_away_do_not_count_against_their_address(broker: FaultyBroker, ask: Asker) -> None:
