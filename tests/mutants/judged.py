@@ -42,4 +42,18 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "True",
         "Those that have never sent a request go first in any case, and each at rest is asked again whether it is.",
     ),
+    Judged(
+        "a table that the sink makes allows nulls in its key",
+        "semel.spark.tables.statements:create_table",
+        "name in key",
+        "False",
+        "A primary key of PostgreSQL takes no null anyway, and for SQLite the sink refuses such a row itself.",
+    ),
+    Judged(
+        "a batch that is new to the first of several sinks alone is called a duplicate",
+        "semel.spark.tables.fan_out:FanOut.write",
+        "Outcome.ACCEPTED in outcomes",
+        "Outcome.ACCEPTED is outcomes[-1]",
+        "The rows are evaluated once more for the state of the query, as if a duplicate; no sink gets them again.",
+    ),
 )

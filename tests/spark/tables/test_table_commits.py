@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,10 +18,12 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from semel.spark.claims import Outcome
+from semel.spark.tables.affinities import affinity_of
 from semel.spark.tables.claims import TableClaim, judge
 from semel.spark.tables.database import Database, Rule, Staged, Target
 from semel.spark.tables.postgres import as_csv, copy_rows
 from semel.spark.tables.sql_sink import database_of
+from semel.spark.tables.sqlite import opened, plain
 from semel.spark.tables.statements import TASK_COLUMN, Write, upsert, upsert_by_merge
 from semel.testing.postgres import PostgresServer
 
@@ -85,6 +88,10 @@ def asked(url: str, *statements: str) -> list[Any]:
         return answers[-1].fetchall() if answers[-1].description else []
 
 
+def claims_made(url: str) -> list[tuple[Any, ...]]:
+    return asked(url, "SELECT * FROM semel_batches WHERE query_id IS NOT NULL")
+
+
 def refuse_claims(url: str) -> None:
     """From now on the database refuses to note another batch as written."""
     if url.startswith("sqlite"):
@@ -124,6 +131,31 @@ def test_a_claim_whose_rows_fail_is_not_made(url: str) -> None:
     assert claimed(url) == [("query", 0, "a", 1)]
 
 
+def test_a_batch_that_another_driver_has_committed_since_it_was_staged_is_not_stored_again(url: str) -> None:
+    database = table_of(url)
+    assert commit(database, FIRST, ("a", 1, 1, "one")) is Outcome.ACCEPTED
+    assert commit(database, FIRST, ("a", 1, 1, "one")) is Outcome.DUPLICATE
+    assert stored(url) == [("a", 1, 1, "one")]
+    assert claimed(url) == [("query", 0, "a", 1)]
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_batch_is_not_committed_without_all_of_its_staged_rows_or_with_others(url: str, more: int) -> None:
+    """A server that crashed has emptied the staging table; rows of another attempt may be in it."""
+    rows = staged(("a", 1, 1, "one"), ("a", 2, 1, "two"))
+    said = f"{2 + more} rows were staged for payments and 2 are left"
+    with table_of(url).connected(SCHEMA) as connected, pytest.raises(RuntimeError, match=said):
+        connected.commit(Staged(rows.rows, 2 + more), FIRST, rule_of(FIRST))
+    assert stored(url) == claims_made(url) == []
+
+
+def test_a_commit_to_a_file_is_on_the_disk_when_it_returns(tmp_path: Path) -> None:
+    """Else a batch could be claimed in Spark's checkpoint, and be lost with the machine."""
+    with closing(opened(f"{tmp_path}/rows.db")) as connection:
+        full = 2
+        assert connection.execute("PRAGMA synchronous").fetchone() == (full,)
+
+
 @pytest.mark.parametrize("claims", [0, 1], ids=["first batch", "later batch"])
 def test_two_drivers_that_commit_one_batch_at_once_store_its_rows_once(postgres: PostgresServer, claims: int) -> None:
     """The second one begins when the first has read the claim, and has written neither rows nor claim."""
@@ -149,7 +181,7 @@ def test_two_drivers_that_commit_one_batch_at_once_store_its_rows_once(postgres:
     assert asked(url, "SELECT count(*) FROM payments WHERE id = 1") == [(1,)]
 
 
-def test_nobody_writes_to_a_file_between_the_look_at_the_claim_and_the_commit(tmp_path: Any) -> None:
+def test_nobody_writes_to_a_file_between_the_look_at_the_claim_and_the_commit(tmp_path: Path) -> None:
     """Else a driver that has staged its batch would fail at its commit as often as others write to the file."""
     url = f"sqlite:///{tmp_path}/rows.db"
     database = table_of(url)
@@ -184,6 +216,22 @@ def test_of_rows_that_share_a_part_of_their_key_each_keeps_its_own_greatest_vers
     commit(database, FIRST, ("a", 1, 5, "old"), ("a", 1, 6, "a1"), ("a", 2, 1, "a2"), ("b", 1, 9, "b1"))
     commit(database, SECOND, ("a", 1, 5, "late"), ("a", 2, 2, "changed"), ("b", 1, 8, "late"), ("b", 2, 0, "new"))
     assert stored(url) == [("a", 1, 6, "a1"), ("a", 2, 2, "changed"), ("b", 1, 9, "b1"), ("b", 2, 0, "new")]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_of_rows_with_one_key_and_one_version_the_same_one_stays_in_any_order(url: str, is_reversed: bool) -> None:
+    """Else a batch that is run again could bring another row."""
+    rows: list[Row] = [("a", 1, 5, "w"), ("a", 1, 5, "y"), ("a", 1, 5, None), ("a", 1, 5, "x"), ("a", 1, 4, "z")]
+    commit(table_of(url, BY_VERSION), FIRST, *(rows[::-1] if is_reversed else rows))
+    assert stored(url) == [("a", 1, 5, "y")]
+
+
+@pytest.mark.parametrize("write", [BY_KEY, BY_VERSION])
+def test_a_table_that_would_take_two_rows_of_one_key_is_refused(url: str, write: Write) -> None:
+    asked(url, "CREATE TABLE payments (tenant text, id bigint, version bigint, name text)")
+    with pytest.raises(ValueError, match=r"needs a primary key or a unique index on exactly \(tenant, id\)"):
+        commit(table_of(url, write), FIRST, ("a", 1, 1, "x"))
+    assert stored(url) == []
 
 
 def test_two_rows_of_one_key_are_two_whose_whole_key_is_alike(url: str) -> None:
@@ -254,3 +302,35 @@ def test_a_moment_of_a_session_in_another_zone_is_staged_as_the_same_moment(
     kept = "at AT TIME ZONE 'UTC'" if " with " in type_name else "at::timestamp"
     found = asked(url, f"SELECT {kept}, {TASK_COLUMN} FROM stage")
     assert found == [(moment.replace(tzinfo=None), 7) for moment in MOMENTS]
+
+
+def test_a_moment_is_stored_in_sqlite_in_utc_whatever_the_zone_of_the_session() -> None:
+    """There it is a text, and two texts of one moment would be two."""
+    [column] = in_tokyo(MOMENTS).columns
+    assert plain(column) == ["2026-07-01 12:00:00.000001Z", "1969-12-31 23:59:59.999999Z"]
+
+
+# What SQLite makes of a text, a whole number and half of one, in a column of each affinity.
+KEPT = {
+    "TEXT": ("text", "text", "text"),
+    "BLOB": ("text", "integer", "real"),
+    "REAL": ("real", "real", "real"),
+    "INTEGER": ("integer", "integer", "real"),
+    "NUMERIC": ("integer", "integer", "real"),
+}
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        *("", "INT", "BIGINT", "CHARINT", "FLOATING POINT", "TEXTBLOB", "BLOBTEXT", "CLOBREAL", "VARCHAR(9)", "blob"),
+        *("REALBLOB", "DOUBLE PRECISION", "FLOAT", "DECIMAL(10,2)", "DATE", "STRING", "nvarchar", "POINT"),
+    ],
+)
+def test_the_affinity_of_a_column_of_sqlite_is_the_one_that_sqlite_gives_it(declared: str) -> None:
+    """Else a text such as 007 could come out as the number 7."""
+    with closing(sqlite3.connect(":memory:")) as file:
+        file.execute(f"CREATE TABLE kept (one {declared}, two {declared}, three {declared})")
+        file.execute("INSERT INTO kept VALUES ('007', 7, 0.5)")
+        found = file.execute("SELECT typeof(one), typeof(two), typeof(three) FROM kept").fetchone()
+    assert found == KEPT[affinity_of(declared)]
