@@ -17,8 +17,11 @@ from semel.broker.runtime import Runtime
 from semel.compaction.passes import Pass, Rewritten
 from semel.compaction.plan import Bounds, Plan, is_to_roll, plan
 from semel.core.entries import PartitionName
+from semel.core.steps import Steps
+from semel.core.topics import Topic
 from semel.replica.cache import Cache, Unreadable
 from semel.storage.journal import Damaged
+from semel.storage.partition_log import PartitionLog
 from semel.storage.segment import FilePart, Segment, Stretch
 from semel.store import StoreError
 
@@ -47,6 +50,8 @@ class Compactor:
         self._plan: Plan | None = None
         # Where the partition began when the pass did.
         self._log_start = 0
+        self._is_looking = False
+        # Set while no pass is under way, and none is being looked for.
         self._idle = asyncio.Event()
         self._pass: Pass
         self._groups: deque[list[Segment]]
@@ -64,7 +69,7 @@ class Compactor:
         self._runtime = runtime
         self._thread = thread
         self._cache = cache
-        self._stopping = False
+        self._stopping = self._is_looking = False
         self._rest()
 
     def stop(self) -> None:
@@ -78,28 +83,42 @@ class Compactor:
         await self._idle.wait()
 
     def look(self) -> None:
-        """Begin a pass over the partition with the highest dirty ratio, if one is due and no pass is under way."""
-        if self._plan is not None or self._stopping:
-            return
-        log, now_ms = self._runtime.log, self._runtime.clock.now_ms()
+        """Look for the partition with the highest dirty ratio, and begin a pass over it if one is due."""
+        if self._plan is None and not self._is_looking and not self._stopping:
+            self._is_looking = True
+            self._idle.clear()
+            self._runtime.turns.begin(self._look(), self._note_looked)
+
+    def _note_looked(self, error: Exception | None) -> None:
+        self._is_looking = False
+        if self._plan is None:
+            self._idle.set()
+        self._runtime.note_end(error)
+
+    def _look(self) -> Steps[None]:
+        state, now_ms = self._runtime.log.state, self._runtime.clock.now_ms()
         best: Plan | None = None
-        for topic in log.state.catalog:
-            configs = topic.parsed
-            if not configs.is_compacted:
-                continue
-            for partition in log.state.partitions.of(topic):
-                if is_to_roll(partition, configs, now_ms):
-                    partition.roll(now_ms)
-                if partition.name in self._given_up:
-                    continue
-                candidate = plan(partition, configs, now_ms, is_unfinished=partition.name == self._unfinished)
+        for topic in list(state.catalog):
+            # It may have been deleted since the last step; then it has no partitions.
+            for partition in state.partitions.used_of(topic.number) if topic.parsed.is_compacted else ():
+                candidate = self._plan_for(partition, topic, now_ms)
                 if candidate is not None and (best is None or candidate.dirty_ratio > best.dirty_ratio):
                     best = candidate
-        if best is None:
-            self._idle.set()
-        else:
-            self._idle.clear()
+                yield 1 + len(partition.segments) // 10
+            yield 1
+        if best is not None:
+            # It may have changed since, or been deleted.
+            topic_now = state.catalog.numbered(best.partition.topic_number)
+            best = None if topic_now is None else self._plan_for(best.partition, topic_now, now_ms)
+        if best is not None and not self._stopping:
             self._begin(best)
+
+    def _plan_for(self, partition: PartitionLog, topic: Topic, now_ms: int) -> Plan | None:
+        if is_to_roll(partition, topic.parsed, now_ms):
+            partition.roll(now_ms)
+        if partition.name in self._given_up:
+            return None
+        return plan(partition, topic.parsed, now_ms, is_unfinished=partition.name == self._unfinished)
 
     def _begin(self, best: Plan) -> None:
         limits = self._runtime.limits

@@ -6,7 +6,10 @@ belongs to a partition, such as its records on disk. The broker's holders have t
 none, and yet both come to the same state. Nothing here may read or write a file.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from semel.core.access import RULES_MAX, AccessRules
@@ -74,8 +77,8 @@ class Holder(Protocol):
 
 H = TypeVar("H", bound=Holder)
 
-# Makes the partitions of a topic from this index on. The last argument is the partitions' `lenient_blocks`.
-MakeHolders = Callable[[Topic, int, int], list[H]]
+# Makes the partition of a topic with this index. The last argument is the partition's `lenient_blocks`.
+MakeHolder = Callable[[Topic, int, int], H]
 PartitionEntry = TopicCreated | PartitionsAdded | TopicDeleted | LogStartMoved | TransactionEnded
 
 
@@ -89,13 +92,44 @@ class Machine(Protocol):
         """Apply an entry that `check` has accepted."""
 
 
+class _OfTopic(Generic[H]):
+    """The partitions of one topic. Each is made when it is first needed: a client may create twenty thousand at once,
+    and every other request would wait until all of them are made. One that was never needed has no records.
+    """
+
+    __slots__ = ("_growth", "_make", "_topic", "count", "made")
+
+    def __init__(self, topic: Topic, make: MakeHolder[H]) -> None:
+        self._topic = topic
+        self._make = make
+        self.count = 0
+        # By index.
+        self.made: dict[int, H] = {}
+        # Each time the topic grew: the count before, and the `lenient_blocks` of its new partitions.
+        self._growth: list[tuple[int, int]] = []
+
+    def grow(self, count: int, lenient_blocks: int) -> None:
+        self._growth.append((self.count, lenient_blocks))
+        self.count = count
+
+    def at(self, index: int) -> H | None:
+        holder = self.made.get(index)
+        if holder is None and 0 <= index < self.count:
+            slot = bisect_right(self._growth, index, key=itemgetter(0)) - 1
+            holder = self.made[index] = self._make(self._topic, index, self._growth[slot][1])
+        return holder
+
+    def all(self) -> Iterator[H]:
+        return (holder for index in range(self.count) if (holder := self.at(index)) is not None)
+
+
 class Partitions(Generic[H]):
     """The partitions of all topics."""
 
-    def __init__(self, catalog: Catalog, make: MakeHolders[H]) -> None:
+    def __init__(self, catalog: Catalog, make: MakeHolder[H]) -> None:
         self._catalog = catalog
         self._make = make
-        self._by_topic: dict[int, list[H]] = {}
+        self._by_topic: dict[int, _OfTopic[H]] = {}
         # How many producers are on record, counted in each partition.
         self.producer_count = 0
         # Rises at a start that may have lost acknowledged records. Every batch has the epoch in which it was appended.
@@ -103,8 +137,8 @@ class Partitions(Generic[H]):
 
     def at(self, number: int, index: int) -> H | None:
         """The partition of the topic with this number; None if there is none."""
-        holders = self._by_topic.get(number, ())
-        return holders[index] if 0 <= index < len(holders) else None
+        of_topic = self._by_topic.get(number)
+        return None if of_topic is None else of_topic.at(index)
 
     def named(self, number: int, index: int) -> H:
         """The same; ValueError if there is none, because the journal is damaged."""
@@ -114,10 +148,21 @@ class Partitions(Generic[H]):
         return holder
 
     def of(self, topic: Topic) -> list[H]:
-        return self._by_topic[topic.number]
+        """All partitions of a topic. Those that were not needed before are made, so this is not for the event loop."""
+        return list(self._by_topic[topic.number].all())
 
     def all(self) -> list[H]:
-        return [holder for holders in self._by_topic.values() for holder in holders]
+        """All partitions of all topics, likewise."""
+        return [holder for of_topic in self._by_topic.values() for holder in of_topic.all()]
+
+    def used(self) -> list[H]:
+        """The partitions that were needed so far. No other has any records, or anything else to keep."""
+        return list(chain.from_iterable(of_topic.made.values() for of_topic in self._by_topic.values()))
+
+    def used_of(self, number: int) -> list[H]:
+        """The same for the topic with this number."""
+        of_topic = self._by_topic.get(number)
+        return [] if of_topic is None else list(of_topic.made.values())
 
     def ended_by(self, entry: TransactionEnded) -> list[H]:
         """The partitions in which a transaction ends, except those of deleted topics."""
@@ -125,7 +170,7 @@ class Partitions(Generic[H]):
 
     def dropped_by(self, entry: Entry) -> list[H]:
         """The partitions that an entry deletes."""
-        return self._by_topic.get(entry.number, []) if isinstance(entry, TopicDeleted) else []
+        return self.used_of(entry.number) if isinstance(entry, TopicDeleted) else []
 
     def check(self, entry: PartitionEntry) -> None:
         if isinstance(entry, LogStartMoved):
@@ -140,11 +185,11 @@ class Partitions(Generic[H]):
             case LogStartMoved():
                 self.named(entry.number, entry.partition).apply_log_start(entry.offset)
             case TopicDeleted():
-                for holder in self._by_topic.pop(entry.number):
+                for holder in self._by_topic.pop(entry.number).made.values():
                     self.producer_count -= len(holder.state.producers)
                     holder.drop()
             case _:
-                self.add_missing(self._catalog.known(entry.number))
+                self.note_size(self._catalog.known(entry.number))
 
     def _apply_marker(self, holder: H, entry: TransactionEnded) -> None:
         state = holder.state
@@ -153,12 +198,10 @@ class Partitions(Generic[H]):
         holder.apply_marker(control_header(*marker), entry.at_ms, entry.committed)
         self.producer_count += len(state.producers) - before
 
-    def add_missing(self, topic: Topic) -> None:
-        """Make the missing partitions of a topic. There may be twenty thousand, and every other request waits
-        meanwhile.
-        """
-        holders = self._by_topic.setdefault(topic.number, [])
-        holders += self._make(topic, len(holders), self._catalog.lenient_blocks(topic.name))
+    def note_size(self, topic: Topic) -> None:
+        """The topic is new, or has more partitions."""
+        of_topic = self._by_topic.setdefault(topic.number, _OfTopic(topic, self._make))
+        of_topic.grow(topic.partition_count, self._catalog.lenient_blocks(topic.name))
 
     def forget_silent(self, holder: H, before_ms: int, at_most: int) -> int:
         """Forget some producers of a partition that were last heard before `before_ms`; return how many."""
@@ -175,7 +218,7 @@ class State(Generic[H]):
         catalog: Catalog,
         groups: Groups,
         producer_shares: Shares,
-        make: MakeHolders[H],
+        make: MakeHolder[H],
         transaction_bounds: TransactionBounds = TRANSACTION_BOUNDS,
         access_rules_max: int = RULES_MAX,
     ) -> None:
@@ -283,7 +326,7 @@ class State(Generic[H]):
 
         There are none unless a checkpoint contradicts itself. No request could ever end them.
         """
-        for holder in self.partitions.all():
+        for holder in self.partitions.used():
             for producer_id in tuple(holder.state.open_transactions):
                 if not self.transactions.takes_part(producer_id, holder.name):
                     yield holder, producer_id
@@ -324,6 +367,6 @@ class State(Generic[H]):
         if "silence" in snapshot:
             self.silence.restore(snapshot["silence"])
         for topic in self.catalog:
-            self.partitions.add_missing(topic)
+            self.partitions.note_size(topic)
         restore_partitions()
-        self.partitions.producer_count = sum(len(holder.state.producers) for holder in self.partitions.all())
+        self.partitions.producer_count = sum(len(holder.state.producers) for holder in self.partitions.used())

@@ -56,11 +56,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
     floor_before = await _floor_in(store)
     log = Log.open(files, new_cluster_id="")
     try:
-        partitions = log.state.partitions.all()
-        job = replace(
-            finish(log.begin_checkpoint(clean=True)),
-            contents=[part for partition in partitions for part in partition.contents],
-        )
+        job = finish(log.begin_checkpoint(clean=True))
         history = History()
         history.epoch = log.state.partitions.leader_epoch
         uploads = Uploads(store, Here(), _cache_of(store, files))
@@ -76,7 +72,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         files.sync_directory("")
         mark_as_cache(files, store.describe(), log.state.cluster_id)
         _remove_journal(files)
-        return Moved(len(log.state.catalog), len(partitions), sum(contents.objects.values()))
+        return Moved(len(log.state.catalog), log.state.catalog.partition_count, sum(contents.objects.values()))
     finally:
         log.abandon()
 
@@ -106,8 +102,8 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
     try:
         await membership.become_active(lambda lease: note_active(_address_in(lease)))
         _settle_down(log)
-        partitions = log.state.partitions.all()
-        return Moved(len(log.state.catalog), len(partitions), sum(partition.size for partition in partitions))
+        size_bytes = sum(partition.size for partition in log.state.partitions.used())
+        return Moved(len(log.state.catalog), log.state.catalog.partition_count, size_bytes)
     finally:
         log.abandon()
         await membership.leave()
@@ -141,7 +137,7 @@ def _tell_nobody(reason: str) -> None:
 def _settle_down(log: Log) -> None:
     """Make the directory that was a cache the place of the log."""
     files, job = log.files, finish(log.begin_checkpoint(clean=True))
-    paths = frozenset(path for path, _ in job.contents)
+    paths = frozenset(path for path, _ in job.contents())
     directories = {""}
     for path in paths:
         while path:

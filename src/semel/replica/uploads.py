@@ -107,7 +107,7 @@ class Uploads:
 def _planned(job: CheckpointJob, before: Contents, unreadable: frozenset[str]) -> tuple[Contents, list[list[Stretch]]]:
     """The contents that stay from the previous checkpoint, and the content of each new object."""
     sizes = {}
-    for path, size in job.contents:
+    for path, size in job.contents():
         if size is None:
             file = job.files.open(path)
             size = file.size()

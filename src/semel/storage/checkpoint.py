@@ -4,10 +4,10 @@ Recovery begins with it. A new checkpoint is written to another file, which is s
 the directory is synced. So there is always one good checkpoint, either the old or the new one.
 
     magic, size of the JSON part, size of the packed part, CRC-32C of both
-    JSON    the parts that stay small: topics, producer ids, the segments of each partition
-    packed  the parts that may have a million items: the indexes of active segments, the states of producers, the first
-            offsets of open transactions, and the youngest aborted transactions; very many producers lie beside it, in
-            `storage.producer_pages`
+    JSON    the parts that stay small: topics, producer ids
+    packed  the parts that may have a million items: the segments, the indexes of active ones, the states of producers,
+            the first offsets of open transactions, and the youngest aborted transactions; very many producers lie
+            beside it, in `storage.producer_pages`
 
 A checkpoint must be possible on a full disk, because old files can be deleted only after a checkpoint. So another file
 reserves space for it: as much as the last checkpoint took, and `RESERVE_BYTES` more. On a full disk that file becomes
@@ -17,6 +17,7 @@ the new checkpoint, so nobody else gets its space meanwhile.
 import contextlib
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,11 +33,11 @@ from semel.storage.files import OUT_OF_SPACE, Files, sync
 from semel.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.storage.journal import Damaged
 from semel.storage.producer_pages import ProducerPages, buffers_of, cut_on_error, pack_places, pages_at, pages_from
-from semel.storage.segment import FilePart, Index, Mark
+from semel.storage.segment import FilePart, Index, Mark, SegmentsThen, unpack_records
 
 A = TypeVar("A")
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 NAME: Final = "checkpoint"
 RESERVE_BYTES: Final = 1024 * 1024
 _UNFINISHED: Final = "checkpoint.new"
@@ -47,8 +48,8 @@ _MAGIC: Final = b"semel-ck"
 _PIECE_ITEMS: Final = 500
 # Buffers in one write.
 _BUFFERS_AT_ONCE: Final = 500
-# Made once, because json.dumps would make one for every piece.
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+# Made once, because json.dumps would make one for every piece. The bytes of clients are in base64.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), default=lambda own_bytes: b64encode(own_bytes).decode())
 _PRODUCER: Final = struct.Struct("<qH")
 _OPEN_TRANSACTION: Final = struct.Struct("<qqqq")
 
@@ -69,6 +70,13 @@ class PartitionParts(NamedTuple):
     aborted_blocks: bytes
 
 
+class PartitionFiles(NamedTuple):
+    """The files of one partition to which a checkpoint refers."""
+
+    segments: SegmentsThen
+    blocks: list[FilePart]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointJob:
     """The whole content of a checkpoint, taken at `position`; later changes do not affect it."""
@@ -79,13 +87,18 @@ class CheckpointJob:
     grown: frozenset[str]
     state: dict[str, Any]
     parts: list[PartitionParts]
+    partition_files: list[PartitionFiles]
     # None if the journal is in a store: then the checkpoint has all pages in itself.
     pages: ProducerPages | None = None
     # Where to note that everything before `position` is durable; None in a store, and until a start has succeeded.
     notes: EndNotes | None = None
     unnamed: list[str] = field(default_factory=list)
-    # Only if the journal is in a store: the parts of the files to which the state refers.
-    contents: list[FilePart] = field(default_factory=list)
+
+    def contents(self) -> Iterator[FilePart]:
+        """The parts of files to which the state refers. For a thread, because there may be many."""
+        for segments, blocks in self.partition_files:
+            yield from segments.parts()
+            yield from blocks
 
     def run(self) -> None:
         """Sync the files that the checkpoint names, then replace the checkpoint. For a thread, because it waits for the
@@ -109,9 +122,9 @@ class CheckpointJob:
         pieces are added to the JSON part.
         """
         packed: list[bytes] = []
-        for record, parts in zip(self.state["partitions"], self.parts, strict=True):
+        for record, parts, files in zip(self.state["partitions"], self.parts, self.partition_files, strict=True):
             sizes: list[int] = []
-            for buffers in pack(parts, has_places=has_places):
+            for buffers in ([files.segments.packed()], *pack(parts, has_places=has_places)):
                 sizes.append(sum(map(len, buffers)))
                 packed += buffers
             record["packed"] = sizes
@@ -282,8 +295,8 @@ def pack(parts: PartitionParts, *, has_places: bool = False) -> list[list[bytes]
 def unpack(
     records: list[dict[str, Any]], packed: memoryview, files: Files
 ) -> Iterator[tuple[dict[str, Any], PartitionParts]]:
-    """The record of each partition from the JSON part, and its packed parts. `Damaged` if a page of producers is not
-    where the checkpoint says.
+    """The record of each partition from the JSON part, with those of its segments, and its packed parts. `Damaged` if a
+    page of producers is not where the checkpoint says.
     """
     at = 0
     for record in records:
@@ -291,7 +304,8 @@ def unpack(
         for size in record["packed"]:
             parts.append(packed[at : at + size])
             at += size
-        index, producers, open_transactions, aborted, blocks, inline, places = parts
+        segments, index, producers, open_transactions, aborted, blocks, inline, places = parts
+        record = {**record, "segments": unpack_records(segments)}
         first_marks = {key: Mark(*mark) for key, *mark in _OPEN_TRANSACTION.iter_unpack(open_transactions)}
         yield (
             record,

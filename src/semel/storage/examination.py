@@ -48,16 +48,15 @@ class ExaminedPartition:
         """An examined partition holds no files."""
 
 
-def _new_partitions(topic: Topic, first: int, lenient_blocks: int) -> list[ExaminedPartition]:
-    indexes = range(first, topic.partition_count)
-    return [ExaminedPartition(PartitionName(topic.number, index), lenient_blocks) for index in indexes]
+def _new_partition(topic: Topic, index: int, lenient_blocks: int) -> ExaminedPartition:
+    return ExaminedPartition(PartitionName(topic.number, index), lenient_blocks)
 
 
 class Examined:
     """The state in a data directory, and how far it could be read."""
 
     def __init__(self) -> None:
-        self.state: State[ExaminedPartition] = State(Catalog(), Groups(), Shares(PRODUCER_STATES_MAX), _new_partitions)
+        self.state: State[ExaminedPartition] = State(Catalog(), Groups(), Shares(PRODUCER_STATES_MAX), _new_partition)
         # The JSON part of the checkpoint; None if it cannot be read.
         self.checkpoint: dict[str, Any] | None = None
         self.replayed_entries = 0

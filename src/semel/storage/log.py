@@ -39,7 +39,7 @@ from semel.core.state import State
 from semel.core.steps import APPEND_PIECES, Steps, finish
 from semel.core.topics import Catalog, Topic
 from semel.storage.aside import Aside
-from semel.storage.checkpoint import CheckpointJob, Content, PartitionParts
+from semel.storage.checkpoint import CheckpointJob, Content, PartitionFiles, PartitionParts
 from semel.storage.encoding import BATCH_HEAD, BATCH_KIND, encode, name_of
 from semel.storage.end_notes import EndNotes, begin_notes
 from semel.storage.files import Files
@@ -50,7 +50,7 @@ from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages
 from semel.storage.recovery import bring_back, put_away_strangers, recover, replay, take_partitions
 from semel.storage.repair import Repair
-from semel.storage.segment import FilePart, Mark, Segment, SegmentFiles, Stretch, directory_of, warm
+from semel.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of, warm
 from semel.storage.verification import Verification
 
 # How old the `seen_ms` in a checkpoint may become. After a crash, the time since then counts as an absence.
@@ -83,7 +83,7 @@ class Log:
                 transaction_offsets_max=settings.transaction_offsets_max,
             ),
             Shares(settings.producer_states_max),
-            self._new_partitions,
+            self._new_partition,
             settings.transactions,
             settings.access_rules_max,
         )
@@ -171,7 +171,7 @@ class Log:
 
     def show_all(self) -> None:
         """Make everything that was replayed readable."""
-        for partition in self.state.partitions.all():
+        for partition in self.state.partitions.used():
             partition.readable = partition.end_mark()
             partition.stable = partition.stable_mark(partition.readable)
 
@@ -194,14 +194,11 @@ class Log:
             on_error.pop_all()
         self.put_aside = aside.paths
 
-    def _new_partitions(self, topic: Topic, first: int, lenient_blocks: int) -> list[PartitionLog]:
-        directory = directory_of(topic)
-        files, layout, bounds = self._segment_files, self.settings.aborted_blocks, self.settings.producer_bounds
-        states = (Partition(lenient_blocks, bounds) for _ in range(first, topic.partition_count))
-        return [
-            PartitionLog(topic.number, index, f"{directory}/{index}", files, layout, state)
-            for index, state in enumerate(states, start=first)
-        ]
+    def _new_partition(self, topic: Topic, index: int, lenient_blocks: int) -> PartitionLog:
+        settings = self.settings
+        state = Partition(lenient_blocks, settings.producer_bounds)
+        directory = f"{directory_of(topic)}/{index}"
+        return PartitionLog(topic.number, index, directory, self._segment_files, settings.aborted_blocks, state)
 
     def close(self) -> None:
         """Write a last checkpoint, so that the next start has nothing to replay; then release the directory."""
@@ -344,7 +341,7 @@ class Log:
 
     def retain(self, now_ms: int) -> Steps[None]:
         """Delete the segments beyond the retention time and the retention size of their topics."""
-        for partition in self.state.partitions.all():
+        for partition in self.state.partitions.used():
             topic = self.state.catalog.numbered(partition.topic_number)
             # The topic may have been deleted since the last step.
             configs = None if topic is None else topic.parsed
@@ -369,7 +366,7 @@ class Log:
         state.producer_ids.forget_old(now_ms, allowed_ms)
         state.catalog.expire(now_ms, allowed_ms)
         in_all = 0
-        for partition in state.partitions.all():
+        for partition in state.partitions.used():
             count = FORGOTTEN_AT_ONCE
             while count == FORGOTTEN_AT_ONCE and state.catalog.numbered(partition.topic_number) is not None:
                 count = state.partitions.forget_silent(partition, now_ms - allowed_ms, FORGOTTEN_AT_ONCE)
@@ -432,7 +429,7 @@ class Log:
         self._checkpoint_seen_ms = self.state.silence.seen_ms or 0
         records: list[dict[str, Any]] = []
         parts: list[PartitionParts] = []
-        contents: list[FilePart] = []
+        partition_files: list[PartitionFiles] = []
         files = self._segment_files
         dirty, files.dirty = files.dirty, set()
         grown, files.grown = files.grown, set()
@@ -446,11 +443,11 @@ class Log:
         }
         pages = None if self._is_cache else self._producer_pages
         job = CheckpointJob(
-            *(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts, pages),
-            *(self._notes, unnamed, contents),
+            *(self.files, self.end, frozenset(dirty), frozenset(grown), state, parts),
+            *(partition_files, pages, self._notes, unnamed),
         )
         try:
-            yield from take_partitions(self.state, records, parts, contents if self._is_cache else None)
+            yield from take_partitions(self.state, records, parts, partition_files)
         except BaseException:
             # The job will not run. The next one syncs its files.
             self.fail_checkpoint(job)

@@ -19,19 +19,19 @@ from semel.core.batch import (
     Buffer,
     read_header,
 )
-from semel.core.configs import TopicConfigs
+from semel.core.configs import SEGMENT_BYTES_DEFAULT, TopicConfigs
 from semel.core.entries import PartitionName
 from semel.core.partition import Partition
 from semel.storage.aborted_blocks import AbortedBlocks, BlockLayout
-from semel.storage.checkpoint import PartitionParts, restore_state
+from semel.storage.checkpoint import PartitionFiles, PartitionParts, restore_state
 from semel.storage.journal import Damaged
 from semel.storage.segment import (
     SCAN_BYTES,
-    FilePart,
     Index,
     Mark,
     Segment,
     SegmentFiles,
+    SegmentsThen,
     Stretch,
     latest_ms_of,
     place_after,
@@ -40,6 +40,8 @@ from semel.storage.segment import (
 
 # For this many offsets at which the next fetch will probably begin, a partition remembers their places.
 _REMEMBERED_PLACES_MAX: Final = 16
+# A partition with more segments than this has no small ones any more: retention, for example, looks at all at once.
+SEGMENTS_MAX: Final = 10_000
 # The end of an empty partition. Twenty thousand partitions may be made at once, so they share it.
 _NOTHING: Final = Mark(0, 0, 0)
 
@@ -189,9 +191,14 @@ class PartitionLog:
         last = self._segments[-1]
         if last.size == 0:
             last.begun_at_ms = at_ms
-        elif last.size + batch_bytes > configs.segment_bytes or at_ms - last.begun_at_ms >= configs.segment_ms:
+        elif self._is_full(last, batch_bytes, at_ms, configs):
             self._begin_segment(at_ms)
         return self._segments[-1]
+
+    def _is_full(self, last: Segment, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> bool:
+        if len(self._segments) >= SEGMENTS_MAX:
+            return last.size + batch_bytes > max(configs.segment_bytes, SEGMENT_BYTES_DEFAULT)
+        return last.size + batch_bytes > configs.segment_bytes or at_ms - last.begun_at_ms >= configs.segment_ms
 
     def _begin_segment(self, at_ms: int) -> None:
         base = self.state.next_offset
@@ -373,11 +380,9 @@ class PartitionLog:
         paths = [segment.path for segment in self._segments]
         return paths + self.aborted.paths() if self.state.aborted.next_block else paths
 
-    @property
-    def contents(self) -> list[FilePart]:
-        """The parts of files to which a checkpoint taken now would refer."""
-        parts = [FilePart(each.path, None if each.index is None else each.size) for each in self._segments if each.size]
-        return parts + self.aborted.contents()
+    def to_files(self) -> PartitionFiles:
+        """The segments, and the parts of files to which a checkpoint taken now would refer."""
+        return PartitionFiles(SegmentsThen(self._segments), self.aborted.contents())
 
     @property
     def segments(self) -> list[Segment]:
@@ -390,7 +395,7 @@ class PartitionLog:
         growing = self._segments[-1].index if self._segments else None
         aborted = self.state.aborted
         items = self.state.producers.weight + 4 * aborted.young_count + 3 * aborted.block_count
-        return (len(self._segments) * 20 + items + (0 if growing is None else 3 * len(growing.offsets))) // 100
+        return (len(self._segments) // 10 + items + (0 if growing is None else 3 * len(growing.offsets))) // 100
 
     @property
     def has_history(self) -> bool:
@@ -406,7 +411,6 @@ class PartitionLog:
             "next_offset": self.state.next_offset,
             "cleaned_until": self.cleaned_until,
             "epochs": self.state.epochs.snapshot(),
-            "segments": [segment.to_record() for segment in self._segments],
         }
 
     def to_parts(self) -> PartitionParts:

@@ -26,7 +26,7 @@ from semel.storage.markers import write_markers
 from semel.storage.partition_log import PartitionLog
 from semel.storage.producer_pages import ProducerPages
 from semel.storage.repair import Repair
-from semel.storage.segment import TOPICS, FilePart, Segment, SegmentFiles
+from semel.storage.segment import TOPICS, Segment, SegmentFiles
 from semel.storage.verification import Verification, intact_batches
 
 # The names of the directories of topics, and of the files in the directory of a partition.
@@ -142,14 +142,14 @@ def put_away_strangers(
     """Call `put_away` with the files that no partition has: a crash interrupted their creation or removal. What semel
     does not write there, such as the files in which a desktop notes how a directory is shown, is left alone.
     """
-    known_paths = {path for partition in state.partitions.all() for path in partition.paths}
+    known_paths = {path for partition in state.partitions.used() for path in partition.paths}
     for topic in _topic_directories(files):
         for directory in _partition_directories(files, topic):
             own = [f"{directory}/{name}" for name in files.names(directory) if _OWN_FILE.fullmatch(name)]
             put_away([path for path in own if path not in known_paths])
             segment_files.remove_empty(directory)
         segment_files.remove_empty(topic)
-    pages = [page for partition in state.partitions.all() for page in partition.state.producers.pages]
+    pages = [page for partition in state.partitions.used() for page in partition.state.producers.pages]
     put_away(ProducerPages(files).unneeded(pages))
 
 
@@ -158,7 +158,7 @@ def _cut_tails(files: Files, state: State[PartitionLog], aside: Aside, lose: Cal
     does not have. `lose` is given if the machine has run without a break: then a kill explains one such batch and no
     more.
     """
-    for partition in state.partitions.all():
+    for partition in state.partitions.used():
         if partition.segments and partition.segments[-1].size:
             last = partition.segments[-1]
             count = _count_after(files, last, partition.state.next_offset)
@@ -201,10 +201,10 @@ def take_partitions(
     state: State[PartitionLog],
     records: list[dict[str, Any]],
     parts: list[checkpoint.PartitionParts],
-    contents: list[FilePart] | None,
+    files: list[checkpoint.PartitionFiles],
 ) -> Steps[None]:
-    """Copy the state of all partitions as of now into `records` and `parts`, the parts of their files into `contents`
-    if it is given, and the state of all groups into the snapshot that `State.begin_snapshot` began.
+    """Copy the state of all partitions as of now into `records`, `parts` and `files`, and the state of all groups into
+    the snapshot that `State.begin_snapshot` began.
 
     There may be twenty thousand partitions, so they are copied one by one; a partition that is about to change before
     its turn is copied at that moment.
@@ -215,10 +215,9 @@ def take_partitions(
         if partition.has_history:
             records.append(partition.to_record())
             parts.append(partition.to_parts())
-            if contents is not None:
-                contents.extend(partition.contents)
+            files.append(partition.to_files())
 
-    partitions = state.partitions.all()
+    partitions = state.partitions.used()
     for partition in partitions:
         partition.keeper = take
     try:

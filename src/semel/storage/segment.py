@@ -13,7 +13,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel.core.batch import CONTROL_BIT, HEADER_BYTES, LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
@@ -31,6 +31,8 @@ OPEN_SEGMENTS_MAX: Final = 256
 # To find a batch between two entries of an index, this much is read at a time.
 SCAN_BYTES: Final = INDEX_INTERVAL_BYTES
 _REBUILT_BYTES: Final = 1024 * 1024
+# The numbers of a segment in a checkpoint.
+_RECORD: Final = struct.Struct("<8q")
 # The kernel takes 14 ms to remove a file of 256 MiB that is in the page cache, so such a file gets a turn to itself.
 _BYTES_REMOVED_PER_PIECE: Final = 512 * 1024
 
@@ -143,9 +145,9 @@ class Segment:
         # The index of an active segment; None for a sealed one, whose index is on disk.
         self.index: Index | None = Index()
 
-    def to_record(self) -> list[int]:
+    def to_record(self) -> tuple[int, ...]:
         """The segment's record in a checkpoint, without the index."""
-        return [
+        return (
             self.base_offset,
             self.next_offset,
             self.size,
@@ -154,10 +156,10 @@ class Segment:
             self.generation,
             self.horizon_ms,
             self.digest,
-        ]
+        )
 
     @classmethod
-    def from_record(cls, directory: str, record: list[int]) -> "Segment":
+    def from_record(cls, directory: str, record: Iterable[int]) -> "Segment":
         base_offset, next_offset, size, max_timestamp, begun_at_ms, generation, horizon_ms, digest = record
         segment = cls(directory, base_offset, begun_at_ms, generation)
         segment.horizon_ms = horizon_ms
@@ -177,6 +179,33 @@ class Segment:
         self.next_offset = header.next_offset
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
         self.digest = digest_after(self.digest, header)
+
+
+class SegmentsThen:
+    """The segments of a partition at one time. There may be a hundred thousand, so only the list of the sealed ones is
+    copied: they do not change any more.
+    """
+
+    __slots__ = ("_last", "_last_part", "_sealed")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._sealed = segments[:-1]
+        self._last = [_RECORD.pack(*segment.to_record()) for segment in segments[-1:]]
+        self._last_part = [FilePart(each.path, each.size) for each in segments[-1:] if each.size]
+
+    def packed(self) -> bytes:
+        """Their records in a checkpoint. For a thread: it may take long."""
+        return b"".join([_RECORD.pack(*segment.to_record()) for segment in self._sealed] + self._last)
+
+    def parts(self) -> Iterator[FilePart]:
+        """The parts of their files that hold batches. For a thread, likewise."""
+        yield from (FilePart(segment.path, None) for segment in self._sealed if segment.size)
+        yield from self._last_part
+
+
+def unpack_records(packed: memoryview) -> list[tuple[int, ...]]:
+    """The records of segments."""
+    return list(_RECORD.iter_unpack(packed))
 
 
 def digest_after(digest: int, header: BatchHeader) -> int:

@@ -54,6 +54,8 @@ _NOT_FOUND: Final = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
 # Searching this many bytes takes less than a tenth of a second if records have a usual size, and about a second if all
 # of them are empty; other clients are served in between.
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
+# Segments that are looked at for one piece of work.
+_SEGMENTS_PER_PIECE: Final = 20
 
 
 @answered_in_steps
@@ -96,6 +98,7 @@ def _find(
     try:
         if timestamp_ms == _MAX_TIMESTAMP:
             timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
+            yield len(partition.segments) // _SEGMENTS_PER_PIECE
         return (yield from _first_since(broker, partition, timestamp_ms, committed_only))
     except (OSError, Damaged, StoreError) as error:
         broker.runtime.read_failed(error)
@@ -118,6 +121,7 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
         match = yield from _here(
             broker, partial(partition.batch_since, timestamp_ms, offset, _until(partition, committed_only))
         )
+        yield len(partition.segments) // _SEGMENTS_PER_PIECE
         if match is None:
             return {}
         header, batch = match
