@@ -7,7 +7,7 @@ as a whole before the next one begins, so no machine ever sees half of another s
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 from uuid import uuid4
 
 from semel.broker.consumer_groups import ConsumerGroupCoordinator
@@ -36,21 +36,27 @@ from semel.core.refusals import (
     UNKNOWN_MEMBER_ID,
     Refused,
 )
-from semel.core.steps import Steps
+from semel.core.steps import Steps, finish
+
+# The work of one answer, besides the elements in it.
+_ANSWER_PIECES: Final = 5
 
 A = TypeVar("A", bound=JoinAnswer | SyncAnswer)
 
 
 class WaitingRequest(Generic[A]):
-    """A JoinGroup or SyncGroup request that may wait: the rules hold it as a token, and it sends the answer."""
+    """A JoinGroup or SyncGroup request that may wait: the rules hold it as a token, and it sends the answer.
 
-    __slots__ = ("_exchange", "_forget", "_is_answered", "_otherwise", "_reply")
+    Two thousand members may be answered at once. So each answer is first decided, and later sent in a turn of its own.
+    """
+
+    __slots__ = ("_decided", "_exchange", "_forget", "_is_answered", "_otherwise", "_reply")
 
     def __init__(
         self,
         exchange: Exchange,
         forget: "Callable[[WaitingRequest[A]], None]",
-        reply: Callable[[A], None],
+        reply: Callable[[A], Steps[None]],
         otherwise: A,
     ) -> None:
         """`forget` removes this from the group. If the client cannot wait any longer, the answer is `otherwise`: to try
@@ -60,12 +66,22 @@ class WaitingRequest(Generic[A]):
         self._forget = forget
         self._reply = reply
         self._otherwise = otherwise
+        self._decided: A | None = None
         self._is_answered = False
 
     def answer(self, answer: A) -> None:
-        self._is_answered = True
-        self._exchange.unpark(self)
-        self._reply(answer)
+        finish(self.answered(answer))
+
+    def decide(self, answer: A) -> None:
+        """This will be the answer."""
+        self._decided = answer
+
+    def answered(self, answer: A) -> Steps[None]:
+        """Send the answer, in steps, unless the request has been answered or given up."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._exchange.unpark(self)
+            yield from self._reply(answer)
 
     def wait(self) -> None:
         """Wait for a later step, unless the request's own step has answered it."""
@@ -73,12 +89,14 @@ class WaitingRequest(Generic[A]):
             self._exchange.park(self)
 
     def give_up(self) -> None:
+        self._is_answered = True
         self._exchange.unpark(self)
         self._forget(self)
 
     def answer_now(self) -> None:
-        self._forget(self)
-        self.answer(self._otherwise)
+        if self._decided is None:
+            self._forget(self)
+        self.answer(self._otherwise if self._decided is None else self._decided)
 
 
 class ClassicGroupCoordinator:
@@ -118,7 +136,9 @@ class ClassicGroupCoordinator:
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def join(self, exchange: Exchange, name: str, request: JoinRequest, reply: Callable[[JoinAnswer], None]) -> None:
+    def join(
+        self, exchange: Exchange, name: str, request: JoinRequest, reply: Callable[[JoinAnswer], Steps[None]]
+    ) -> None:
         """Answer a JoinGroup, now or later."""
         try_again = JoinAnswer(REBALANCE_IN_PROGRESS, request.member_id)
         waiter = WaitingRequest(exchange, self._forgetting(name), reply, try_again)
@@ -139,7 +159,9 @@ class ClassicGroupCoordinator:
         self.note_heard(exchange, name, request.member_id or request.new_member_id)
         waiter.wait()
 
-    def sync(self, exchange: Exchange, name: str, request: SyncRequest, reply: Callable[[SyncAnswer], None]) -> None:
+    def sync(
+        self, exchange: Exchange, name: str, request: SyncRequest, reply: Callable[[SyncAnswer], Steps[None]]
+    ) -> None:
         """Answer a SyncGroup, now or later."""
         waiter = WaitingRequest(exchange, self._forgetting(name), reply, SyncAnswer(REBALANCE_IN_PROGRESS))
         self._sync(name, request, waiter)
@@ -287,8 +309,10 @@ class ClassicGroupCoordinator:
                     runtime.tell_of_slip("request_failed", error, group=machine.name)
             else:
                 proposal.kept()
-        for waiter, answer in step.answers:
-            cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter).answer(answer)
+        answers = [(cast("WaitingRequest[JoinAnswer | SyncAnswer]", waiter), answer) for waiter, answer in step.answers]
+        for waiting, answer in answers:
+            waiting.decide(answer)
+        runtime.turns.begin(_send(answers), runtime.note_end)
         for event in step.events:
             self._members.tell(
                 event.name,
@@ -315,6 +339,12 @@ class ClassicGroupCoordinator:
         if machine is not None:
             self._carry_out(machine, classic.pass_time(machine, now_ms))
         yield 1
+
+
+def _send(answers: Iterable[tuple[WaitingRequest[JoinAnswer | SyncAnswer], JoinAnswer | SyncAnswer]]) -> Steps[None]:
+    for waiting, answer in answers:
+        yield from waiting.answered(answer)
+        yield _ANSWER_PIECES
 
 
 def new_member_id(prefix: str) -> str:

@@ -28,7 +28,7 @@ class StoredOffset(NamedTuple):
 
 
 class StoredMember(NamedTuple):
-    """A member of a classic group. Its subscription and assignment are the clients' own bytes, in base64."""
+    """A member of a classic group. Its subscription and assignment are the clients' own bytes."""
 
     member_id: str
     instance_id: str | None
@@ -36,8 +36,8 @@ class StoredMember(NamedTuple):
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    subscription: str
-    assignment: str
+    subscription: bytes
+    assignment: bytes
 
 
 @value

@@ -2,7 +2,8 @@
 
 Most entries are batches, which are large: a fixed head, then the batch itself, which is never copied. The other entries
 are few and small. They are JSON, so that a person with a hex viewer can read them, and a field can be added without a
-new format.
+new format. Only the members of a classic group bring up to ten megabytes of their own bytes, which would take long in
+JSON. They follow it as they are, and the JSON has the size of each.
 """
 
 import json
@@ -12,11 +13,13 @@ from typing import Any, Final
 
 from semel.core import entries
 from semel.core.batch import HEADER_BYTES
-from semel.core.entries import BatchAppended, Entry
+from semel.core.entries import BatchAppended, ClassicGroupChanged, Entry, StoredMember
 from semel.storage.files import Buffer
 
 BATCH_KIND: Final = 1
 BATCH_HEAD: Final = struct.Struct("<IIq")
+# The size of the JSON part of an entry that does not end with it.
+_HEAD_BYTES: Final = struct.Struct("<I")
 
 _KINDS: Final[dict[int, type[Any]]] = {
     2: entries.TopicCreated,
@@ -33,7 +36,6 @@ _KINDS: Final[dict[int, type[Any]]] = {
     13: entries.OffsetsCommitted,
     14: entries.OffsetsForgotten,
     15: entries.GroupDeleted,
-    16: entries.ClassicGroupChanged,
     17: entries.ConsumerGroupChanged,
     18: entries.GroupConfigsChanged,
     19: entries.AccessRulesAdded,
@@ -42,6 +44,7 @@ _KINDS: Final[dict[int, type[Any]]] = {
     22: entries.UserCredentialRemoved,
     23: entries.LoginSecretMade,
     24: entries.QuotasChanged,
+    25: entries.ClassicGroupChanged,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}
@@ -61,6 +64,14 @@ def encode(entry: Entry) -> tuple[int, list[Buffer]]:
     if isinstance(entry, BatchAppended):
         return BATCH_KIND, [BATCH_HEAD.pack(entry.number, entry.partition, entry.at_ms), entry.batch]
     values = {name: getattr(entry, name) for name in _FIELD_NAMES[type(entry)]}
+    if isinstance(entry, ClassicGroupChanged):
+        of_clients = [content for member in entry.members for content in (member.subscription, member.assignment)]
+        values["members"] = [
+            member._replace(subscription=len(member.subscription), assignment=len(member.assignment))  # type: ignore[arg-type]
+            for member in entry.members
+        ]
+        head = _TO_JSON(values).encode()
+        return _KIND_OF[type(entry)], [_HEAD_BYTES.pack(len(head)) + head, b"".join(of_clients)]
     return _KIND_OF[type(entry)], [_TO_JSON(values).encode()]
 
 
@@ -75,7 +86,7 @@ def decode(kind: int, payload: memoryview) -> Entry:
     if entry_type is None:
         raise ValueError(f"entries of kind {kind} are not known to this version of semel")
     try:
-        values = json.loads(bytes(payload))
+        values = _with_members(payload) if entry_type is ClassicGroupChanged else json.loads(bytes(payload))
         for field in fields(entry_type):
             if field.name not in values and field.default is not MISSING:
                 continue  # An earlier version of semel wrote the entry, and had no such field.
@@ -88,6 +99,25 @@ def decode(kind: int, payload: memoryview) -> Entry:
     except (LookupError, TypeError) as error:
         raise ValueError(f"not {entry_type.__name__} as this version of semel knows it: {error}") from error
     return entry
+
+
+def _with_members(payload: memoryview) -> dict[str, Any]:
+    """The fields of an entry about a classic group."""
+    if len(payload) < _HEAD_BYTES.size:
+        raise ValueError(f"members of a group in {len(payload)} bytes")
+    (head_bytes,) = _HEAD_BYTES.unpack_from(payload)
+    at = _HEAD_BYTES.size + head_bytes
+    values: dict[str, Any] = json.loads(bytes(payload[_HEAD_BYTES.size : at]))
+    members = []
+    for *fields_before, subscription_bytes, assignment_bytes in values["members"]:
+        middle = at + subscription_bytes
+        end = middle + assignment_bytes
+        if not at <= middle <= end <= len(payload):
+            raise ValueError("the members of a group brought more bytes than the entry has")
+        members.append(StoredMember._make((*fields_before, bytes(payload[at:middle]), bytes(payload[middle:end]))))
+        at = end
+    values["members"] = tuple(members)
+    return values
 
 
 def name_of(entry: Entry) -> str:

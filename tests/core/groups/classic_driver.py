@@ -1,6 +1,8 @@
 """Drives a classic group as the broker does: commits what it proposes, or refuses to, and keeps the answers."""
 
 import json
+from base64 import b64encode
+from typing import Any
 
 from semel.core.entries import ClassicGroupChanged
 from semel.core.groups import classic
@@ -31,6 +33,12 @@ RULES = ClassicRules(
 )
 
 RANGE = {"range": b"r"}
+
+
+def written_and_read(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """A snapshot as a checkpoint keeps it, with bytes in base64."""
+    kept: dict[str, Any] = json.loads(json.dumps(snapshot, default=lambda own_bytes: b64encode(own_bytes).decode()))
+    return kept
 
 
 class Driver:
@@ -127,7 +135,7 @@ class Driver:
         """Begin anew with what was stored: in a checkpoint, or entry by entry."""
         ended, self.group = self.group, ClassicGroup("g")
         if from_checkpoint and ended.is_stored:
-            self.group.restore(json.loads(json.dumps(ended.snapshot())))
+            self.group.restore(written_and_read(ended.snapshot()))
         else:
             for kind, payload in self.entries:
                 entry = decode(kind, memoryview(payload))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from classic_driver import REBALANCE_MS, RULES, SESSION_MS, Driver
+from classic_driver import REBALANCE_MS, RULES, SESSION_MS, Driver, written_and_read
 
 from semel.core import refusals
 from semel.core.groups import classic
@@ -369,7 +369,7 @@ def test_what_was_stored_survives_a_checkpoint(driver: Driver) -> None:
     generation = driver.stable_static("x", "y")
     snapshot = driver.group.snapshot()
     fresh = Driver()
-    fresh.group.restore({**snapshot, "members": [list(member) for member in snapshot["members"]]})
+    fresh.group.restore(written_and_read(snapshot))
     fresh.group.begin(fresh.now_ms)
     assert fresh.heartbeat("x-1", generation, "x") == NONE
     assert fresh.group.members.leader == driver.group.members.leader

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from semel.core import refusals
+from semel.core.entries import ClassicGroupChanged
 from semel.core.groups import classic
 from semel.core.groups.classic_group import State
 from semel.core.groups.classic_steps import JoinAnswer, Leaver, SyncAnswer
 from semel.core.groups.offsets import Committer
 from semel.core.refusals import Refused
+from semel.storage.encoding import decode
 
 PARTITIONS = range(6)
 HEARTBEAT_MS = 3_000
@@ -246,7 +248,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def stored_generations_only_grow(self) -> None:
-        generations = [json.loads(payload)["generation"] for _, payload in self.driver.entries]
+        entries = [decode(kind, memoryview(payload)) for kind, payload in self.driver.entries]
+        generations = [entry.generation for entry in entries if isinstance(entry, ClassicGroupChanged)]
         assert generations == sorted(generations)
 
     @invariant()

@@ -1,6 +1,5 @@
 """Members of both protocols in one group, and a group that goes from one to the other and back."""
 
-from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -61,9 +60,9 @@ def asks(member_id: str, brings: bytes, *, instance_id: str | None = None, proto
 def classic_group(**assigned: tuple[int, ...]) -> ClassicGroup:
     """A classic group in its first generation, with what its leader gave to each static member."""
     group = ClassicGroup("group")
-    brought = b64encode(metadata(["orders"])).decode()
+    brought = metadata(["orders"])
     members = [
-        StoredMember(f"{name}-new", name, "client", "/host", 10_000, 6_000, brought, b64encode(given).decode())
+        StoredMember(f"{name}-new", name, "client", "/host", 10_000, 6_000, brought, given)
         for name, indexes in assigned.items()
         for given in [write_assignment([("orders", indexes)])]
     ]

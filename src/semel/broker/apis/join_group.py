@@ -7,7 +7,7 @@ would stay in the group.
 
 from typing import Final
 
-from semel.broker.apis.answers import Fields, answer, decoded
+from semel.broker.apis.answers import Fields, answer, answer_in_steps, decoded
 from semel.broker.classic_groups import new_member_id
 from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP
@@ -57,8 +57,8 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         may_skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
     )
 
-    def reply(outcome: JoinAnswer) -> None:
-        answer(exchange, _fields_of(outcome, version), after=broker.log.end)
+    def reply(outcome: JoinAnswer) -> Steps[None]:
+        return answer_in_steps(exchange, _fields_of(outcome, version), after=broker.log.end)
 
     yield from broker.consumer_groups.look_up(message.group_id)
     broker.groups.join(exchange, message.group_id, request, reply)

@@ -6,7 +6,7 @@ partitions that belong to another member after a power failure.
 
 from typing import Any, Final
 
-from semel.broker.apis.answers import Fields, answer, decoded
+from semel.broker.apis.answers import Fields, answer, answer_in_steps, decoded
 from semel.broker.exchange import Exchange
 from semel.broker.guard import READ_GROUP
 from semel.broker.serving import Serving
@@ -33,9 +33,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         assignments={share.member_id: share.assignment for share in message.assignments},
     )
 
-    def reply(outcome: SyncAnswer) -> None:
+    def reply(outcome: SyncAnswer) -> Steps[None]:
         # This answer may be the first that shows a generation, which must be durable before.
-        answer(exchange, _fields_of(outcome), after=broker.log.end)
+        return answer_in_steps(exchange, _fields_of(outcome), after=broker.log.end)
 
     broker.groups.sync(exchange, message.group_id, request, reply)
 

@@ -4,6 +4,7 @@ It decides whether offsets may be committed or deleted, and when they begin to a
 a group; this file must never change a group except by an entry.
 """
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -118,7 +119,7 @@ class ClassicGroup:
         return self._stored is not None
 
     def snapshot(self) -> dict[str, Any]:
-        """The last entry, as values that JSON can hold."""
+        """The last entry, as values that a checkpoint can hold."""
         entry = self._stored
         if entry is None:
             raise ValueError("the group has never been stored")
@@ -132,8 +133,11 @@ class ClassicGroup:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the state in `snapshot`, which was written as JSON and read again."""
-        members = tuple(StoredMember(*values) for values in snapshot["members"])
+        """Load the state in `snapshot`, which was written to a checkpoint and read again: it has bytes in base64."""
+        members = tuple(
+            StoredMember._make((*values, b64decode(subscription), b64decode(assignment)))
+            for *values, subscription, assignment in snapshot["members"]
+        )
         self.apply(ClassicGroupChanged(self.name, **{**snapshot, "members": members}))
 
     def to_store(self, assignments: Mapping[str, bytes], now_ms: int) -> ClassicGroupChanged:

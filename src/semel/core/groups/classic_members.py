@@ -5,7 +5,6 @@ of all members and answers with an assignment for each. A member also holds opaq
 which the caller will answer. This file must never decide when something happens: `classic` does that.
 """
 
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -80,7 +79,7 @@ class Member:
             stored.client_host,
             stored.rebalance_timeout_ms,
             stored.session_timeout_ms,
-            {protocol: b64decode(stored.subscription)},
+            {protocol: stored.subscription},
         )
 
     def to_store(self, protocol: str, assignment: bytes) -> StoredMember:
@@ -91,14 +90,14 @@ class Member:
             self.client_host,
             self.rebalance_timeout_ms,
             self.session_timeout_ms,
-            b64encode(self.protocols.get(protocol, b"")).decode(),
-            b64encode(assignment).decode(),
+            self.protocols.get(protocol, b""),
+            assignment,
         )
         return self.stored
 
     def take_assignment(self, stored: StoredMember) -> None:
         """Take the assignment in an entry. Only before the member is added to `Members`, which count its bytes."""
-        self.assignment = b64decode(stored.assignment)
+        self.assignment = stored.assignment
 
     @property
     def is_timed(self) -> bool:

@@ -6,7 +6,7 @@ broker answers its heartbeat with REBALANCE_IN_PROGRESS, answers its JoinGroup a
 the answer to SyncGroup. The broker assigns for all; there is no leader. Everything else is as in `consumer`.
 """
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
 from semel.core.entries import (
@@ -129,8 +129,8 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
             member.subscription.client_host,
             member.subscription.rebalance_timeout_ms,
             member.subscription.classic_session_timeout_ms,
-            dict(member.subscription.classic_protocols)[protocol],
-            b64encode(_assignment(group.target_of(member.member_id), catalog)).decode(),
+            b64decode(dict(member.subscription.classic_protocols)[protocol]),
+            _assignment(group.target_of(member.member_id), catalog),
         )
         for member in members
     ]
