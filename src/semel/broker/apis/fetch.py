@@ -29,6 +29,7 @@ from semel.storage.partition_log import PartitionLog, Watcher
 from semel.storage.segment import Mark, Stretch
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
+    ABORTED,
     FetchPartitionAnswer,
     FetchRequest,
     FetchTopicAnswer,
@@ -44,6 +45,8 @@ _NO_EPOCH = -1
 _READ_COMMITTED = 1
 # Reading this many bytes counts as one piece of work, besides the work for each partition.
 _BYTES_PER_PIECE = 16_384
+# Finding this many aborted transactions counts as one piece of work.
+_ABORTED_PER_PIECE = 20
 # The most parts of files that one fetch gets from the store; each may be far larger than the records that are sent from
 # it. The next fetch gets the parts of other partitions.
 _ABSENT_MAX = 4
@@ -307,7 +310,8 @@ def _gather(
         if answer.error_code:
             harvest.has_error = True
         harvest.answers.append((interest, answer))
-        yield 5 + sum(map(len, answer.records)) // _BYTES_PER_PIECE
+        aborted_count = len(answer.aborted_transactions or ())
+        yield 5 + sum(map(len, answer.records)) // _BYTES_PER_PIECE + aborted_count // _ABORTED_PER_PIECE
 
 
 def _read(
@@ -372,7 +376,8 @@ def _read(
         data, aborted = b"", () if committed_only else None
     except (OSError, Damaged) as error:
         return _failed(broker, index, error, log_start)
-    harvest.note_read(len(data))
+    # The list of aborted transactions may be longer than the records.
+    harvest.note_read(len(data) + ABORTED.size * len(aborted or ()))
     # What is appended behind cold records cannot be sent before them, so it does not count.
     harvest.watched[partition] = until, 0 if is_cold else max(item.bytes_max - len(data), 0)
     return FetchPartitionAnswer(
