@@ -10,7 +10,7 @@ new protocol.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from semel.broker.members import MemberName, Members
 from semel.broker.runtime import Runtime
@@ -34,7 +34,10 @@ from semel.core.refusals import (
     REBALANCE_IN_PROGRESS,
     Refused,
 )
-from semel.core.steps import Steps
+from semel.core.steps import APPEND_PIECES, Steps, Waiting
+
+# The topics in the targets that one entry has, counted for each member: some milliseconds.
+_TOPICS_PER_ENTRY: Final = 500
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -81,6 +84,8 @@ class ConsumerGroupCoordinator:
         # The position of the journal after the last entry of each group.
         self._changed: dict[str, int] = {}
         self._deadlines = runtime.alarm.deadlines(self._pass_time)
+        # The groups whose targets are being computed, and the requests that wait for that.
+        self._assigning: dict[str, list[Waiting]] = {}
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
@@ -121,7 +126,69 @@ class ConsumerGroupCoordinator:
         consumer_requests.check(beat)
         pattern = yield from self.look_up(name, beat)
         # The group may have changed during the steps. From here on there is no step.
-        return self._heartbeat(name, beat, pattern, address)
+        answer = self._heartbeat(name, beat, pattern, address)
+        if beat.epoch != JOIN_EPOCH:
+            self._assign_soon(name)
+        elif (yield from self._assigned(name)):
+            # As if the member had joined once more: it learns its target with its first answer.
+            answer = self._heartbeat(name, beat, pattern, address)
+        return answer
+
+    def _assigned(self, name: str) -> Steps[bool]:
+        """Wait until a large group has targets for its members as they are now; False if it had them already."""
+        machine = self._existing(name)
+        if machine is None or not machine.waits_for_assignment:
+            return False
+        epoch = machine.epoch
+        # A computation that is under way does not know the newest member yet, but the next one does.
+        for _ in range(2):
+            if machine is not self._existing(name) or machine.target_epoch >= epoch:
+                break
+            if name in self._assigning:
+                waiting = Waiting()
+                self._assigning[name].append(waiting)
+                yield waiting
+            else:
+                yield from self._assign(name)
+        return True
+
+    def _assign(self, name: str) -> Steps[None]:
+        """Compute the targets of a large group in steps, and commit them in several entries.
+
+        If members join or leave meanwhile, the group has a later epoch in the end, and its next heartbeat begins again.
+        """
+        self._assigning[name] = []
+        try:
+            # A turn of its own: a decision of the group may just have been made in this one.
+            yield self._runtime.pace.pieces_per_turn
+            machine = self._existing(name)
+            if machine is None:
+                return
+            epoch, members = machine.epoch, set(machine.members)
+            rest = dict((yield from machine.assignment(self._state.catalog)))
+            # In between the group may have become so small that a heartbeat has assigned at once.
+            while machine is self._existing(name) and machine.target_epoch < epoch:
+                some = some_of(rest)
+                # A static member that has come back under a new id keeps the old target, which others now have, too.
+                has_lost = bool(members - machine.members.keys())
+                epochs = (machine.epoch, machine.target_epoch) if rest else (machine.epoch + has_lost, epoch)
+                entry = machine.decide_targets(name, some, *epochs, self._runtime.clock.steady_ms())
+                if entry.targets or not rest:
+                    self._keep(name, machine, entry)
+                yield APPEND_PIECES + len(some)
+        finally:
+            for waiting in self._assigning.pop(name):
+                waiting.end()
+
+    def _assign_soon(self, name: str) -> None:
+        """The same, if it is necessary, for a request that does not wait for it."""
+        machine = self._existing(name)
+        if machine is not None and machine.waits_for_assignment and name not in self._assigning:
+            self._runtime.turns.begin(self._assign(name), self._note_assigned)
+
+    def _note_assigned(self, error: Exception | None) -> None:
+        # If the disk refused the write, the next heartbeat tries again.
+        self._runtime.note_end(None if isinstance(error, Refused) else error)
 
     def _heartbeat(self, name: str, beat: Heartbeat, pattern: ResolvedPattern | None, address: str) -> HeartbeatAnswer:
         machine, upgrade = self._machine(name, beat)
@@ -229,6 +296,7 @@ class ConsumerGroupCoordinator:
         self._note_deadline(name, machine)
         answer = consumer_migration.join_answer(machine.members[member_id])
         self._downgrade_if_due(name, machine)
+        self._assign_soon(name)
         return answer
 
     def sync(self, name: str, machine: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
@@ -338,6 +406,17 @@ class ConsumerGroupCoordinator:
                 reason = "was silent after its connection was lost" if member_id in disconnected else slow
                 self._members.tell("member_expired", name, reason=f"{member_id} {reason}")
             self._downgrade_if_due(name, machine)
+
+
+def some_of(targets: dict[str, Partitions]) -> dict[str, Partitions]:
+    """Take as many of these as fit into one entry."""
+    some: dict[str, Partitions] = {}
+    topics_left = _TOPICS_PER_ENTRY
+    while targets and topics_left > 0:
+        member_id, partitions = targets.popitem()
+        some[member_id] = partitions
+        topics_left -= 1 + len(partitions.by_topic())
+    return some
 
 
 def _subscribed(machine: ConsumerGroup, beat: Heartbeat) -> ConsumerSubscription:

@@ -8,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.core.entries import PartitionName
-from semel.core.groups.assignors import ASSIGNORS, Assignment, Reader, assign_ranges, assign_uniformly
+from semel.core.groups.assignors import ASSIGNORS, Assignment, Reader
 from semel.core.groups.partitions import NOTHING, Partitions
+from semel.core.steps import finish
 
 
 def reader(*topics: int, given: Partitions = NOTHING, instance_id: str | None = None) -> Reader:
     return Reader(frozenset(topics), given, instance_id)
+
+
+def assigned(name: str, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
+    return finish(ASSIGNORS[name](readers, partition_counts))
 
 
 def partitions(number: int, *indexes: int) -> Partitions:
@@ -82,8 +87,8 @@ def test_every_partition_that_is_wanted_goes_to_exactly_one_who_wants_it(
     counts_before: Mapping[int, int],
     partition_counts: Mapping[int, int],
 ) -> None:
-    earlier = ASSIGNORS[name](readers_of(before, {}), counts_before)
-    assignment = ASSIGNORS[name](readers_of(wanted, earlier), partition_counts)
+    earlier = assigned(name, readers_of(before, {}), counts_before)
+    assignment = assigned(name, readers_of(wanted, earlier), partition_counts)
     assert assignment.keys() == wanted.keys()
     owner_of = owners(assignment)
     assert all(partition.number in wanted[owner] for partition, owner in owner_of.items())
@@ -100,8 +105,8 @@ def test_every_partition_that_is_wanted_goes_to_exactly_one_who_wants_it(
 def test_uniform_is_as_even_as_the_subscriptions_allow(
     before: Mapping[str, frozenset[int]], wanted: Mapping[str, frozenset[int]], partition_counts: Mapping[int, int]
 ) -> None:
-    earlier = assign_uniformly(readers_of(before, {}), partition_counts)
-    assignment = assign_uniformly(readers_of(wanted, earlier), partition_counts)
+    earlier = assigned("uniform", readers_of(before, {}), partition_counts)
+    assignment = assigned("uniform", readers_of(wanted, earlier), partition_counts)
     squares = sum(len(names) ** 2 for names in assignment.values())
     assert squares == least_sum_of_squares(wanted, partition_counts)
 
@@ -111,16 +116,16 @@ def test_uniform_is_as_even_as_the_subscriptions_allow(
 def test_an_assignment_made_again_stays_as_it_is(
     name: str, wanted: Mapping[str, frozenset[int]], partition_counts: Mapping[int, int]
 ) -> None:
-    assignment = ASSIGNORS[name](readers_of(wanted, {}), partition_counts)
-    assert ASSIGNORS[name](readers_of(wanted, assignment), partition_counts) == assignment
+    assignment = assigned(name, readers_of(wanted, {}), partition_counts)
+    assert assigned(name, readers_of(wanted, assignment), partition_counts) == assignment
 
 
 @given(count=st.integers(1, 40), members=st.integers(1, 8))
 def test_uniform_moves_no_more_than_the_newcomer_needs(count: int, members: int) -> None:
     ids = [f"m{number}" for number in range(members)]
-    before = assign_uniformly({member_id: reader(1) for member_id in ids}, {1: count})
+    before = assigned("uniform", {member_id: reader(1) for member_id in ids}, {1: count})
     readers = {member_id: reader(1, given=before[member_id]) for member_id in ids} | {"new": reader(1)}
-    after = assign_uniformly(readers, {1: count})
+    after = assigned("uniform", readers, {1: count})
     assert len(after["new"]) == count // (members + 1)
     assert all(after[member_id] <= before[member_id] for member_id in ids)
 
@@ -128,8 +133,8 @@ def test_uniform_moves_no_more_than_the_newcomer_needs(count: int, members: int)
 @given(count=st.integers(1, 40), members=st.integers(2, 8))
 def test_uniform_gives_only_the_partitions_of_who_left_to_others(count: int, members: int) -> None:
     ids = [f"m{number}" for number in range(members)]
-    before = assign_uniformly({member_id: reader(1) for member_id in ids}, {1: count})
-    after = assign_uniformly({member_id: reader(1, given=before[member_id]) for member_id in ids[1:]}, {1: count})
+    before = assigned("uniform", {member_id: reader(1) for member_id in ids}, {1: count})
+    after = assigned("uniform", {member_id: reader(1, given=before[member_id]) for member_id in ids[1:]}, {1: count})
     assert all(before[member_id] <= after[member_id] for member_id in ids[1:])
 
 
@@ -140,13 +145,13 @@ def test_uniform_finds_the_way_round_by_a_third_member() -> None:
         "between": reader(1, 2, given=partitions(2, 0, 1)),
         "few": reader(2, given=partitions(2, 2)),
     }
-    after = assign_uniformly(readers, {1: 3, 2: 3})
+    after = assigned("uniform", readers, {1: 3, 2: 3})
     assert {member_id: len(names) for member_id, names in after.items()} == {"many": 2, "between": 2, "few": 2}
 
 
 def test_ranges_cut_topics_of_equal_length_alike() -> None:
     readers = {"b": reader(1, 2), "a": reader(1, 2), "c": reader(1, 2)}
-    assert assign_ranges(readers, {1: 7, 2: 7}) == {
+    assert assigned("range", readers, {1: 7, 2: 7}) == {
         "a": partitions(1, 0, 1, 2) | partitions(2, 0, 1, 2),
         "b": partitions(1, 3, 4) | partitions(2, 3, 4),
         "c": partitions(1, 5, 6) | partitions(2, 5, 6),
@@ -154,12 +159,12 @@ def test_ranges_cut_topics_of_equal_length_alike() -> None:
 
 
 def test_ranges_of_static_members_stay_when_a_member_gets_a_new_id() -> None:
-    before = assign_ranges({"x": reader(1, instance_id="one"), "y": reader(1, instance_id="two")}, {1: 4})
-    after = assign_ranges({"z": reader(1, instance_id="one"), "y": reader(1, instance_id="two")}, {1: 4})
+    before = assigned("range", {"x": reader(1, instance_id="one"), "y": reader(1, instance_id="two")}, {1: 4})
+    after = assigned("range", {"z": reader(1, instance_id="one"), "y": reader(1, instance_id="two")}, {1: 4})
     assert after["z"] == before["x"]
     assert after["y"] == before["y"]
 
 
 def test_two_who_were_given_the_same_partition_before_do_not_both_keep_it() -> None:
     readers = {"a": reader(1, given=partitions(1, 0)), "b": reader(1, given=partitions(1, 0))}
-    assert owners(assign_uniformly(readers, {1: 1})).keys() == set(partitions(1, 0))
+    assert owners(assigned("uniform", readers, {1: 1})).keys() == set(partitions(1, 0))

@@ -3,7 +3,8 @@
 An assignor is a function. It takes the topics that each member subscribes to and the partitions that each had before,
 and returns the partitions that each gets now. Every partition of a topic goes to exactly one of the members that
 subscribe to it. An assignor keeps no state and never fails: it leaves out a topic without subscribers, and gives no
-partitions to a member without topics.
+partitions to a member without topics. It works in steps, because there may be two thousand members and ten thousand
+topics.
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from semel.core.groups.partitions import Partitions, lowest, span_bits
+from semel.core.steps import Steps
 
 
 class Reader(NamedTuple):
@@ -24,11 +26,13 @@ class Reader(NamedTuple):
 
 
 Assignment = dict[str, Partitions]
+# Members or topics that are looked at for one piece of work.
+_PER_PIECE: Final = 10
 # The members by their ids, and how many partitions each topic has, by its number.
-Assignor = Callable[[Mapping[str, Reader], Mapping[int, int]], Assignment]
+Assignor = Callable[[Mapping[str, Reader], Mapping[int, int]], Steps[Assignment]]
 
 
-def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
+def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Steps[Assignment]:
     """Divide each topic into ranges of nearly equal length, one for each of its readers, in the same order of readers.
 
     So topics with the same number of partitions and the same readers are divided alike, and can be joined partition by
@@ -37,14 +41,15 @@ def assign_ranges(readers: Mapping[str, Reader], partition_counts: Mapping[int, 
     """
     shares: dict[str, dict[int, int]] = {member_id: {} for member_id in readers}
     in_order = sorted(readers, key=lambda member_id: _place_in_line(member_id, readers[member_id]))
-    for number, those_who_read in _wanted_by(readers, partition_counts, in_order).items():
+    for number, those_who_read in (yield from _wanted_by(readers, partition_counts, in_order)).items():
         share, left_over = divmod(partition_counts[number], len(those_who_read))
-        begin = 0
+        begin, place_count = 0, min(partition_counts[number], len(those_who_read))
         # If there are more readers than partitions, the last readers get none.
         for place, member_id in enumerate(those_who_read[: partition_counts[number]]):
             end = begin + share + (place < left_over)
             shares[member_id][number] = span_bits(begin, end)
             begin = end
+        yield 1 + place_count // _PER_PIECE
     return {member_id: Partitions(bits) for member_id, bits in shares.items()}
 
 
@@ -52,9 +57,11 @@ def _place_in_line(member_id: str, reader: Reader) -> tuple[bool, str]:
     return reader.instance_id is None, reader.instance_id or member_id
 
 
-def assign_uniformly(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Assignment:
+def assign_uniformly(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Steps[Assignment]:
     """Assign as evenly as the subscriptions allow over all topics together, with as few changes as possible."""
-    return _Spread(readers, partition_counts).even()
+    spread = _Spread(readers)
+    yield from spread.hand_out(readers, partition_counts)
+    return (yield from spread.even())
 
 
 # The member that gives, the kind of topics, and the member that takes.
@@ -68,20 +75,26 @@ class _Spread:
     If all members subscribe to the same topics there is only one kind, and each step is fast.
     """
 
-    def __init__(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> None:
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
         self._loads = dict.fromkeys(sorted(readers), 0)
         # For each member and each kind: the bits of each topic.
         self._assigned: dict[str, dict[int, dict[int, int]]] = {member_id: {} for member_id in self._loads}
         self._readers_of: list[tuple[str, ...]] = []
-        kinds: dict[tuple[str, ...], int] = {}
+
+    def hand_out(self, readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Steps[None]:
+        """Let each member keep what it had, as far as that is even, and give away all other partitions."""
+        # By the identity of the readers: those of one kind are the same object, and to compare thousands takes long.
+        kinds: dict[int, int] = {}
         kind_of: dict[int, int] = {}
         unread: list[dict[int, int]] = []
-        for number, those_who_read in _wanted_by(readers, partition_counts, self._loads).items():
-            kind_of[number] = kind = kinds.setdefault(those_who_read, len(kinds))
+        readers_of = yield from _wanted_by(readers, partition_counts, self._loads)
+        for number, those_who_read in readers_of.items():
+            kind_of[number] = kind = kinds.setdefault(id(those_who_read), len(kinds))
             if kind == len(self._readers_of):
                 self._readers_of.append(those_who_read)
                 unread.append({})
             unread[kind][number] = span_bits(0, partition_counts[number])
+        yield len(kind_of) // _PER_PIECE
         for member_id in self._loads:
             reader = readers[member_id]
             for number, bits in reader.previous.by_topic().items():
@@ -89,13 +102,14 @@ class _Spread:
                     own = bits & unread[kind_of[number]][number]
                     unread[kind_of[number]][number] ^= own
                     self._give(member_id, kind_of[number], number, own)
+            yield 1 + len(reader.previous.by_topic()) // _PER_PIECE
         if len(unread) == 1:
-            self._take_back_beyond_share(unread[0])
+            yield from self._take_back_beyond_share(unread[0])
         # The kinds with the fewest readers come first, because they leave the least choice.
         for kind in sorted(range(len(unread)), key=lambda kind: len(self._readers_of[kind])):
-            self._hand_out(kind, unread[kind])
+            yield from self._hand_out(kind, unread[kind])
 
-    def even(self) -> Assignment:
+    def even(self) -> Steps[Assignment]:
         """Move partitions from members with many to members with few, as long as that makes the assignment more even.
 
         A partition may have to pass through other members: a member with many and one with few may have no topic in
@@ -104,7 +118,8 @@ class _Spread:
         may_give = set(self._assigned)
         while may_give:
             richest = max(may_give, key=lambda member_id: (self._loads[member_id], member_id))
-            way, met = self._way_to_someone_poorer(richest)
+            yield 1 + len(may_give) // _PER_PIECE
+            way, met = yield from self._way_to_someone_poorer(richest)
             for giver, kind, taker in way:
                 number, bit = self._take_one(giver, kind)
                 self._give(taker, kind, number, bit)
@@ -133,7 +148,7 @@ class _Spread:
         self._loads[member_id] -= 1
         return number, bit
 
-    def _take_back_beyond_share(self, unread: dict[int, int]) -> None:
+    def _take_back_beyond_share(self, unread: dict[int, int]) -> Steps[None]:
         """If there is one kind, take back all partitions beyond an even share at once: `even` would move them one by
         one.
         """
@@ -150,22 +165,29 @@ class _Spread:
                     topics[number] = own
                 unread[number] |= bits ^ own
                 self._loads[member_id] -= (bits ^ own).bit_count()
+                yield 1
 
-    def _hand_out(self, kind: int, unread: Mapping[int, int]) -> None:
+    def _hand_out(self, kind: int, unread: Mapping[int, int]) -> Steps[None]:
         """Give each partition to the member with the fewest; neighbouring partitions of a topic stay together."""
         if len(self._readers_of[kind]) == 1:
             for number, bits in unread.items():
                 self._give(self._readers_of[kind][0], kind, number, bits)
+            yield 1 + len(unread) // _PER_PIECE
             return
         by_load = [(self._loads[member_id], member_id) for member_id in self._readers_of[kind]]
         heapify(by_load)
+        yield len(by_load) // _PER_PIECE
         for number, bits in unread.items():
-            for member_id, share in _shares(by_load, bits.bit_count()):
+            shares = _shares(by_load, bits.bit_count())
+            for member_id, share in shares:
                 part = lowest(bits, share)
                 bits ^= part
                 self._give(member_id, kind, number, part)
+            if shares:
+                # With more partitions than members, all members were sorted.
+                yield 1 + (len(shares) if len(shares) < len(by_load) else 3 * len(by_load)) // _PER_PIECE
 
-    def _way_to_someone_poorer(self, source: str) -> tuple[list[_Step], set[str]]:
+    def _way_to_someone_poorer(self, source: str) -> Steps[tuple[list[_Step], set[str]]]:
         """A path from `source` to a member with at least two partitions fewer, if any, and all members visited."""
         came_by: dict[str, tuple[str, int]] = {}
         met = {source}
@@ -184,6 +206,8 @@ class _Spread:
                     if self._loads[other] <= self._loads[source] - 2:
                         return _way_back(came_by, other), met
                     waiting.append(other)
+                yield len(self._readers_of[kind]) // _PER_PIECE
+            yield 1 + len(by_kind) // _PER_PIECE
         return [], met
 
 
@@ -216,8 +240,8 @@ def _shares(by_load: list[tuple[int, str]], count: int) -> list[tuple[str, int]]
 
 def _wanted_by(
     readers: Mapping[str, Reader], partition_counts: Mapping[int, int], in_order: Iterable[str]
-) -> dict[int, tuple[str, ...]]:
-    """The readers of each topic that has any, in the order of `in_order`.
+) -> Steps[dict[int, tuple[str, ...]]]:
+    """The readers of each topic that has any, in the order of `in_order`. Equal readers are the same object.
 
     Members with the same topics are handled together: many members with many topics would be too many pairs.
     """
@@ -228,12 +252,14 @@ def _wanted_by(
     for wish, topics in enumerate(wishes):
         for number in topics & partition_counts.keys():
             wanted_by.setdefault(number, []).append(wish)
+        yield 1 + len(topics) // _PER_PIECE
     those_who_wish = list(wishes.values())
     those_who_read: dict[tuple[int, ...], tuple[str, ...]] = {}
     for several in map(tuple, wanted_by.values()):
         if several not in those_who_read:
             those = sorted(chain.from_iterable(those_who_wish[wish] for wish in several))
             those_who_read[several] = tuple([member_id for _, member_id in those])
+            yield 1 + len(those) // _PER_PIECE
     return {number: those_who_read[tuple(wanted_by[number])] for number in sorted(wanted_by)}
 
 

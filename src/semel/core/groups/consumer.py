@@ -37,6 +37,7 @@ from semel.core.groups.consumer_members import (
 from semel.core.groups.consumer_owners import Owners
 from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
 from semel.core.groups.consumer_topics import (
+    Wanted,
     WantedTopics,
     new_targets,
     preferred_assignor,
@@ -52,6 +53,7 @@ from semel.core.refusals import (
     UNSUPPORTED_VERSION,
     Refused,
 )
+from semel.core.steps import Steps, finish
 from semel.core.topics import Catalog
 from semel.core.values import value
 
@@ -72,6 +74,11 @@ class ConsumerRules:
     heartbeat_interval_in_motion_ms: int = 500
     lost_connection_session_percent: int = 40
     members_max: int = 2_000
+
+
+# The targets of a group with more pairs of a member and a topic are computed in steps. Between members with different
+# topics, partitions are moved one by one, so then more partitions count as well.
+ASSIGNED_AT_ONCE: Final = 2_000
 
 
 class _Plan(NamedTuple):
@@ -100,6 +107,8 @@ class ConsumerGroup:
         self._owners = Owners()
         # `WantedTopics.changes` when `_digest_now` last computed the digest, and the digest.
         self._digested: tuple[tuple[int, int], str] | None = None
+        # Whether the last decision left the target to `assignment`, because the group is large.
+        self._is_assigned_later = False
         # The earliest deadline, or a time before it: deadlines move with every heartbeat.
         self._no_deadline_before_ms: int | None = None
 
@@ -277,7 +286,7 @@ class ConsumerGroup:
             plan.topics_digest,
             plan.left,
             subscriptions=(subscription,) if is_new or subscription != member.subscription else (),
-            targets=tuple([ConsumerTarget(member_id, tuple(to.spans())) for member_id, to in plan.targets.items()]),
+            targets=tuple([ConsumerTarget(member_id, to.spans()) for member_id, to in plan.targets.items()]),
             positions=(position,) if is_new or position is not member.position else (),
             at_ms=now_ms,
         )
@@ -289,8 +298,10 @@ class ConsumerGroup:
         is_as_known = member is self.members.get(subscription.member_id) and self.topics.is_same_wish(
             subscription, member.subscription
         )
-        if is_as_known and self.epoch == self.target_epoch and self._digest_now(catalog) == self.topics_digest:
+        has_target = self.epoch == self.target_epoch or self._is_assigned_later
+        if is_as_known and has_target and self._digest_now(catalog) == self.topics_digest:
             return _Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
+        self.topics.check_names(subscription.topic_names)
         known_as = self._owners.of_instance(subscription.instance_id) or subscription.member_id
         before = self.members.get(known_as)
         subscriptions = {member_id: other.subscription for member_id, other in self.members.items()}
@@ -304,12 +315,46 @@ class ConsumerGroup:
         wish_is_new = before is None or not self.topics.is_same_wish(subscription, before.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
-        if epoch > target_epoch:
-            targets = new_targets(subscriptions, targets, topics, topics_wanted)
+        self._is_assigned_later = epoch > target_epoch and _is_large(topics, topics_wanted)
+        if epoch > target_epoch and not self._is_assigned_later:
+            targets = finish(new_targets(subscriptions, targets, topics, topics_wanted))
             target_epoch = epoch
         leavers = (known_as,) if before is not None and known_as != subscription.member_id else ()
         differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
         return _Plan(epoch, target_epoch, digest, leavers, differing)
+
+    # Assigning in steps
+
+    @property
+    def waits_for_assignment(self) -> bool:
+        """Whether the members have no targets yet as they are now. After a heartbeat that is so only if the group is so
+        large that its targets are computed apart.
+        """
+        return self.epoch > self.target_epoch and not self.is_empty
+
+    def assignment(self, catalog: Catalog) -> Steps[Mapping[str, Partitions]]:
+        """The targets of all members as they are now, in steps."""
+        subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
+        targets = dict(self.targets)
+        topics = self.topics.of_each(subscriptions, catalog)
+        topics_wanted = wanted_of(topics, catalog)
+        yield len(subscriptions) // 10 + len(topics_wanted) // 10
+        return (yield from new_targets(subscriptions, targets, topics, topics_wanted))
+
+    def decide_targets(
+        self, group: str, targets: Mapping[str, Partitions], epoch: int, target_epoch: int, now_ms: int
+    ) -> ConsumerGroupChanged:
+        """The changes that give these members these targets, except those that have left. No member is in the target
+        epoch before all have their targets; until then nobody reads what another member still holds.
+        """
+        differing = [
+            ConsumerTarget(member_id, to.spans())
+            for member_id, to in targets.items()
+            if member_id in self.members and to != self.target_of(member_id)
+        ]
+        return ConsumerGroupChanged(
+            group, epoch, target_epoch, self.topics_digest, (), (), tuple(differing), (), now_ms
+        )
 
     # Leaving
 
@@ -439,6 +484,8 @@ class ConsumerGroup:
             self._owners.take_back(self.members[position.member_id])
         for position in positions:
             self._move(position, entry.at_ms)
+        if entry.left:
+            self._is_assigned_later = False
         if entry.left or entry.subscriptions:
             self._digested = None
             self.topics.forget_all_but(self.subscriptions())
@@ -451,6 +498,7 @@ class ConsumerGroup:
         self.targets.pop(member_id, None)
 
     def _subscribe(self, subscription: ConsumerSubscription) -> None:
+        subscription = self.topics.with_known_names(subscription)
         member = self.members.get(subscription.member_id)
         if member is None:
             member = self.members[subscription.member_id] = Member(subscription)
@@ -479,9 +527,7 @@ class ConsumerGroup:
             self.topics_digest,
             left=(),
             subscriptions=tuple([member.subscription for member in members]),
-            targets=tuple(
-                [ConsumerTarget(member_id, tuple(target.spans())) for member_id, target in self.targets.items()]
-            ),
+            targets=tuple([ConsumerTarget(member_id, target.spans()) for member_id, target in self.targets.items()]),
             positions=tuple([member.position for member in members]),
             at_ms=self.changed_at_ms,
         )
@@ -497,3 +543,12 @@ class ConsumerGroup:
         entry = ConsumerGroupChanged(group="", left=(), **kept)
         self.check(entry)
         self.apply(entry)
+
+
+def _is_large(topics: Mapping[str, frozenset[int]], topics_wanted: Wanted) -> bool:
+    """Whether other clients would have to wait while such a group is assigned at once; `topics` are those of each
+    member.
+    """
+    is_mixed = len(set(topics.values())) > 1
+    partition_count = sum(count for _, _, count in topics_wanted) if is_mixed else 0
+    return max(len(topics) * len(topics_wanted), partition_count) > ASSIGNED_AT_ONCE

@@ -204,7 +204,7 @@ def _span_from(number: int, begin: int, end_or_epoch: int, epoch: int | None = N
 def target_from(spans: Iterable[Iterable[int]]) -> Partitions:
     """A target from an entry or a checkpoint, likewise."""
     # Earlier versions of semel stored each partition singly.
-    return Partitions.of_spans((number, begin, *(end or (begin + 1,))) for number, begin, *end in spans)
+    return Partitions.back_from((number, begin, *(end or (begin + 1,))) for number, begin, *end in spans)
 
 
 def next_position(

@@ -26,6 +26,9 @@ from semel.core.topics import Catalog
 # Different expressions in one group, counted for each of those who see different topics. Its members usually share one,
 # and each expression is matched against all topics.
 EXPRESSIONS_MAX: Final = 100
+# Names in the different subscriptions of one group together: each decision looks all of them up. Its members usually
+# share one list.
+NAMES_MAX: Final = 100_000
 # How often a look-up in steps begins again because topics were created meanwhile. Each time it has less to do.
 _ROUNDS_MAX: Final = 3
 # Names of topics between two steps.
@@ -70,6 +73,8 @@ class WantedTopics:
     def __init__(self) -> None:
         self.sight = EVERYTHING_IS_SEEN
         self._patterns: dict[str, ResolvedPattern] = {}
+        # The names in the members' subscriptions; each value is its own key.
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         # `changes` when the expressions of all members were last looked up.
         self._looked_up = (-1, -1)
 
@@ -92,23 +97,31 @@ class WantedTopics:
     def _wish(self, subscription: ConsumerSubscription) -> tuple[tuple[str, ...], str, Asker | None]:
         return subscription.topic_names, subscription.topic_regex, self.viewer(subscription)
 
+    def with_known_names(self, subscription: ConsumerSubscription) -> ConsumerSubscription:
+        """The same subscription, with the names of an earlier one if these are equal, so that they exist once."""
+        names = subscription.topic_names
+        return subscription._replace(topic_names=self._names.setdefault(names, names))
+
     def of(self, subscription: ConsumerSubscription, catalog: Catalog) -> frozenset[int]:
         """The numbers of the existing topics to which one member subscribes."""
         topics = map(catalog.named, subscription.topic_names)
         numbers = frozenset(topic.number for topic in topics if topic is not None)
         if subscription.topic_regex:
             pattern = self._resolved(subscription.topic_regex)
-            numbers |= pattern.numbers(catalog, self.sight, self.viewer(subscription))
+            matching = pattern.numbers(catalog, self.sight, self.viewer(subscription))
+            # The set of the expression is not copied without need.
+            numbers = numbers | matching if numbers else matching
         return numbers
 
     def of_each(
         self, subscriptions: Mapping[str, ConsumerSubscription], catalog: Catalog
     ) -> Mapping[str, frozenset[int]]:
         """The same for many members, by their ids. Members with the same subscription share one set."""
-        numbers_by_subscription: dict[tuple[tuple[str, ...], str, Asker | None], frozenset[int]] = {}
+        # By the identity of the names: a group keeps equal names once, and to compare five hundred takes long.
+        numbers_by_subscription: dict[tuple[int, str, Asker | None], frozenset[int]] = {}
         of_each = {}
         for member_id, one in subscriptions.items():
-            wish = self._wish(one)
+            wish = id(one.topic_names), one.topic_regex, self.viewer(one)
             if wish not in numbers_by_subscription:
                 numbers_by_subscription[wish] = self.of(one, catalog)
             of_each[member_id] = numbers_by_subscription[wish]
@@ -185,10 +198,21 @@ class WantedTopics:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {EXPRESSIONS_MAX} expressions, no more are allowed")
         self._resolved(regex)
 
+    def check_names(self, names: tuple[str, ...]) -> None:
+        """Refused if the different lists of names in the group would be too long together."""
+        if names not in self._names and sum(map(len, self._names)) + len(names) > NAMES_MAX:
+            raise Refused(GROUP_MAX_SIZE_REACHED, f"different members subscribe to more than {NAMES_MAX} names in all")
+
     def forget_all_but(self, subscriptions: Iterable[ConsumerSubscription]) -> None:
-        """Forget the expressions that none of these subscriptions has."""
+        """Forget the expressions and the names that none of these subscriptions has."""
         self._looked_up = (-1, -1)
-        self._forget_all_but({subscription.topic_regex for subscription in subscriptions})
+        regexes, names = set(), {}
+        for subscription in subscriptions:
+            regexes.add(subscription.topic_regex)
+            names[id(subscription.topic_names)] = subscription.topic_names
+        self._forget_all_but(regexes)
+        if len(names) < len(self._names):
+            self._names = {one: one for one in names.values()}
 
     def _forget_all_but(self, regexes: Container[str | None]) -> None:
         self._patterns = {regex: pattern for regex, pattern in self._patterns.items() if regex in regexes}
@@ -289,11 +313,11 @@ def new_targets(
     targets: Mapping[str, Partitions],
     topics: Mapping[str, frozenset[int]],
     wanted: Wanted,
-) -> Mapping[str, Partitions]:
-    """The new target of each member; `topics` are those that it subscribes to, and `targets` the targets before."""
+) -> Steps[Mapping[str, Partitions]]:
+    """The new target of each member, in steps; `topics` are those that it subscribes to, and `targets` those before."""
     readers = {
         member_id: Reader(topics[member_id], targets.get(member_id, NOTHING), subscription.instance_id)
         for member_id, subscription in subscriptions.items()
     }
     counts = {number: count for _, number, count in wanted}
-    return ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts)
+    return (yield from ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts))

@@ -18,11 +18,13 @@ _RUN: Final = re.compile("1+")
 class Partitions:
     """A set of partitions, topic by topic."""
 
-    __slots__ = ("_bits",)
+    __slots__ = ("_bits", "_spans")
 
     def __init__(self, bits: Mapping[int, int]) -> None:
         """From the bits of each topic, by the topic's number. No topic may have 0 for its bits."""
         self._bits = bits
+        # The result of `spans`, when it is known.
+        self._spans: tuple[Span, ...] | None = None
 
     @classmethod
     def of(cls, names: Iterable[PartitionName]) -> "Partitions":
@@ -49,6 +51,14 @@ class Partitions:
         for number, begin, end in spans:
             bits[number] = bits.get(number, 0) | span_bits(begin, end)
         return cls(bits)
+
+    @classmethod
+    def back_from(cls, spans: Iterable[Iterable[int]]) -> "Partitions":
+        """The partitions whose `spans` these are."""
+        kept = tuple([Span(*span) for span in spans])
+        partitions = cls.of_spans(kept)
+        partitions._spans = kept
+        return partitions
 
     @classmethod
     def union(cls, sets: Iterable["Partitions"]) -> "Partitions":
@@ -111,9 +121,12 @@ class Partitions:
         """The bits of each topic, by its number, in no particular order."""
         return self._bits
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> tuple[Span, ...]:
         """The fewest possible spans of these partitions, in the order of topics and partitions."""
-        return [Span(number, begin, end) for number in sorted(self._bits) for begin, end in _runs(self._bits[number])]
+        if self._spans is None:
+            bits = self._bits
+            self._spans = tuple([Span(number, *run) for number in sorted(bits) for run in _runs(bits[number])])
+        return self._spans
 
     def indexes(self) -> Iterator[tuple[int, list[int]]]:
         """The number of each topic and its partitions, in order."""
