@@ -122,15 +122,17 @@ def forget_silent_producers(runtime: Runtime) -> Steps[None]:
 
 def forget_silent_transactional_ids(runtime: Runtime) -> Steps[None]:
     expiration_ms = runtime.limits.transactional_id_expiration_ms
-    for entry in runtime.log.state.transaction_rules.silent(_counted_now_ms(runtime, expiration_ms), expiration_ms):
-        entry = replace(entry, at_ms=runtime.clock.now_ms())
-        runtime.log.commit(entry)
-        names = entry.transactional_ids
-        runtime.metrics.forgotten_transactional_ids += len(names)
-        first_names = ", ".join(names[:NAMED_MAX])
-        runtime.events.tell(
-            logging.INFO, "transactional_ids_forgotten", transactional_ids=len(names), named=first_names
-        )
+    rules, now_ms = runtime.log.state.transaction_rules, _counted_now_ms(runtime, expiration_ms)
+    for names in rules.parts():
+        entry = rules.decide_forget(names, now_ms, expiration_ms)
+        if entry is not None:
+            runtime.log.commit(replace(entry, at_ms=runtime.clock.now_ms()))
+            forgotten = entry.transactional_ids
+            runtime.metrics.forgotten_transactional_ids += len(forgotten)
+            first_names = ", ".join(forgotten[:NAMED_MAX])
+            runtime.events.tell(
+                logging.INFO, "transactional_ids_forgotten", transactional_ids=len(forgotten), named=first_names
+            )
         yield APPEND_PIECES + len(names)
 
 

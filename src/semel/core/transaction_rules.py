@@ -377,19 +377,25 @@ class TransactionRules:
         """The entries that forget the transactional ids which were silent for this long and have no open
         transaction.
         """
+        for names in self.parts():
+            entry = self.decide_forget(names, now_ms, expiration_ms)
+            if entry is not None:
+                yield entry
 
-        def is_silent(owner: Owner | None) -> bool:
-            return (
-                owner is not None
-                and owner.changed_at_ms <= now_ms - expiration_ms
-                and not self._known.is_open(owner.producer_id)
-            )
+    def parts(self) -> list[list[str]]:
+        """All transactional ids, in parts that may be looked at in one turn: there may be a hundred thousand."""
+        ids = [owner.transactional_id for owner in self._known.owners()]
+        return [ids[first : first + FORGOTTEN_PER_ENTRY] for first in range(0, len(ids), FORGOTTEN_PER_ENTRY)]
 
-        silent = [owner.transactional_id for owner in self._known.owners() if is_silent(owner)]
-        for first in range(0, len(silent), FORGOTTEN_PER_ENTRY):
-            # The client may have used some of them since.
-            some = silent[first : first + FORGOTTEN_PER_ENTRY]
-            yield TransactionalIdsForgotten(tuple(name for name in some if is_silent(self._known.named(name))))
+    def decide_forget(self, names: Iterable[str], now_ms: int, expiration_ms: int) -> TransactionalIdsForgotten | None:
+        """The entry that forgets those of these ids; None if there are none."""
+        silent = []
+        for name in names:
+            owner = self._known.named(name)
+            is_silent = owner is not None and owner.changed_at_ms <= now_ms - expiration_ms
+            if owner is not None and is_silent and not self._known.is_open(owner.producer_id):
+                silent.append(name)
+        return TransactionalIdsForgotten(tuple(silent)) if silent else None
 
     def _owned(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Owner:
         """The owner of a transactional id; refused unless that is this producer in this epoch."""

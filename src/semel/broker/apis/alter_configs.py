@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_group
+from semel.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_count, check_group
 from semel.broker.apis.lookup import repeated
 from semel.broker.exchange import Exchange
 from semel.broker.guard import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
@@ -53,6 +53,7 @@ def alter(broker: Serving, exchange: Exchange, request: Any, wish: Wish) -> Step
 def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
+    check_count(item.configs)
     if item.resource_type == BROKER:
         broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
         check_broker(broker, item.resource_name)

@@ -4,7 +4,7 @@ A topic has all configurations in `semel.core.configs`. The broker has the few t
 are set when it is started, so no request can change them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Final, Literal, NamedTuple
 
 from semel.broker.serving import Serving
@@ -17,6 +17,9 @@ from semel.wire.errors import ErrorCode
 TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
+
+# There are some thirty. A request has space for a hundred thousand, and those of one resource are looked at at once.
+CONFIGS_PER_RESOURCE_MAX: Final = 1_000
 
 # Kafka's numbers for the source of a value.
 _TOPIC_CONFIG: Final = 1
@@ -158,6 +161,12 @@ def check_broker(broker: Serving, name: str) -> None:
     """Refuse a name that is not a broker's; an empty name stands for every broker. All have the same configurations."""
     if name not in ("", *map(str, (broker.role.node_id, *broker.role.standby_ids))):
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is one broker, {broker.role.node_id}, and none of this name")
+
+
+def check_count(configs: Sized) -> None:
+    """Refuse so many configurations of one resource that to look at them would hold up other clients."""
+    if len(configs) > CONFIGS_PER_RESOURCE_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{len(configs)} configurations for one resource are too many")
 
 
 def check_group(name: str) -> None:

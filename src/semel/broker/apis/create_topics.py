@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from semel.broker.apis.answers import Fields, answered_in_steps, attempted
-from semel.broker.apis.configurations import of_topic
+from semel.broker.apis.configurations import check_count, of_topic
 from semel.broker.apis.lookup import repeated
 from semel.broker.exchange import Exchange
 from semel.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
@@ -42,6 +42,7 @@ def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validat
         raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is named more than once")
     if not broker.guard.sees(exchange, CREATE_CLUSTER):
         broker.guard.check(exchange, CREATE_TOPIC, item.name)
+    check_count(item.configs)
     unset = [config.name for config in item.configs if config.value is None]
     if unset:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{unset[0]} has no value")
