@@ -6,30 +6,58 @@ those at the limits. A loop over one limit within a loop over another grows with
 
 import runpy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from asking import NEWEST
 from counted_steps import steps_of
 from semel.broker.broker import Broker
+from semel.broker.consumer_groups import some_of
+from semel.broker.sessions import FetchSessions
 from semel.broker.wakeups import TOLD_AT_ONCE, told
+from semel.core.aborted import AbortedTransactions
+from semel.core.batch import read_header
+from semel.core.configs import parse
 from semel.core.entries import (
+    ConsumerGroupChanged,
     OffsetsCommitted,
     PartitionName,
     StoredOffset,
     TopicDeleted,
+    TransactionalIdClaimed,
     TransactionalOffsets,
     TransactionEnded,
 )
+from semel.core.groups import classic
+from semel.core.groups.classic_group import ClassicGroup
+from semel.core.groups.classic_steps import ClassicRules, JoinRequest, Step
+from semel.core.groups.consumer import ASSIGNED_AT_ONCE, ConsumerGroup, ConsumerRules
+from semel.core.groups.consumer_requests import Heartbeat
+from semel.core.groups.consumer_topics import NAMES_MAX
 from semel.core.groups.groups import FORGOTTEN_AT_ONCE, Groups
+from semel.core.groups.partitions import NOTHING
 from semel.core.partition import Partition
+from semel.core.producer_table import Snapshot
 from semel.core.refusals import Refused
+from semel.core.steps import Pace, Steps, finish
+from semel.core.topics import Catalog
+from semel.core.transaction_rules import FORGOTTEN_PER_ENTRY, TransactionRules
+from semel.core.transactions import Transactions
 from semel.storage.aborted_blocks import BLOCK_LAYOUT
+from semel.storage.checkpoint import PartitionParts
+from semel.storage.encoding import decode, encode
 from semel.storage.files import MemoryFiles
-from semel.storage.partition_log import PartitionLog, Watcher
-from semel.storage.segment import SegmentFiles
-from stepping import create, in_a_broker
+from semel.storage.log import Log
+from semel.storage.partition_log import SEGMENTS_MAX, PartitionLog, Watcher
+from semel.storage.segment import Index, SegmentFiles
+from semel.wire.errors import ErrorCode
+from semel.wire.fetch import FetchPartition, FetchPartitionAnswer, FetchRequest, FetchTopic, encode_response
+from semel.wire.records import Record, encode_batch
+from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, FETCH, INCREMENTAL_ALTER_CONFIGS, JOIN_GROUP
+from stepping import Asked, ask, create, in_a_broker
 
 TABLE: dict[str, Any] = {
     product.name: product
@@ -146,6 +174,227 @@ def _(size: int) -> Callable[[], object]:
     return lambda: next(steps)
 
 
+def log_of(partitions: int) -> Log:
+    """A log with a topic that has so many partitions."""
+    log = Log.open(MemoryFiles(), new_cluster_id="products")
+    log.commit(log.state.catalog.decide_create("first", partitions, {}, bytes(16), 0))
+    return log
+
+
+@corner("topic created", small=1_000, at_limits=20_000)
+def _(size: int) -> Callable[[], object]:
+    log = log_of(1)
+    return lambda: log.commit(log.state.catalog.decide_create("t", size, {}, b"t" * 16, 0))
+
+
+@corner("partitions added", small=1_000, at_limits=20_000)
+def _(size: int) -> Callable[[], object]:
+    log = log_of(1)
+    return lambda: log.commit(log.state.catalog.decide_partitions("first", size))
+
+
+@corner("topic deleted", small=500, at_limits=20_000)
+def _(size: int) -> Callable[[], object]:
+    log = log_of(size)
+    assert len(log.state.partitions.all()) == size
+    return lambda: log.commit(log.state.catalog.decide_delete("first", 0, 0))
+
+
+@corner("catalog copied", small=500, at_limits=10_000)
+def _(size: int) -> Callable[[], object]:
+    log = log_of(1)
+    for number in range(size):
+        log.state.apply(log.state.catalog.decide_create(f"t{number}", 1, {}, (number + 1).to_bytes(16), 0))
+    return lambda: next(log.begin_checkpoint(), None)
+
+
+def segmented(size: int) -> PartitionLog:
+    """A partition with so many segments, the last of which is empty."""
+    partition = log_of(1).state.partitions.named(0, 0)
+    segments = [(number, number + 1, 100, 0, 0, 0, -1, 0) for number in range(size - 1)]
+    segments.append((size - 1, size - 1, 0, 0, 0, 0, -1, 0))
+    record = {"log_start": 0, "next_offset": size - 1, "epochs": [], "cleaned_until": 0, "segments": segments}
+    partition.restore(record, PartitionParts(Index(), Snapshot({}, []), {}, b"", b""))
+    partition.readable = partition.stable = partition.end_mark()
+    return partition
+
+
+@corner("segments copied", small=1_000, at_limits=10_000)
+def _(size: int) -> Callable[[], object]:
+    partition = segmented(size)
+    return lambda: (partition.to_record(), partition.to_parts(), partition.to_files())
+
+
+@corner("segments looked through", small=1_000, at_limits=10_000)
+def _(size: int) -> Callable[[], object]:
+    partition = segmented(size)
+    return lambda: (partition.retained_from(10_000, 1, -1), partition.latest_timestamp(partition.readable))
+
+
+@corner("segments deleted", small=1_000, at_limits=10_000)
+def _(size: int) -> Callable[[], object]:
+    partition = segmented(size)
+    return lambda: partition.apply_log_start(size - 1)
+
+
+def aborted(size: int) -> AbortedTransactions:
+    transactions = AbortedTransactions()
+    for number in range(size):
+        transactions.note(number, 2 * number, 2 * number + 1, 2 * number + 2)
+    return transactions
+
+
+@corner("aborted transactions found", small=1_000, at_limits=65_000)
+def _(size: int) -> Callable[[], object]:
+    transactions, block = aborted(size), 128
+    blocks = []
+    while transactions.young_count >= block:
+        blocks.append(transactions.oldest(block))
+        transactions.put_away(block)
+    return lambda: transactions.between(0, 2 * size, lambda numbers: [blocks[number] for number in numbers])
+
+
+@corner("aborted transactions sent", small=2_000, at_limits=65_000)
+def _(size: int) -> Callable[[], object]:
+    answer = FetchPartitionAnswer(0, 0, 0, 0, 0, [(number, number) for number in range(size)], (b"records",))
+    return lambda: encode_response(NEWEST[FETCH], 1, 0, 0, [(None, bytes(16), [answer])])
+
+
+@corner("fetch session begun", small=1_000, at_limits=30_000)
+def _(size: int) -> Callable[[], object]:
+    sessions = FetchSessions(sessions_max=1, partitions_max=size)
+    partitions = [FetchPartition(index, 0, 1, -1, -1) for index in range(size)]
+    request = FetchRequest(0, 0, 0, 0, 0, 0, [FetchTopic("t", None, partitions)], [], "")
+    return lambda: sessions.resolve(request, False, 0)
+
+
+@corner("silent transactional ids", small=2 * FORGOTTEN_PER_ENTRY, at_limits=100_000)
+def _(size: int) -> Callable[[], object]:
+    known = Transactions()
+    for number in range(size):
+        known.apply(TransactionalIdClaimed(str(number), number, 0, -1, -1, 1, 0))
+    rules = TransactionRules(known)
+    return lambda: rules.decide_forget(rules.parts()[0], 10, 1)
+
+
+def joining(size: int) -> ClassicGroup:
+    """A classic group whose members have joined and wait for their generation."""
+    rules = ClassicRules(size, 2**30, 1, 10_000, 0, 10_000, 40)
+    group = ClassicGroup(GROUP)
+    for number in range(size):
+        member_id = f"m{number}"
+        request = JoinRequest(
+            "", member_id, None, "client", "/host", "consumer", {"range": b"s" * 100}, 5_000, 5_000, False, True
+        )
+        classic.join(group, request, object(), 0, rules)
+    return group
+
+
+def completed(group: ClassicGroup) -> Step:
+    """The step that begins the generation, after the delays for the first members."""
+    step = Step(0)
+    while not step.answers:
+        assert group.rebalance.join_deadline_ms is not None
+        step = classic.pass_time(group, group.rebalance.join_deadline_ms)
+    return step
+
+
+@corner("generation of a classic group begun", small=200, at_limits=2_000)
+def _(size: int) -> Callable[[], object]:
+    group = joining(size)
+    return lambda: completed(group)
+
+
+@corner("classic group stored", small=200, at_limits=2_000)
+def _(size: int) -> Callable[[], object]:
+    group = joining(size)
+    completed(group)
+    assignments = {member.member_id: b"a" * 100 for member in group.members}
+    log = log_of(1)
+    log.state.groups.classic(GROUP)
+    followed = Groups()
+
+    def store() -> None:
+        entry = group.to_store(assignments, 0)
+        log.commit(entry)
+        kind, parts = encode(entry)
+        followed.apply(decode(kind, memoryview(b"".join(parts))))
+
+    return store
+
+
+def subscribed(size: int, topics: int) -> tuple[ConsumerGroup, Catalog]:
+    """A group of the new protocol whose members read the same topics of two partitions."""
+    catalog = Catalog()
+    for number in range(topics):
+        catalog.apply(catalog.decide_create(f"t{number:05}", 2, {}, number.to_bytes(16), 0))
+    group = ConsumerGroup()
+    names = tuple([topic.name for topic in catalog])
+    for number in range(size):
+        beat = Heartbeat(f"m{number}", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
+        entry = group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
+        assert entry is not None
+        group.check(entry)
+        group.apply(entry)
+    return group, catalog
+
+
+def assign(group: ConsumerGroup, catalog: Catalog) -> None:
+    entry = group.decide_targets(GROUP, finish(group.assignment(catalog)), group.epoch, group.epoch, 0)
+    group.check(entry)
+    group.apply(entry)
+
+
+@corner("consumer group joined", small=20, at_limits=2_000)
+def _(size: int) -> Callable[[], object]:
+    # As many topics as members, five at the limits: the sum counts, and not the product.
+    group, catalog = subscribed(size, 5 * size)
+    names = tuple([topic.name for topic in catalog])
+    beat = Heartbeat("new", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
+
+    def join() -> None:
+        entry = group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
+        assert entry is not None
+        group.check(entry)
+        group.apply(entry)
+
+    return join
+
+
+@corner("consumer group assigned", small=40, at_limits=2_000)
+def _(size: int) -> Callable[[], object]:
+    group, catalog = subscribed(size, 5 * size)
+    steps = group.assignment(catalog)
+    next(steps)
+    return lambda: turn(steps)
+
+
+def turn(steps: Steps[object]) -> None:
+    """What is done in one turn of the event loop."""
+    left = Pace().pieces_per_turn
+    for pieces in steps:
+        assert isinstance(pieces, int)
+        left -= pieces
+        if left <= 0:
+            return
+
+
+@corner("consumer group's targets stored", small=60, at_limits=2_000)
+def _(size: int) -> Callable[[], object]:
+    group, catalog = subscribed(size, 5 * size)
+    rest = dict(finish(group.assignment(catalog)))
+
+    def store() -> None:
+        entry = group.decide_targets(GROUP, some_of(rest), group.epoch, group.target_epoch, 0)
+        kind, parts = encode(entry)
+        again = decode(kind, memoryview(b"".join(parts)))
+        assert isinstance(again, ConsumerGroupChanged)
+        group.check(again)
+        group.apply(again)
+
+    return store
+
+
 def test_fetches_that_wait_are_told_and_answered_in_steps() -> None:
     def test(broker: Broker) -> None:
         create(broker, "quiet")
@@ -202,3 +451,129 @@ def test_offsets_are_deleted_in_entries_that_each_remove_few() -> None:
     assert group.at_once(names(3)) == 3
     open_transactions(groups, FORGOTTEN_AT_ONCE, partition=1)
     assert group.at_once(names(2 * FORGOTTEN_AT_ONCE)) == 2
+
+
+def test_a_partition_with_very_many_segments_begins_no_small_ones_any_more() -> None:
+    partition = segmented(SEGMENTS_MAX)
+    small_segments = parse({"segment.bytes": "1024", "segment.ms": "1"})
+    for at_ms in (1_000, 2_000):
+        batch = encode_batch([Record(value=b"v" * 2_000)], base_offset=partition.state.next_offset)
+        partition.write(read_header(batch), batch, at_ms, small_segments)
+        partition.apply_append(read_header(batch), at_ms)
+    assert len(partition.segments) == SEGMENTS_MAX
+
+
+def test_a_partition_that_was_not_used_yet_takes_no_place_and_has_the_leniency_of_its_time() -> None:
+    log = log_of(3)
+    partitions = log.state.partitions
+    assert partitions.used() == []
+    log.commit(log.state.catalog.decide_delete("first", 7, 0))
+    log.commit(log.state.catalog.decide_create("first", 1, {}, b"t" * 16, 0))
+    log.state.catalog.expire(1_000, 1)
+    log.commit(log.state.catalog.decide_partitions("first", 2))
+    (topic,) = log.state.catalog
+    assert [partitions.named(topic.number, index).state.lenient_blocks for index in (1, 0)] == [0, 7]
+    assert partitions.at(topic.number, 2) is None
+    assert [partition.index for partition in partitions.used()] == [1, 0]
+
+
+def test_the_members_of_a_classic_group_are_answered_in_many_turns() -> None:
+    def test(broker: Broker) -> None:
+        joins = []
+        for number in range(5):
+            values: dict[str, Any] = {"group_id": GROUP, "session_timeout": 10_000, "rebalance_timeout": 10_000}
+            protocols = [{"name": "range", "metadata": b"s"}]
+            joins.append(
+                Asked(
+                    *(broker, JOIN_GROUP, 3),
+                    over=number + 1,
+                    **{**values, "member_id": "", "protocol_type": "consumer", "protocols": protocols},
+                )
+            )
+            while joins[-1].step():
+                pass
+        group = broker.log.state.groups.classic(GROUP)
+        while group.rebalance.join_deadline_ms is not None:
+            broker.groups._carry_out(group, classic.pass_time(group, group.rebalance.join_deadline_ms))
+        assert not any(join.is_answered for join in joins)
+        broker.turns.stop()
+
+    in_a_broker(test)
+
+
+def beat(broker: Broker, member_id: str, epoch: int = 0, *, over: int = 1) -> Asked:
+    """A heartbeat of a member that reads all topics."""
+    names = [topic.name for topic in broker.log.state.catalog] if epoch == 0 else None
+    values: dict[str, Any] = {"group_id": GROUP, "member_id": member_id, "member_epoch": epoch, "instance_id": None}
+    values |= {"rack_id": None, "rebalance_timeout": 10_000 if epoch == 0 else -1, "subscribed_topic_names": names}
+    values |= {"subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": [] if epoch == 0 else None}
+    return Asked(broker, CONSUMER_GROUP_HEARTBEAT, over=over, **values)
+
+
+def many_topics(broker: Broker) -> None:
+    """So many that already the group of one member is assigned in steps."""
+    catalog = broker.log.state.catalog
+    for number in range(ASSIGNED_AT_ONCE + 1):
+        broker.runtime.commit(catalog.decide_create(f"t{number:04}", 1, {}, number.to_bytes(16), 0))
+
+
+def assigned(broker: Broker) -> list[int]:
+    """The number of each partition in a target, in order."""
+    targets = broker.log.state.groups.consumer(GROUP).targets.values()
+    return sorted(name.number for target in targets for name in target)
+
+
+def test_a_large_group_is_assigned_in_steps_and_its_new_member_learns_its_partitions_with_the_first_answer() -> None:
+    def test(broker: Broker) -> None:
+        many_topics(broker)
+        answer = beat(broker, "a").answer()
+        assert (answer.error_code, answer.member_epoch) == (0, 1)
+        assert len(answer.assignment.topic_partitions) == ASSIGNED_AT_ONCE + 1
+        answer = beat(broker, "b", over=2).answer()
+        assert (answer.error_code, answer.member_epoch, answer.assignment.topic_partitions) == (0, 2, ())
+        assert assigned(broker) == list(range(ASSIGNED_AT_ONCE + 1))
+
+    in_a_broker(test)
+
+
+def test_who_joins_or_leaves_while_a_large_group_is_assigned_is_a_part_of_the_next_assignment() -> None:
+    def test(broker: Broker) -> None:
+        many_topics(broker)
+        for member_id in ("a", "b"):
+            assert beat(broker, member_id).answer().error_code == 0
+        group = broker.log.state.groups.consumer(GROUP)
+        joining = beat(broker, "c", over=3)
+        while not group.waits_for_assignment:
+            assert joining.step()
+        joining.step()
+        assert beat(broker, "b", -1, over=2).answer().error_code == 0
+        assert joining.answer().error_code == 0
+        assert set(group.targets) == {"a", "c"}
+        assert group.epoch > group.target_epoch
+        assert beat(broker, "c", over=3).answer().error_code == 0
+        assert group.epoch == group.target_epoch
+        assert assigned(broker) == list(range(ASSIGNED_AT_ONCE + 1))
+
+    in_a_broker(test)
+
+
+def test_the_different_names_to_which_the_members_of_a_group_subscribe_have_a_bound() -> None:
+    group, catalog = subscribed(1, 1)
+    names = tuple(map(str, range(NAMES_MAX)))
+    beat = Heartbeat("new", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
+    with pytest.raises(Refused, match="names in all"):
+        group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
+    entry = group.decide_heartbeat(GROUP, replace(beat, topic_names=names[1:]), catalog, ConsumerRules(), 0)
+    assert entry is not None
+
+
+def test_a_request_may_set_a_thousand_configurations_of_a_resource_and_no_more() -> None:
+    def test(broker: Broker) -> None:
+        create(broker, "t")
+        for count, error in ((1_000, ErrorCode.INVALID_CONFIG), (1_001, ErrorCode.INVALID_REQUEST)):
+            configs = [{"name": f"c{number}", "config_operation": 0, "value": "1"} for number in range(count)]
+            resource = {"resource_type": 2, "resource_name": "t", "configs": configs}
+            (answer,) = ask(broker, INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False).responses
+            assert answer.error_code == error
+
+    in_a_broker(test)
