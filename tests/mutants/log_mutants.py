@@ -23,8 +23,8 @@ LOG_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "an id that was used while others were forgotten is forgotten",
         "semel.core.transaction_rules:TransactionRules.decide_forget",
-        "is_silent and not self._known.is_open(owner.producer_id)",
-        "not self._known.is_open(owner.producer_id)",
+        "owner is not None and is_silent and not self._known.is_open(owner.producer_id)",
+        "owner is not None and not self._known.is_open(owner.producer_id)",
         ("tests/core/test_transactions_ending.py",),
     ),
     Bug(

@@ -173,4 +173,4 @@ def forget_old_offsets(runtime: Runtime) -> Steps[None]:
                 runtime.metrics.forgotten_offsets += count
                 runtime.events.tell(logging.INFO, "offsets_forgotten", group=entry.group, partitions=count)
             yield APPEND_PIECES if isinstance(entry, GroupDeleted) else APPEND_PIECES + count
-        yield 1 + len(group.offsets.committed) // 10
+        yield 2 + len(group.offsets.committed) // 10

@@ -20,6 +20,7 @@ from semel.core.groups import consumer_migration, consumer_requests, group_confi
 from semel.core.groups.classic_group import ClassicGroup
 from semel.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
 from semel.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.core.groups.consumer_assignment import assignment, decide_targets, waits_for_assignment
 from semel.core.groups.consumer_members import JOIN_EPOCH, new_subscription
 from semel.core.groups.consumer_requests import Heartbeat
 from semel.core.groups.consumer_topics import ResolvedPattern, Sight
@@ -137,7 +138,7 @@ class ConsumerGroupCoordinator:
     def _assigned(self, name: str) -> Steps[bool]:
         """Wait until a large group has targets for its members as they are now; False if it had them already."""
         machine = self._existing(name)
-        if machine is None or not machine.waits_for_assignment:
+        if machine is None or not waits_for_assignment(machine):
             return False
         epoch = machine.epoch
         # A computation that is under way does not know the newest member yet, but the next one does.
@@ -165,14 +166,14 @@ class ConsumerGroupCoordinator:
             if machine is None:
                 return
             epoch, members = machine.epoch, set(machine.members)
-            rest = dict((yield from machine.assignment(self._state.catalog)))
+            rest = dict((yield from assignment(machine, self._state.catalog)))
             # In between the group may have become so small that a heartbeat has assigned at once.
             while machine is self._existing(name) and machine.target_epoch < epoch:
                 some = some_of(rest)
                 # A static member that has come back under a new id keeps the old target, which others now have, too.
                 has_lost = bool(members - machine.members.keys())
                 epochs = (machine.epoch, machine.target_epoch) if rest else (machine.epoch + has_lost, epoch)
-                entry = machine.decide_targets(name, some, *epochs, self._runtime.clock.steady_ms())
+                entry = decide_targets(machine, name, some, *epochs, self._runtime.clock.steady_ms())
                 if entry.targets or not rest:
                     self._keep(name, machine, entry)
                 yield APPEND_PIECES + len(some)
@@ -183,7 +184,7 @@ class ConsumerGroupCoordinator:
     def _assign_soon(self, name: str) -> None:
         """The same, if it is necessary, for a request that does not wait for it."""
         machine = self._existing(name)
-        if machine is not None and machine.waits_for_assignment and name not in self._assigning:
+        if machine is not None and waits_for_assignment(machine) and name not in self._assigning:
             self._runtime.turns.begin(self._assign(name), self._note_assigned)
 
     def _note_assigned(self, error: Exception | None) -> None:

@@ -10,7 +10,7 @@ session again. Times, ids and topics are arguments.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from semel.core.entries import (
     ConsumerGroupChanged,
@@ -37,8 +37,9 @@ from semel.core.groups.consumer_members import (
 from semel.core.groups.consumer_owners import Owners
 from semel.core.groups.consumer_requests import Heartbeat, subscription_bytes, with_what_was_said
 from semel.core.groups.consumer_topics import (
-    Wanted,
+    Plan,
     WantedTopics,
+    is_large,
     new_targets,
     preferred_assignor,
     wanted_of,
@@ -53,7 +54,7 @@ from semel.core.refusals import (
     UNSUPPORTED_VERSION,
     Refused,
 )
-from semel.core.steps import Steps, finish
+from semel.core.steps import finish
 from semel.core.topics import Catalog
 from semel.core.values import value
 
@@ -74,21 +75,6 @@ class ConsumerRules:
     heartbeat_interval_in_motion_ms: int = 500
     lost_connection_session_percent: int = 40
     members_max: int = 2_000
-
-
-# The targets of a group with more pairs of a member and a topic are computed in steps. Between members with different
-# topics, partitions are moved one by one, so then more partitions count as well.
-ASSIGNED_AT_ONCE: Final = 2_000
-
-
-class _Plan(NamedTuple):
-    """The group's epochs after a step, and the targets that the step changes."""
-
-    epoch: int
-    target_epoch: int
-    topics_digest: str
-    left: tuple[str, ...]
-    targets: Mapping[str, Partitions]
 
 
 class ConsumerGroup:
@@ -293,14 +279,14 @@ class ConsumerGroup:
         nothing_new = plan.epoch == self.epoch and not (changed.subscriptions or changed.targets or changed.positions)
         return None if nothing_new else changed
 
-    def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> _Plan:
+    def _plan(self, member: Member, subscription: ConsumerSubscription, catalog: Catalog) -> Plan:
         """The group's epochs and targets with this subscription: new ones if a member's topics have changed."""
         is_as_known = member is self.members.get(subscription.member_id) and self.topics.is_same_wish(
             subscription, member.subscription
         )
         has_target = self.epoch == self.target_epoch or self._is_assigned_later
         if is_as_known and has_target and self._digest_now(catalog) == self.topics_digest:
-            return _Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
+            return Plan(self.epoch, self.target_epoch, self.topics_digest, (), {})
         self.topics.check_names(subscription.topic_names)
         known_as = self._owners.of_instance(subscription.instance_id) or subscription.member_id
         before = self.members.get(known_as)
@@ -315,46 +301,13 @@ class ConsumerGroup:
         wish_is_new = before is None or not self.topics.is_same_wish(subscription, before.subscription)
         epoch = self.epoch + (wish_is_new or digest != self.topics_digest)
         target_epoch = self.target_epoch
-        self._is_assigned_later = epoch > target_epoch and _is_large(topics, topics_wanted)
+        self._is_assigned_later = epoch > target_epoch and is_large(topics, topics_wanted)
         if epoch > target_epoch and not self._is_assigned_later:
             targets = finish(new_targets(subscriptions, targets, topics, topics_wanted))
             target_epoch = epoch
         leavers = (known_as,) if before is not None and known_as != subscription.member_id else ()
         differing = {member_id: to for member_id, to in targets.items() if to != self.target_of(member_id)}
-        return _Plan(epoch, target_epoch, digest, leavers, differing)
-
-    # Assigning in steps
-
-    @property
-    def waits_for_assignment(self) -> bool:
-        """Whether the members have no targets yet as they are now. After a heartbeat that is so only if the group is so
-        large that its targets are computed apart.
-        """
-        return self.epoch > self.target_epoch and not self.is_empty
-
-    def assignment(self, catalog: Catalog) -> Steps[Mapping[str, Partitions]]:
-        """The targets of all members as they are now, in steps."""
-        subscriptions = {member_id: member.subscription for member_id, member in self.members.items()}
-        targets = dict(self.targets)
-        topics = self.topics.of_each(subscriptions, catalog)
-        topics_wanted = wanted_of(topics, catalog)
-        yield len(subscriptions) // 10 + len(topics_wanted) // 10
-        return (yield from new_targets(subscriptions, targets, topics, topics_wanted))
-
-    def decide_targets(
-        self, group: str, targets: Mapping[str, Partitions], epoch: int, target_epoch: int, now_ms: int
-    ) -> ConsumerGroupChanged:
-        """The changes that give these members these targets, except those that have left. No member is in the target
-        epoch before all have their targets; until then nobody reads what another member still holds.
-        """
-        differing = [
-            ConsumerTarget(member_id, to.spans())
-            for member_id, to in targets.items()
-            if member_id in self.members and to != self.target_of(member_id)
-        ]
-        return ConsumerGroupChanged(
-            group, epoch, target_epoch, self.topics_digest, (), (), tuple(differing), (), now_ms
-        )
+        return Plan(epoch, target_epoch, digest, leavers, differing)
 
     # Leaving
 
@@ -543,12 +496,3 @@ class ConsumerGroup:
         entry = ConsumerGroupChanged(group="", left=(), **kept)
         self.check(entry)
         self.apply(entry)
-
-
-def _is_large(topics: Mapping[str, frozenset[int]], topics_wanted: Wanted) -> bool:
-    """Whether other clients would have to wait while such a group is assigned at once; `topics` are those of each
-    member.
-    """
-    is_mixed = len(set(topics.values())) > 1
-    partition_count = sum(count for _, _, count in topics_wanted) if is_mixed else 0
-    return max(len(topics) * len(topics_wanted), partition_count) > ASSIGNED_AT_ONCE

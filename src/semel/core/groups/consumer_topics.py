@@ -12,7 +12,7 @@ A member that names a topic is refused before it gets here, if it may not see th
 
 import hashlib
 from collections.abc import Container, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from semel.core.access import Asker
 from semel.core.entries import ConsumerSubscription
@@ -26,6 +26,9 @@ from semel.core.topics import Catalog
 # Different expressions in one group, counted for each of those who see different topics. Its members usually share one,
 # and each expression is matched against all topics.
 EXPRESSIONS_MAX: Final = 100
+# The targets of a group with more pairs of a member and a topic are computed in steps. Between members with different
+# topics, partitions are moved one by one, so then more partitions count as well.
+ASSIGNED_AT_ONCE: Final = 2_000
 # Names in the different subscriptions of one group together: each decision looks all of them up. Its members usually
 # share one list.
 NAMES_MAX: Final = 100_000
@@ -292,6 +295,16 @@ class ResolvedPattern:
         self.pattern.forget_steps()
 
 
+class Plan(NamedTuple):
+    """The group's epochs after a step, and the targets that the step changes."""
+
+    epoch: int
+    target_epoch: int
+    topics_digest: str
+    left: tuple[str, ...]
+    targets: Mapping[str, Partitions]
+
+
 def wanted_of(topics: Mapping[str, frozenset[int]], catalog: Catalog) -> Wanted:
     """Every existing topic to which a member subscribes; `topics` has the numbers for each member."""
     numbers: frozenset[int] = frozenset().union(*set(topics.values()))
@@ -321,3 +334,12 @@ def new_targets(
     }
     counts = {number: count for _, number, count in wanted}
     return (yield from ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts))
+
+
+def is_large(topics: Mapping[str, frozenset[int]], topics_wanted: Wanted) -> bool:
+    """Whether other clients would have to wait while such a group is assigned at once; `topics` are those of each
+    member.
+    """
+    is_mixed = len(set(topics.values())) > 1
+    partition_count = sum(count for _, _, count in topics_wanted) if is_mixed else 0
+    return max(len(topics) * len(topics_wanted), partition_count) > ASSIGNED_AT_ONCE
