@@ -129,7 +129,8 @@ class ConsumerGroupCoordinator:
         # The group may have changed during the steps. From here on there is no step.
         answer = self._heartbeat(name, beat, pattern, address)
         if beat.epoch != JOIN_EPOCH:
-            self._assign_soon(name)
+            if not beat.leaves:
+                self._assign_soon(name)
         elif (yield from self._assigned(name)):
             # As if the member had joined once more: it learns its target with its first answer.
             answer = self._heartbeat(name, beat, pattern, address)
