@@ -19,6 +19,7 @@ from crc32c import crc32c
 from histories import NOW_MS, last_values
 
 from asking import Asker
+from semel.broker.broker import Broker
 from semel.broker.limits import Limits
 from semel.core.batch import CHECKED_FROM, CHECKSUM_POSITION, HEADER_BYTES, read_header
 from semel.core.steps import finish
@@ -121,6 +122,44 @@ def test_a_record_that_is_too_young_is_left_alone(broker: CompactingBroker, ask:
     broker.now_ms += 1
     broker.compact()
     assert len(consumed(ask)) < len(before)
+
+
+def test_a_record_that_has_waited_too_long_is_compacted_however_little_is_new(
+    broker: CompactingBroker, ask: Asker
+) -> None:
+    configs = {**COMPACTED, "min_cleanable_dirty_ratio": "1", "max_compaction_lag_ms": "60000"}
+    ask.create(TOPIC, **configs)
+    fill(ask)
+    before = consumed(ask)
+    broker.now_ms += 59_999
+    broker.compact()
+    assert consumed(ask) == before
+    broker.now_ms += 1
+    broker.compact()
+    assert len(consumed(ask)) < len(before)
+
+
+def test_a_consumer_that_has_read_half_of_what_a_pass_replaces_gets_the_rest_of_what_stays(
+    broker: CompactingBroker, ask: Asker
+) -> None:
+    """The broker remembers where in a segment its next fetch begins, and another segment has that place."""
+    ask.create(TOPIC, **{**COMPACTED, "segment_bytes": "4096"})
+    for key in (b"a", b"b", b"c", b"d", *[b"a"] * 20):
+        ask.produce(TOPIC, [record(key)])
+
+    def read_one(running: Broker) -> int:
+        topic = running.log.state.catalog.named(TOPIC)
+        assert topic is not None
+        partition = running.log.state.partitions.of(topic)[0]
+        _, offset = partition.read(0, 1, partition.readable, whole_first_batch=True)
+        assert offset < partition.segments[0].next_offset
+        return offset
+
+    offset = broker.run(read_one)
+    before = broker.metrics.compactions
+    broker.compact()
+    assert broker.metrics.compactions > before
+    assert [kept.key for kept in consumed(ask, offset)][:3] == [b"b", b"c", b"d"]
 
 
 def test_little_that_is_new_is_left_until_there_is_more(broker: CompactingBroker, ask: Asker) -> None:

@@ -7,6 +7,7 @@ reason.
 
 from typing import Final
 
+from mutants.file_mutants import FILE_MUTANTS
 from mutants.judged import JUDGED
 from mutants.kit_mutants import KIT_MUTANTS
 from mutants.log_mutants import LOG_MUTANTS
@@ -14,6 +15,6 @@ from mutants.pipeline_mutants import PIPELINE_MUTANTS
 from mutants.store_mutants import STORE_MUTANTS
 from saboteurs.planting import Bug
 
-ALL_MUTANTS: Final[tuple[Bug, ...]] = (*LOG_MUTANTS, *STORE_MUTANTS, *PIPELINE_MUTANTS, *KIT_MUTANTS)
+ALL_MUTANTS: Final[tuple[Bug, ...]] = (*LOG_MUTANTS, *STORE_MUTANTS, *FILE_MUTANTS, *PIPELINE_MUTANTS, *KIT_MUTANTS)
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.replica.cached_files import CachedFiles
 from semel.replica.contents import (
     MERGED_AT_ONCE,
     NOTHING,
@@ -16,6 +17,7 @@ from semel.replica.contents import (
     with_object,
 )
 from semel.replica.uploads import in_pieces
+from semel.storage.files import MemoryFiles
 from semel.storage.segment import Stretch
 
 PATHS = st.sampled_from(["a", "b", "c", "d"])
@@ -100,3 +102,32 @@ def test_a_checkpoint_is_cut_into_pieces_as_if_it_were_one_text(sizes: list[int]
     buffers = [bytes(range(size)) for size in sizes]
     text = b"".join(buffers)
     assert list(in_pieces(buffers, 4)) == [text[first : first + 4] for first in range(0, len(text), 4)]
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["there may be something of it here", "nothing of it is here"])
+def test_what_no_checkpoint_names_any_more_is_not_freed_and_when_it_has_come_it_is_the_disks(is_seen: bool) -> None:
+    """Its object is about to be deleted, so it would be lost. Nor does it count as a part of the cache."""
+    disk = MemoryFiles()
+    rows = {path: [Extent(0, 100, "segments/a", place, "digest")] for place, path in ((0, "old"), (100, "new"))}
+    for path in rows:
+        disk.open(path, create=True).write_at([bytes(99) + bytes([is_seen])], 0)
+    files = CachedFiles(disk)
+    files.begin(Contents(rows, {"segments/a": 200}))
+    files.name(Contents({"new": rows["new"]}, {"segments/a": 200}))
+    files.note_here("new", rows["new"][0])
+    assert [path for path, _ in files.lacking([Stretch("old", 0, 100)])] == ["old"]
+    assert files.cached_bytes == 100
+    assert files.choose(0) == [Stretch("new", 0, 100)]
+    files.note_here("old", rows["old"][0])
+    files.note_here("new", rows["new"][0])
+    assert files.lacking([Stretch("old", 0, 100)]) == []
+    assert (files.cached_bytes, files.end_of_parts("old")) == (100, 0)
+    assert files.choose(0) == [Stretch("new", 0, 100)]
+
+
+def test_an_extent_that_reaches_beyond_the_end_of_its_file_is_not_kept() -> None:
+    """Whoever starts from the checkpoint would make the file longer than the log."""
+    known = Contents({"a": [Extent(0, 50, "segments/a", 0, "d"), Extent(50, 50, "segments/a", 50, "d")]}, {})
+    known.objects["segments/a"] = 100
+    assert kept(known, {"a": 100}).files["a"] == known.files["a"]
+    assert kept(known, {"a": 99}).files["a"] == known.files["a"][:1]

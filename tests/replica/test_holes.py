@@ -18,9 +18,10 @@ from semel.broker.broker import Broker
 from semel.broker.failure import BrokerFailed
 from semel.core.slots import DEPTH, BrokenHistory
 from semel.replica.examination import examine_store
+from semel.replica.holes import Overtaken
 from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.note import FOLDER
-from semel.replica.slot import key_of, slot_of
+from semel.replica.slot import decode_head, digest_of, encode_head, key_of, slot_of
 from semel.testing.stores import MemoryStore
 from semel.testing.virtual_loop import VirtualLoop
 
@@ -306,6 +307,61 @@ def test_a_fence_that_replaced_what_was_acknowledged_is_not_believed() -> None:
         again = await Life(store).start()
         assert len(again.values()) == 3
         again.end()
+
+    on_a_clock(scenario())
+
+
+def test_a_fence_that_replaced_a_slot_is_not_believed_though_only_the_last_possible_slot_says_so() -> None:
+    """The slots that were sent together with it could not know whether it was created."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Active(store).start()
+        await active.write_one_by_one(*names(1))
+        late = await Active(store).stand_by()
+        while await late.reader.read_on(50):
+            pass
+        fence = late.reader.history.fence(bytes(16), digest_of([]))
+        for value in names(*range(DEPTH)):
+            active.append(value)
+            active.writer.begin(lambda *_: None)
+        assert active.writer.is_busy
+        await active.settle()
+        await active.write_one_by_one(*names(9))
+        active.kill()
+        heads = [decode_head(slot, store.objects.get(key_of(slot)).body) for slot in range(fence.slot, fence.slot + 5)]
+        assert [head.created_below > fence.slot for head in heads] == [False] * DEPTH + [True]
+        store.objects.delete(key_of(fence.slot))
+        store.objects.create(key_of(fence.slot), encode_head(fence))
+        with pytest.raises(BrokenHistory, match=f"{key_of(fence.slot)} is the fence of epoch 2.*Replace"):
+            await Active(store).start()
+
+    on_a_clock(scenario())
+
+
+def test_a_standby_at_a_hole_that_the_newest_checkpoint_covers_begins_again_from_that() -> None:
+    """The slots behind the hole may not be deleted yet: the checkpoint before needs them."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Active(store).start()
+        await active.write_one_by_one(*names(1))
+        late = await Active(store).stand_by()
+        while await late.reader.read_on(50):
+            pass
+        await active.write_one_by_one(*names(2, 3))
+        slot = late.reader.history.next_slot
+        store.objects.delete(key_of(slot))
+        await active.keep()
+        assert store.floor.deleted_below <= slot < store.floor.slot
+        with pytest.raises(Overtaken, match="a checkpoint covers it: start again"):
+            await late.reader.find_hole(None)
+        values = active.values()
+        active.kill()
+        await asyncio.sleep(3.5)
+        again = await Active(store).start()
+        assert again.values() == values
+        again.kill()
 
     on_a_clock(scenario())
 

@@ -271,3 +271,20 @@ def test_a_lease_that_somebody_has_deleted_is_made_again_by_its_holder() -> None
         assert await holder.renew(1, 2.0)
 
     run(scenario())
+
+
+def test_a_lease_names_no_lower_slot_than_it_has_named_before() -> None:
+    """A slot that was created and is gone would look like one that never was."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        holder = await held(store, 0.0)
+        for below in (7, 3):
+            holder.note_created(below)
+            assert await holder.renew(1, 1.0)
+        watch = LeaseWatch(store)
+        await watch.look(at(1.0))
+        assert watch.lease is not None
+        assert watch.lease.created_below == 7
+
+    run(scenario())

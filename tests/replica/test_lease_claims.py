@@ -99,16 +99,44 @@ class HeldStore(MemoryStore):
         return await super().create(key, body)
 
 
+def broker_on(store: MemoryStore) -> Broker:
+    """A broker on the loop of the test, always at the same address."""
+    return Broker(
+        store=store,
+        files=MemoryFiles(),
+        host="a",
+        port=1,
+        insecure=True,
+        boot_clock=asyncio.get_running_loop().time,
+        disk_threads=AtOnce,
+    )
+
+
+def test_a_broker_that_is_started_again_at_once_does_not_take_itself_for_another() -> None:
+    """The lease of the process that was killed still has its address. It would ask itself who is active."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        first = broker_on(store)
+        await first.start()
+        await first.kill()
+        again = broker_on(store)
+        await again.start()
+        assert not again.role.is_active
+        assert not again.role.is_another_active
+        await again.activated
+        await again.stop()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_broker_that_stops_lets_another_one_in_at_once_if_all_that_it_wrote_is_durable(is_open: bool) -> None:
     """What it has sent may still arrive. A broker that began at once would fence it, and it was on its way in time."""
 
     async def scenario() -> None:
         store = HeldStore()
-        clock = asyncio.get_running_loop().time
-        broker = Broker(
-            store=store, files=MemoryFiles(), host="a", port=1, insecure=True, boot_clock=clock, disk_threads=AtOnce
-        )
+        broker = broker_on(store)
         await broker.start()
         store.is_open = is_open
         broker.log.new_producer_id(0)
@@ -116,7 +144,7 @@ def test_a_broker_that_stops_lets_another_one_in_at_once_if_all_that_it_wrote_is
         await broker.stop()
         assert decode_lease((await store.get(LEASE_KEY)).body).is_released == is_open
         watch = LeaseWatch(store)
-        await watch.look(clock)
+        await watch.look(asyncio.get_running_loop().time)
         assert watch.is_over == is_open
 
     run(scenario())

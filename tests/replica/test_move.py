@@ -17,9 +17,9 @@ from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.membership import FORMAT_KEY, cluster_of
 from semel.replica.move import move_from_store, move_to_store
 from semel.replica.status import status_of
-from semel.storage import checkpoint, journal
+from semel.storage import checkpoint, end_notes, journal
 from semel.storage.files import DiskFiles, MemoryFiles
-from semel.storage.journal import Damaged
+from semel.storage.journal import Bookmark, Damaged
 from semel.storage.log import Log
 from semel.store import StoreRefused
 from semel.testing.stores import MemoryStore
@@ -115,6 +115,29 @@ def test_a_broker_on_a_store_whose_move_was_interrupted_says_so() -> None:
         store.objects.delete(FORMAT_KEY)
         with pytest.raises(BrokenHistory, match="a move into it has not ended: start it again"):
             await cluster_of(store, "another")
+
+    asyncio.run(scenario())
+
+
+def test_the_epochs_of_a_log_go_on_when_it_is_moved_and_its_directory_is_known_to_hold_a_log() -> None:
+    """A consumer that has seen an epoch refuses a lower one; and without its checkpoint no empty log begins there."""
+
+    async def scenario() -> None:
+        files, store, back = await kept_files(), MemoryStore(), MemoryFiles()
+        log = Log.open(files, new_cluster_id="")
+        log.state.partitions.leader_epoch = 7
+        log.close()
+        await move_to_store(files, store)
+        async with Broker(store=store) as broker:
+            assert broker.role.epoch == 8
+        await move_from_store(store, back, nobody)
+        note = end_notes.read(back)
+        assert note is not None
+        assert note.has_log
+        assert end_notes.is_same_run(note, back)
+        kept_there = checkpoint.read(back)
+        assert kept_there is not None
+        assert note.durable == Bookmark(*kept_there[0]["journal"]).position
 
     asyncio.run(scenario())
 

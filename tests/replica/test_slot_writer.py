@@ -197,5 +197,8 @@ def test_what_waits_for_the_store_is_bounded() -> None:
         journal.append(1, [b"one more"])
     assert journal.end == 1008
     assert [len(entry) for entry in journal.take(10)] == [1008], "an entry larger than a slot is a slot by itself"
+    with pytest.raises(OSError, match="wait for the store"):
+        # What is under way is in memory, too.
+        journal.append(1, [b"one more"])
     journal.note_synced(1008)
     journal.append(1, [b"one more"])

@@ -15,6 +15,7 @@ from semel.broker.role import STANDBY_IDS
 from semel.testing.pair import BrokerPair
 from semel.testing.ports import free_port
 from semel.testing.stores import MemoryStore
+from semel.testing.virtual_loop import VirtualLoop
 from semel.wire import versions
 from semel.wire.errors import ErrorCode
 
@@ -361,10 +362,45 @@ def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None
     asyncio.run(scenario())
 
 
-def request() -> Any:
+def test_a_request_whose_client_is_gone_is_answered_by_nobody() -> None:
+    async def scenario() -> None:
+        ends: list[str] = []
+
+        forwards = forwarder.Forwarder(unreached, 1000)
+        exchange = request(is_lost=True)
+        forwards.forward(
+            ("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done")
+        )
+        forwards.give_up()
+        await turns()
+        assert ends == ["done"]
+
+    asyncio.run(scenario())
+
+
+def test_a_standby_forwards_again_a_moment_after_the_active_broker_could_not_be_reached() -> None:
+    async def refused(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise ConnectionRefusedError
+
+    async def scenario() -> None:
+        ends: list[str] = []
+        forwards = forwarder.Forwarder(refused, 1000)
+        assert forwards.takes(request())
+        for _ in range(2):
+            forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
+            await turns()
+            assert not forwards.takes(request())
+            await asyncio.sleep(forwarder.PAUSE_SECONDS)
+            assert forwards.takes(request())
+        assert ends == ["answered here"] * 2
+
+    VirtualLoop().run(scenario())
+
+
+def request(*, is_lost: bool = False) -> Any:
     """A request for Metadata."""
     header = {"api_key": versions.METADATA, "version": 8, "correlation_id": 1, "client_id": None}
-    return SimpleNamespace(**header, is_lost=False)
+    return SimpleNamespace(**header, is_lost=is_lost, connection=SimpleNamespace(is_of_a_standby=False))
 
 
 async def turns() -> None:

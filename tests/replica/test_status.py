@@ -193,6 +193,18 @@ def test_a_broker_knows_the_other_standbys_when_it_becomes_active() -> None:
     on_a_clock(scenario)
 
 
+def test_a_broker_that_takes_over_names_no_note_of_the_active_broker_before_it() -> None:
+    """That note may still be there when its broker is lost, and leads clients to a machine that is gone."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        store = MemoryStore()
+        lost = StandbyNote({"PLAINTEXT": ("10.0.0.1", 9092)}, "active", 3, 0, time.time())
+        await NoteKeeper(store, lost.addresses).put(lost)
+        assert (await took_over(loop, store)).standbys == [{"PLAINTEXT": ("10.0.0.3", 9094)}]
+
+    on_a_clock(scenario)
+
+
 def test_a_takeover_does_not_wait_for_a_store_that_cannot_say_who_stands_by() -> None:
     class Listless(MemoryStore):
         async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:

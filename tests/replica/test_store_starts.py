@@ -249,6 +249,51 @@ def test_a_newcomer_that_newer_checkpoints_overtake_goes_on_with_them() -> None:
     run(scenario())
 
 
+def test_a_newcomer_that_is_overtaken_after_it_has_read_the_checkpoint_goes_on_with_the_newest() -> None:
+    """All that its checkpoint names is still there, but not the slots behind it."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        active = await Life(store).start()
+        await active.write(*names(*range(12)))
+        await active.keep()
+        before, named = store.floor, store.needed() & store.keys("segments")
+        # It looks at the floor at first, and once more in the end.
+        gate = Gate(store, "get", "floor", number=2)
+        newcomer = asyncio.ensure_future(Life(store).stand_by())
+        await gate.reached.wait()
+        for number in range(3):
+            await active.write(*names(40 + number))
+            await active.keep()
+        assert before.slot < store.floor.deleted_below
+        assert named <= store.keys("segments")
+        gate.opened.set()
+        late = await newcomer
+        assert late.beginning.floor == store.floor
+        await late.take_over()
+        assert late.content() == active.content()
+
+    run(scenario())
+
+
+def test_what_a_cache_has_behind_the_end_of_a_file_is_cut() -> None:
+    """It was never durable, or belongs to another file of that name; a checkpoint would upload it."""
+
+    async def scenario() -> None:
+        store = WatchedStore()
+        first = await Life(store).start()
+        await first.write(*names(1, 2, 3, 4))
+        await first.keep()
+        path = first.partition().segments[-1].path
+        await first.write(*names(5))
+        first.end()
+        again = await Life(store, first.files).stand_by()
+        end = max(extent.position + extent.size for extent in again.beginning.contents.files[path])
+        assert again.files.open(path).size() == end
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("folder", ["segments", "checkpoints"])
 def test_a_damaged_or_lost_object_is_named_and_refused(folder: str) -> None:
     async def scenario() -> None:

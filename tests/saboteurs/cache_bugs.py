@@ -101,6 +101,13 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_CACHE}::test_a_standby_frees_nothing_that_is_about_to_be_deleted_while_it_fetches_the_rest",),
     ),
     Bug(
+        "what no checkpoint names any more counts as a part of the cache for ever",
+        "semel.replica.cached_files:CachedFiles.name",
+        "self._forget(path)",
+        "pass",
+        (_CONTENTS, "-k", "no_checkpoint_names"),
+    ),
+    Bug(
         "what is on the disk of an extent that is half there is not counted",
         "semel.replica.cached_files:CachedFiles._part",
         "GONE if states == {GONE} else UNSEEN",

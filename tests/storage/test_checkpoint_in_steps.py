@@ -45,3 +45,20 @@ def test_a_checkpoint_that_is_given_up_leaves_what_it_would_have_synced_to_the_n
     assert not caller.log.checkpoint_running
     assert any(partition.directory in path for path in finish(caller.log.begin_checkpoint()).dirty)
     caller.log.abandon()
+
+
+def test_a_checkpoint_that_is_taken_bit_by_bit_names_no_segment_of_a_pass_that_ends_meanwhile() -> None:
+    """It has begun without the name of that segment, so it would not sync it."""
+    caller = Caller(FaultyFiles(), Ledger())
+    caller.create("payments", 3)
+    *_, last = caller.log.state.partitions.all()
+    caller.append(last, bytearray(encode_batch(at(1))))
+    last.roll(0)
+    caller.append(last, bytearray(encode_batch(at(1))))
+    before = [segment.to_record() for segment in last.segments]
+    steps = caller.log.begin_checkpoint()
+    next(steps)
+    assert caller.log.swap(last, last.segments[:1], None)
+    job = finish(steps)
+    assert [record["segments"] for record in job.state["partitions"]] == [before]
+    caller.log.abandon()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.store.contract import Exists, Missing, StoreRefused, Unsure
+from semel.store.contract import Changed, Exists, Missing, StoreRefused, Unsure
 from semel.store.directory import ABANDONED_SECONDS, DirectoryStore
 
 
@@ -63,6 +63,10 @@ def test_what_a_refused_creator_reads_is_durable(tmp_path: Path) -> None:
     with pytest.raises(Exists):
         store.create("floor", b"zero")
     assert disk.synced == ["new", tmp_path.name]
+    disk.synced.clear()
+    with pytest.raises(Changed):
+        store.replace("floor", b"one", "another version")
+    assert disk.synced == ["new", tmp_path.name]
 
 
 def test_after_a_sync_of_a_name_has_failed_nothing_is_promised_any_more(tmp_path: Path) -> None:
@@ -97,6 +101,9 @@ def test_what_a_crash_has_left_is_never_an_object_and_goes_after_a_day(tmp_path:
     store.create("floor", b"zero")
     left = tmp_path / ".new" / "left-by-a-crash"
     left.write_bytes(b"ha")
+    turn = tmp_path / ".turns" / "floor" / "left-by-a-crash"
+    turn.mkdir(parents=True)
+    (turn / "body").write_bytes(b"one")
     assert objects(store) == ["floor"]
     written = left.stat().st_mtime
     DirectoryStore(tmp_path, now=lambda: written + ABANDONED_SECONDS)

@@ -75,6 +75,17 @@ class IgnoresRanges(MemoryStore):
         return (await self.get(key)).body
 
 
+class ChangesWhatItRefuses(MemoryStore):
+    """Refuses a create, and keeps its bytes all the same."""
+
+    async def create(self, key: str, body: Buffer) -> str:
+        try:
+            return await super().create(key, body)
+        except Exists:
+            self.objects.replace(key, bytes(body), self.objects.get(key).version)
+            raise
+
+
 class AcceptsNone(MemoryStore):
     """Refuses everybody who replaces, in a race, as a store with a bug in its locks did."""
 
@@ -92,6 +103,7 @@ class AcceptsNone(MemoryStore):
         (ReplacesBlindly(), "it replaces an object that has changed: it ignores If-Match"),
         (ShowsTheFormer(), "it does not show what was just replaced"),
         (KeepsTheDeleted(), "it still shows what was just deleted"),
+        (ChangesWhatItRefuses(), "a refused create changes the object"),
         (IgnoresRanges(), "it does not return the range that it is asked for"),
         (AcceptsNone(), "of 2 creates of one object at once none succeeded"),
     ],

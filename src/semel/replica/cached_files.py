@@ -233,6 +233,8 @@ class CachedFiles:
             before, named = self._rows.get(path, Row(())), contents.files.get(path, ())
             if before.named != named:
                 row = Row((self._part(before, extent) for extent in named), named)
+                # Before its parts change: what is no longer named does not count.
+                self._forget(path)
                 self._put(path, self._with_holes(path, row, before))
 
     def _part(self, before: Row, extent: Extent) -> Part:
