@@ -15,6 +15,34 @@ class Judged(NamedTuple):
 
 JUDGED: Final[tuple[Judged, ...]] = (
     Judged(
+        "a broker that has failed releases its lease",
+        "semel.broker.role:Role.leave",
+        "is_clean",
+        "True",
+        "The lease is a hint: whoever takes over fences this broker, and all that it wrote is durable by then.",
+    ),
+    Judged(
+        "a forwarder that was stopped takes requests",
+        "semel.broker.forwarder:Forwarder.takes",
+        "self._stopped",
+        "False",
+        "A broker that stops asks before whether it may forward, and one that fails has no connections any more.",
+    ),
+    Judged(
+        "a pass writes over what an attempt that was killed has left",
+        "semel.compaction.output:SegmentOutput._opened",
+        "self._file.truncate(0)",
+        "pass",
+        "The length of the index says where it ends: what lies behind it is read by nobody, and takes space alone.",
+    ),
+    Judged(
+        "a broker gives way to a standby and keeps the lease",
+        "semel.replica.membership:Membership._give_way",
+        "await self._holder.release()",
+        "pass",
+        "The broker ends all the same, and its lease soon after it: the standby begins a moment later.",
+    ),
+    Judged(
         "a token that requires an extension is accepted without it",
         "semel.security.tokens:checked",
         '"crit" in header',
