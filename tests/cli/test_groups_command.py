@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from asking import Asker
 from semel_command import semel_failure, semel_lines
@@ -64,7 +64,7 @@ def test_a_group_is_set_only_by_those_who_say_so(bootstrap: str) -> None:
     assert done[-1] == "group asking is set to these offsets"
     described = semel_lines("groups", "describe", "asking", bootstrap)
     assert described[0] == "group asking  type classic  state Empty"
-    assert table(described) == [["asked", "0", "3", "5", "2", "-"], ["asked", "1", "0", "0", "0", "-"]]
+    assert table(described) == [["asked", "0", "3", "5", "2", "0", "-"], ["asked", "1", "0", "0", "0", "0", "-"]]
 
 
 def test_a_reset_says_what_it_skips_that_an_open_transaction_holds_back(bootstrap: str) -> None:
@@ -110,7 +110,7 @@ def test_without_a_topic_all_that_the_group_knows_is_set(bootstrap: str) -> None
     reset(bootstrap, "knowing", "--topic", "known:0", "--to", "4", "--execute")
     assert table(reset(bootstrap, "knowing", "--to", "earliest"))[0] == ["known", "0", "4", "0"]
     reset(bootstrap, "knowing", "--to", "earliest", "--execute")
-    assert table(semel_lines("groups", "describe", "knowing", bootstrap)) == [["known", "0", "0", "5", "5", "-"]]
+    assert table(semel_lines("groups", "describe", "knowing", bootstrap)) == [["known", "0", "0", "5", "5", "0", "-"]]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -122,12 +122,12 @@ def test_a_group_with_members_is_shown_and_left_alone(protocol: str, bootstrap: 
         assert title == f"group {group}  type {protocol}  state Stable"
         assert "client reader" in who
         member_id = who.split()[1]
-        assert table(rest) == [[topic, "0", "2", "5", "3", member_id]]
+        assert table(rest) == [[topic, "0", "2", "5", "3", "0", member_id]]
         assert [group, protocol, "Stable"] in [line.split() for line in semel_lines("groups", "list", bootstrap)]
         refused = semel_failure("groups", "reset", group, "--to", "latest", "--execute", bootstrap)
         assert "has members" in refused
         assert "has members" in semel_failure("groups", "delete", group, "--yes", bootstrap)
-    assert table(semel_lines("groups", "describe", group, bootstrap)) == [[topic, "0", "2", "5", "3", "-"]]
+    assert table(semel_lines("groups", "describe", group, bootstrap)) == [[topic, "0", "2", "5", "3", "0", "-"]]
 
 
 def test_a_group_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:
@@ -143,3 +143,64 @@ def test_a_group_that_lost_its_offsets_says_so(bootstrap: str) -> None:
     reset(bootstrap, "losing", "--topic", "lost", "--to", "1", "--execute")
     semel_lines("topics", "delete", "lost", "--yes", bootstrap)
     assert semel_lines("groups", "describe", "losing", bootstrap)[-1] == "no offsets"
+
+
+@pytest.mark.parametrize("is_committed", [True, False], ids=["after a commit", "after an abort"])
+def test_a_group_that_has_read_everything_has_no_lag(bootstrap: str, is_committed: bool) -> None:
+    """The marker of a transaction takes an offset, and so do the records of one that was aborted."""
+    name = f"read-to-the-end-{is_committed}"
+    records(bootstrap, name)
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as asker:
+        producer = TransactionalProducer(asker, name)
+        producer.claim()
+        producer.add(name)
+        producer.send(name, "last")
+        producer.end(committed=is_committed)
+    reset(bootstrap, name, "--topic", name, "--to", "6" if is_committed else "5", "--execute")
+    (row,) = table(semel_lines("groups", "describe", name, bootstrap))
+    assert row == [name, "0", "6" if is_committed else "5", "7", "0", "0", "-"]
+
+
+def test_what_an_open_transaction_holds_back_is_no_lag_and_is_shown_beside_it(bootstrap: str) -> None:
+    records(bootstrap, "held-back")
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as asker:
+        producer = TransactionalProducer(asker, "holds-back")
+        producer.claim()
+        producer.add("held-back")
+        producer.send("held-back", "open")
+        reset(bootstrap, "waiting", "--topic", "held-back", "--to", "3", "--execute")
+        *lines, last = semel_lines("groups", "describe", "waiting", bootstrap)
+        assert table(lines) == [["held-back", "0", "3", "6", "2", "1", "-"]]
+        assert "semel transactions list --state Ongoing" in last
+        producer.end()
+
+
+def test_offsets_that_wait_for_an_open_transaction_are_told_of_although_none_was_ever_committed(bootstrap: str) -> None:
+    """The first transaction of a copy that is stuck: its group has members, and no offsets."""
+    records(bootstrap, "copied")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap.removeprefix("--bootstrap="),
+            "group.id": "copying",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    producer = Producer(
+        {"bootstrap.servers": bootstrap.removeprefix("--bootstrap="), "transactional.id": "copying", "log_level": 0}
+    )
+    try:
+        consumer.subscribe(["copied"])
+        assert consumer.poll(30) is not None
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        offsets = [TopicPartition("copied", 0, 1)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        *lines, last = semel_lines("groups", "describe", "copying", bootstrap)
+        assert table(lines)[0][:6] == ["copied", "0", "-", "5", "-", "0"]
+        assert last == "an open transaction will commit offsets of this group in copied-0; clients wait for its end"
+        producer.abort_transaction(30)
+        assert table(semel_lines("groups", "describe", "copying", bootstrap))[0][:3] == ["copied", "0", "-"]
+    finally:
+        consumer.close()

@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
+from asking import Asker
 from semel.cli.display import time_shown
 from semel_command import semel, semel_failure, semel_lines
+from transacting import TransactionalProducer
 
 
 def test_a_created_topic_is_listed_and_described_as_it_was_asked_for(bootstrap: str) -> None:
@@ -15,7 +17,7 @@ def test_a_created_topic_is_listed_and_described_as_it_was_asked_for(bootstrap: 
         "created asked with 2 partitions"
     ]
     semel_lines("produce", "asked", "--partition", "1", bootstrap, stdin="one\ntwo\n")
-    assert ["asked", "2", "2"] in [line.split() for line in semel_lines("topics", "list", bootstrap)]
+    assert ["asked", "2", "2", "0"] in [line.split() for line in semel_lines("topics", "list", bootstrap)]
     title, *described = semel_lines("topics", "describe", "asked", bootstrap)
     assert title.startswith("topic asked  id ")
     assert described[:4] == [
@@ -25,6 +27,19 @@ def test_a_created_topic_is_listed_and_described_as_it_was_asked_for(bootstrap: 
         "partition 1  offsets 0 to 2",
     ]
     assert "epoch 0  last sequence 1 " in described[4]
+
+
+def test_a_topic_has_as_many_offsets_as_its_groups_see_and_says_which_are_held_back(bootstrap: str) -> None:
+    semel_lines("produce", "held", bootstrap, stdin="one\ntwo\n")
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as asker:
+        producer = TransactionalProducer(asker, "holds")
+        producer.claim()
+        producer.add("held")
+        producer.send("held", "open")
+        semel_lines("produce", "held", bootstrap, stdin="waits\n")
+        assert ["held", "1", "4", "2"] in [line.split() for line in semel_lines("topics", "list", bootstrap)]
+        assert "partition 0  offsets 0 to 4, stable to 2" in semel_lines("topics", "describe", "held", bootstrap)
+        producer.end()
 
 
 def test_a_topic_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:

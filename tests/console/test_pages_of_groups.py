@@ -12,18 +12,21 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from asking import Asker
-from browsing import Browser, browse
+from browsing import Browser, browse, settings_of
 from producing import deliver, idempotent_producer
+from relayed_cluster import RelayedCluster
 from semel.broker.limits import Limits
 from semel.cli import main
-from semel.client import admin
+from semel.client import admin, lag
 from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import LogError
 from semel.client.groups import Listed
-from semel.console import groups, lag, producers
+from semel.client.places import TopicPartition as TopicPlace
+from semel.console import groups, overview, producers
 from semel.console.http import PageRefused
 from semel.console.query import NAME_BYTES_MAX, Query
 from semel.testing.broker import FaultyBroker
+from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
 from semel.wire.versions import DELETE_RECORDS
 from transacting import TransactionalProducer, committed
@@ -94,18 +97,15 @@ def test_the_lag_is_counted_in_committed_records(
     # Some of the first batch was read already.
     commit(broker, "billing", "payments", p0=1, p1=0)
     one = groups.one_group(cluster, asked(group="billing"))
-    assert (one["lag"], one["counted"]) == (11, None)
-    one = groups.one_group(cluster, asked(group="billing", records=1))
-    assert (one["lag"], one["counted"]) == (11, {"records": 5, "is_whole": True})
-    assert [place["records"] for place in one["partitions"]] == [
-        {"records": 5, "is_whole": True},
-        {"records": 0, "is_whole": True},
-    ]
+    assert (one["lag"], one["lag_is_exact"]) == (5, True)
+    assert [(place["lag"], place["lag_is_exact"]) for place in one["partitions"]] == [(5, True), (0, True)]
     assert committed(ask, "payments")[1:] == ["1", "2", "value", "value", "last"]
-    monkeypatch.setattr(lag, "COUNTED_BYTES_MAX", 1)
-    monkeypatch.setattr(lag, "FETCH_BYTES", 1)
-    one = groups.one_group(cluster, asked(group="billing", records=1))
-    assert one["counted"] == {"records": 2, "is_whole": False}
+    # Where the bytes do not suffice, it is a bound: the two records of the first batch, and the nine offsets after it.
+    monkeypatch.setattr(lag, "FIRST_BYTES", 1)
+    standing = lag.Standing(TopicPlace("payments", 0), 1)
+    assert lag.lags(cluster, [standing], {standing.where: 12}, bytes_max=1) == {standing: lag.Lag(11, False)}
+    standing = lag.Standing(TopicPlace("payments", 0), 3)
+    assert lag.lags(cluster, [standing], {standing.where: 12}, bytes_max=1) == {standing: lag.Lag(7 + 1, False)}
 
 
 def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_read(
@@ -119,8 +119,53 @@ def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_rea
         timeout=60_000,
         topics=[{"name": "payments", "partitions": [{"partition_index": 0, "offset": 2}]}],
     )
-    one = groups.one_group(cluster, asked(group="billing", records=1))
-    assert one["counted"] == {"records": 1, "is_whole": True}
+    one = groups.one_group(cluster, asked(group="billing"))
+    assert (one["lag"], one["lag_is_exact"]) == (1, True)
+    (listed,) = groups.every_group(cluster, asked())["groups"]
+    assert (listed["lag"], listed["lag_is_exact"]) == (1, True)
+
+
+@pytest.mark.parametrize("is_committed", [True, False], ids=["after a commit", "after an abort"])
+def test_a_group_that_has_read_everything_is_behind_on_no_page(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, is_committed: bool
+) -> None:
+    """The marker at the end takes an offset that no consumer ever commits by itself."""
+    broker.create_topic("payments", 2)
+    broker.seed("payments", "0", "1")
+    writer = TransactionalProducer(ask, "billing")
+    writer.claim()
+    writer.add("payments")
+    writer.send("payments", "last")
+    writer.end(committed=is_committed)
+    commit(broker, "billing", "payments", p0=3 if is_committed else 2)
+    (listed,) = groups.every_group(cluster, asked())["groups"]
+    assert (listed["lag"], listed["lag_is_exact"]) == (0, True)
+    one = groups.one_group(cluster, asked(group="billing"))
+    assert (one["lag"], one["partitions"][0]["lag"], one["partitions"][0]["end"]) == (0, 0, 4)
+    told = overview.now(cluster, asked())["groups"]
+    assert (told["behind"], told["most"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID]
+)
+def test_a_partition_that_cannot_be_read_has_a_bound_for_its_lag_and_the_others_are_counted(
+    broker: FaultyBroker, ask: Asker, code: ErrorCode
+) -> None:
+    """A lag of 0 is said only of what was read."""
+    broker.create_topic("payments", 2)
+    ask.produce("payments", [Record(b"0")])
+    ask.produce("payments", [Record(b"0"), Record(b"1")], partition=1)
+    first, second = (lag.Standing(TopicPlace("payments", number), 0) for number in (0, 1))
+    with RelayedCluster(broker.bootstrap) as relayed, Cluster(settings_of(relayed.bootstrap)) as cluster:
+        relayed.fetch_errors = [code]
+        found = lag.lags(cluster, [second, first], {first.where: 1, second.where: 2})
+    assert found == {first: lag.Lag(1, is_exact=False), second: lag.Lag(2)}
+    assert lag.total(found.values()) == lag.Lag(3, is_exact=False)
+
+
+def test_a_partition_without_a_last_stable_offset_has_no_lag(cluster: Cluster) -> None:
+    assert lag.lags(cluster, [lag.Standing(TopicPlace("deleted", 0), 1)], {}) == {}
 
 
 @pytest.mark.parametrize("name", ["g" * NAME_BYTES_MAX, "é" * (NAME_BYTES_MAX // 2)])

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from asking import Asker
+from eventually import eventually
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
 from semel.client.places import TopicPartition
@@ -252,13 +253,33 @@ def test_a_page_of_transactions_says_what_it_leaves_out(
     answer = transactions.open_transactions(cluster, asked())
     assert answer["groups"] == {"count": 3, "asked": 2}
     (place,) = answer["transactions"][0]["partitions"]
-    assert place["readers"] == [{"group": "first", "behind": 0}]
+    assert place["readers"] == [{"group": "first", "lag": 0, "lag_is_exact": True}]
     assert place["reader_count"] == 2
     monkeypatch.setattr(overview, "TRANSACTIONS_ASKED_MAX", 1)
     told = overview.now(cluster, asked())["transactions"]
     assert (told["count"], told["looked_at"]) == (2, 1)
     monkeypatch.setattr(pipelines, "GROUPS_ASKED_MAX", 1)
     assert pipelines.every_sink(cluster, asked())["groups"] == {"count": 3, "asked": 1}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_has_committed_nothing_yet_waits_for_an_open_transaction_as_well(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster, protocol: str
+) -> None:
+    broker.create_topic("payments")
+    writer = TransactionalProducer(ask, "stuck")
+    writer.claim()
+    writer.add("payments")
+    writer.send("payments", "open")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "log_level": 0}
+    reader = Consumer({**settings, "group.protocol": protocol})
+    reader.subscribe(["payments"])
+    try:
+        assert eventually(lambda: reader.poll(0.1) is None and reader.assignment() != [])
+        (one,) = transactions.open_transactions(cluster, asked())["transactions"]
+        assert one["partitions"][0]["readers"] == [{"group": "billing", "lag": None, "lag_is_exact": True}]
+    finally:
+        reader.close()
 
 
 def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(

@@ -47,10 +47,31 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "what a group has read of a batch counts as its lag",
-        "semel.console.lag:_from",
+        "semel.client.lag:_from",
         "record.offset >= at",
         "True",
         (_GROUPS, "-k", "in_committed_records"),
+    ),
+    Bug(
+        "a lag that was not counted to its end is told as if it were",
+        "semel.client.lag:_Counter.count",
+        "Lag(records + max(stable - at, 0), at >= stable)",
+        "Lag(records)",
+        (_GROUPS, "-k", "cannot_be_read"),
+    ),
+    Bug(
+        "a marker at the end of a partition is lag",
+        "semel.client.lag:_Counter.count",
+        "at, bytes_max = (behind, FETCH_BYTES)",
+        "break",
+        (_GROUPS, "-k", "behind_on_no_page"),
+    ),
+    Bug(
+        "a group that has committed nothing waits for nobody",
+        "semel.console.transactions:_readers",
+        "{*committed, *reads}",
+        "{*committed}",
+        ("tests/console/test_pages_of_topics.py", "-k", "committed_nothing_yet"),
     ),
     Bug(
         "a registry that hangs is waited for at each schema",

@@ -18,7 +18,8 @@ from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import RefusedByBroker
 from semel.client.groups import Committed, Listed, Member
-from semel.client.places import LATEST, TopicPartition
+from semel.client.lag import Lag, Standing, lags
+from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.wire.errors import ErrorCode
@@ -28,18 +29,25 @@ EXAMPLE: Final = """  semel groups describe billing
   semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
   semel groups reset billing --to earliest --execute"""
 
+# How much is read in order to count lag. A person waits a second or two for it.
+COUNTED_BYTES_MAX: Final = 64 * 1024 * 1024
+
 
 class Row(NamedTuple):
-    """The offsets of a group in one partition; None if not known."""
+    """How far a group is in one partition; None if not known."""
 
     where: TopicPartition
     committed: int | None
     end: int | None
+    lag: Lag | None
+    # How many offsets at the end open transactions keep from readers of committed records.
+    held: int | None
     member_id: str
 
-    @property
-    def lag(self) -> int | None:
-        return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
+    def cells(self) -> tuple[str, ...]:
+        lag = None if self.lag is None else f"{'' if self.lag.is_exact else '<='}{self.lag.records}"
+        figures = [NOTHING if one is None else str(one) for one in (self.committed, self.end, lag, self.held)]
+        return self.where.topic, str(self.where.partition), *figures, self.member_id
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         return own
 
     action("list", "show every group, with its protocol and its state")
-    action("describe", "show a group's members, and its offset and lag in each partition")
+    action(
+        "describe", "show a group's members, and in each partition its offset and how many records it has still to get"
+    )
     reset = action("reset", "set the offsets of a group without members, or show what they would be")
     reset.add_argument(
         "--to", required=True, metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z"
@@ -110,11 +120,13 @@ def _describe(cluster: Cluster, name: str) -> None:
     if not rows:
         print("no offsets")
         return
-    table: list[tuple[str, ...]] = [("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")]
-    for row in rows:
-        figures = [NOTHING if figure is None else str(figure) for figure in (row.committed, row.end, row.lag)]
-        table.append((row.where.topic, str(row.where.partition), *figures, row.member_id))
-    print_table(table)
+    print_table([("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER"), *(row.cells() for row in rows)])
+    if any(row.held for row in rows):
+        print("HELD offsets wait for open transactions: `semel transactions list --state Ongoing` shows them")
+    unstable = groups.unstable(cluster, coordinator, name, [row.where for row in rows])
+    if unstable:
+        places = ", ".join(map(str, unstable))
+        print(f"an open transaction will commit offsets of this group in {places}; clients wait for its end")
 
 
 def _line(member: Member) -> str:
@@ -132,12 +144,20 @@ def _rows(
     topics = cluster.every_topic(with_internal=True)
     places = sorted({*committed, *owners})
     there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
-    # Lag is counted as in Kafka's own tools: up to the end of the log, and not to the beginning of the oldest open
-    # transaction.
     ends = offsets_of(cluster, there, LATEST)
+    stable = offsets_of(cluster, there, LATEST, Isolation.READ_COMMITTED)
+    standings = {where: Standing(where, one.offset) for where, one in committed.items()}
+    found = lags(cluster, standings.values(), stable, COUNTED_BYTES_MAX)
     for where in places:
-        before = committed.get(where)
-        yield Row(where, None if before is None else before.offset, ends.get(where), owners.get(where, NOTHING))
+        standing = standings.get(where)
+        yield Row(
+            where,
+            None if standing is None else standing.offset,
+            ends.get(where),
+            None if standing is None else found.get(standing),
+            ends[where] - stable[where] if where in ends and where in stable else None,
+            owners.get(where, NOTHING),
+        )
 
 
 # -- reset and delete -------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import argparse
 import base64
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.cli.cluster import add_bootstrap, cluster_at
 from semel.cli.display import counted, print_table, printable, time_shown
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_bootstrap(own)
         return own
 
-    action("list", "show every topic, with how many partitions it has and how many offsets are in them")
+    action("list", "show every topic, its partitions, the offsets in them, and how many open transactions hold back")
     create = action("create", "create a topic")
     create.add_argument(
         "--partitions", type=positive, metavar="N", help="the number of partitions (the broker's default)"
@@ -59,17 +59,29 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(cluster: Cluster) -> None:
     # The column says offsets, not records: a marker takes an offset too, and compaction leaves gaps.
-    rows = [("TOPIC", "PARTITIONS", "OFFSETS")]
+    rows = [("TOPIC", "PARTITIONS", "OFFSETS", "HELD")]
     for name, topic in sorted(cluster.every_topic().items()):
-        first, last = _ends(cluster, topic)
-        rows.append((name, str(topic.partitions), str(sum(last.values()) - sum(first.values()))))
+        edges = _edges(cluster, topic)
+        offsets = sum(edges.last.values()) - sum(edges.first.values())
+        held = sum(edges.last.values()) - sum(edges.stable.values())
+        rows.append((name, str(topic.partitions), str(offsets), str(held)))
     print_table(rows, right=True)
 
 
-def _ends(cluster: Cluster, topic: Topic) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+class _Edges(NamedTuple):
+    """Where the partitions of a topic begin, where the oldest open transaction of each begins, and where they end."""
+
+    first: dict[TopicPartition, int]
+    stable: dict[TopicPartition, int]
+    last: dict[TopicPartition, int]
+
+
+def _edges(cluster: Cluster, topic: Topic) -> _Edges:
     partitions = partitions_of(topic)
-    last = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
-    return offsets_of(cluster, partitions, EARLIEST), last
+    # In this order: a partition that grows meanwhile has no more in front of an edge than behind it.
+    first = offsets_of(cluster, partitions, EARLIEST)
+    stable = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
+    return _Edges(first, stable, offsets_of(cluster, partitions, LATEST))
 
 
 def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:
@@ -85,14 +97,16 @@ def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[
 
 def _describe(cluster: Cluster, name: str) -> None:
     topic = topic_of(cluster, name)
-    first, last = _ends(cluster, topic)
+    edges = _edges(cluster, topic)
     # 22 characters, like an id in Kafka's own tools.
     print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
     for config in admin.configs_of(cluster, name, None):
         if config.config_source == _SET_ON_TOPIC:
             print(printable(f"  {config.name}={config.value}"))
     for where in partitions_of(topic):
-        print(f"partition {where.partition}  offsets {first[where]} to {last[where]}")
+        stable, last = edges.stable[where], edges.last[where]
+        held = f", stable to {stable}" if stable < last else ""
+        print(f"partition {where.partition}  offsets {edges.first[where]} to {last}{held}")
         for producer in admin.producers_of(cluster, where):
             print(
                 f"  producer {producer.producer_id}  epoch {producer.producer_epoch}  "
@@ -105,8 +119,8 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     if not sure:
         if not sys.stdin.isatty():
             raise Failure("deleting cannot be undone; pass --yes")
-        first, last = _ends(cluster, topic)
-        count = sum(last.values()) - sum(first.values())
+        edges = _edges(cluster, topic)
+        count = sum(edges.last.values()) - sum(edges.first.values())
         print(f"Delete {name} with its {counted(count, 'offset')}? [y/N] ", end="", flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")

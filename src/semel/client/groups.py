@@ -15,7 +15,7 @@ from semel.client.errors import LogError
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of
-from semel.wire.errors import ProtocolError
+from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 
@@ -125,6 +125,27 @@ def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicP
         for one in topic.partitions
         if one.committed_offset >= 0
     }
+
+
+def unstable(
+    cluster: Cluster, coordinator: Address, group: str, places: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """Those of these partitions in which an open transaction will commit offsets of the group, if it is committed."""
+    topics: dict[str, list[int]] = {}
+    for where in places:
+        topics.setdefault(where.topic, []).append(where.partition)
+    wanted = {
+        "group_id": group,
+        "topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()],
+    }
+    answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=True)
+    (answered,) = getattr(answer, "groups", None) or [answer]
+    return [
+        TopicPartition(topic.name, one.partition_index)
+        for topic in answered.topics
+        for one in topic.partitions
+        if one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    ]
 
 
 def commit(

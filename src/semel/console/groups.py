@@ -1,7 +1,7 @@
 """Consumer groups: a page of their list with their lag, one group with its members and offsets, and a reset of offsets.
 
-A page counts lag up to the last stable offset: the records that a reader of committed records could have read by now.
-The records that an open transaction holds back are shown separately, because no consumer can read them yet.
+A page counts lag in records, up to the last stable offset: what a reader of committed records could have read by now.
+What an open transaction holds back is shown separately, because no consumer can read it yet.
 
 A reset has two steps. The first one only shows the new offsets. The second one sends exactly these, and is refused if
 the group has moved meanwhile. "Latest" is the end of a partition, as in Kafka's own tool, also where an open
@@ -16,12 +16,12 @@ from typing import Any, Final
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
-from semel.client.groups import Listed
+from semel.client.groups import Listed, Member
+from semel.client.lag import Lag, Standing, lags, total
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.console.commands import command
 from semel.console.http import PageRefused
-from semel.console.lag import Count, Counter
 from semel.console.query import Query
 from semel.console.topics import led
 from semel.wire.errors import ErrorCode
@@ -38,6 +38,7 @@ Answer = dict[str, Any]
 
 # Other kinds, such as Kafka's share groups, have no members and no offsets that these requests could tell.
 _KINDS_KNOWN: Final = ("classic", "consumer")
+_EMPTY: Final = "Empty"
 
 # A list of 100,000 groups takes some 30 MB, so only one thread at a time makes one, and keeps little of it.
 _LISTING: Final = threading.Lock()
@@ -50,13 +51,14 @@ def every_group(cluster: Cluster, query: Query) -> Answer:
     begin = (page - 1) * GROUPS_MAX
     count, shown = some_of_list(cluster, wanted, begin, begin + GROUPS_MAX)
     places = {one.name: committed_of(cluster, one) for one in shown}
-    stable = _ends(cluster, {where for known in places.values() for where in known or ()}, Isolation.READ_COMMITTED)
+    standings = [Standing(*place) for known in places.values() for place in (known or {}).items()]
+    found = lags(cluster, standings, _stable(cluster, {one.where for one in standings}))
     return {
         "count": count,
         "page": page,
         "pages": max(-(-count // GROUPS_MAX), 1),
         "groups": [
-            {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], stable)} for one in shown
+            {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], found)} for one in shown
         ],
     }
 
@@ -77,9 +79,19 @@ def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] |
         return None
 
 
-def _ends(cluster: Cluster, wanted: Iterable[TopicPartition], isolation: Isolation) -> dict[TopicPartition, int]:
-    """The ends of those of these partitions that still exist and have leaders."""
-    return offsets_of(cluster, _present(cluster, wanted), LATEST, isolation)
+def members_of(cluster: Cluster, group: Listed) -> list[Member]:
+    """The members of a group; none if it has none, or if they cannot be read."""
+    if group.kind not in _KINDS_KNOWN or group.state == _EMPTY:
+        return []
+    try:
+        return groups.members(cluster, group.coordinator, group)
+    except (AuthenticationFailed, RefusedByBroker):
+        return []
+
+
+def _stable(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The last stable offsets of those of these partitions that still exist and have leaders."""
+    return offsets_of(cluster, _present(cluster, wanted), LATEST, Isolation.READ_COMMITTED)
 
 
 def _present(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
@@ -88,13 +100,16 @@ def _present(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPa
     return led(cluster, [one for one in places if one.topic in topics and one.partition < topics[one.topic].partitions])
 
 
-def _lag(committed: dict[TopicPartition, int] | None, stable: dict[TopicPartition, int]) -> Answer:
+def _lag(committed: dict[TopicPartition, int] | None, found: dict[Standing, Lag]) -> Answer:
     if committed is None:
-        return {"partitions": None, "lag": None}
-    return {
-        "partitions": len(committed),
-        "lag": sum(max(stable[where] - offset, 0) for where, offset in committed.items() if where in stable),
-    }
+        return {"partitions": None, **lag_shown(None)}
+    standings = [Standing(*place) for place in committed.items()]
+    return {"partitions": len(committed), **lag_shown(total(found[one] for one in standings if one in found))}
+
+
+def lag_shown(lag: Lag | None) -> Answer:
+    """A lag as a page takes it: so many records, or at most so many; nothing if it is not known."""
+    return {"lag": None, "lag_is_exact": True} if lag is None else {"lag": lag.records, "lag_is_exact": lag.is_exact}
 
 
 def one_group(cluster: Cluster, query: Query) -> Answer:
@@ -111,20 +126,14 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
     stable = offsets_of(cluster, present, LATEST, Isolation.READ_COMMITTED)
     end = offsets_of(cluster, [where for where in shown if where in present], LATEST)
     first = offsets_of(cluster, [where for where in shown if where in present], EARLIEST)
-    behind = {
-        where: (max(committed[where], first[where]), stable[where])
-        for where in shown
-        if where in committed and where in first
-    }
-    counts = _counts(cluster, behind) if query.has("records") else {}
+    found = lags(cluster, [Standing(*place) for place in committed.items()], stable)
     return {
         "name": group.name,
         "kind": group.kind,
         "is_known": is_known,
         "state": group.state,
         "coordinator": "{}:{}".format(*group.coordinator),
-        "lag": _lag(committed, stable)["lag"],
-        "counted": _sum(counts, len(every) > len(shown)) if query.has("records") else None,
+        **lag_shown(total(found.values())),
         "members": [
             {
                 "id": one.member_id,
@@ -147,30 +156,12 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
                 "committed": committed.get(where),
                 "stable": stable.get(where),
                 "end": end.get(where),
-                "lag": max(stable[where] - committed[where], 0) if where in stable and where in committed else None,
-                "records": counts[where]._asdict() if where in counts else None,
+                **lag_shown(found.get(Standing(where, committed[where])) if where in committed else None),
                 "member": owners.get(where),
             }
             for where in shown
         ],
     }
-
-
-def _counts(cluster: Cluster, behind: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Count]:
-    """The lag of these partitions in committed records."""
-    topics = cluster.topics({where.topic for where in behind})
-    counter = Counter(cluster)
-    return {
-        where: counter.count(topics[where.topic], where.partition, at, stable)
-        for where, (at, stable) in behind.items()
-        if where.topic in topics
-    }
-
-
-def _sum(counts: dict[TopicPartition, Count], has_more: bool) -> Answer:
-    """The lag of a page of partitions; it is not whole if the group has other partitions."""
-    is_whole = not has_more and all(one.is_whole for one in counts.values())
-    return Count(sum(one.records for one in counts.values()), is_whole)._asdict()
 
 
 def _group(cluster: Cluster, name: str) -> Listed:

@@ -51,5 +51,5 @@ def _groups(cluster: Cluster, query: Query) -> Answer | None:
     except (AuthenticationFailed, RefusedByBroker):
         return None
     behind = sorted((one for one in told["groups"] if one["lag"]), key=lambda one: -one["lag"])
-    rows = [{"name": one["name"], "lag": one["lag"], "state": one["state"]} for one in behind[:GROUPS_SHOWN]]
+    rows = [{name: one[name] for name in ("name", "lag", "lag_is_exact", "state")} for one in behind[:GROUPS_SHOWN]]
     return {"count": told["count"], "looked_at": len(told["groups"]), "behind": len(behind), "most": rows}

@@ -13,10 +13,11 @@ from semel.client import groups, transactional_ids
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed, RefusedByBroker
 from semel.client.groups import QUERY_NOTE
+from semel.client.lag import Standing, lags, total
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of
 from semel.client.transactional_ids import OPEN
-from semel.console.groups import some_of_list
+from semel.console.groups import lag_shown, some_of_list
 from semel.console.query import Query
 from semel.console.records import read_from
 from semel.console.topics import led
@@ -63,7 +64,7 @@ def _queries(cluster: Cluster, wanted: str) -> tuple[list[Answer], Answer | None
     """The queries that commit their progress, each in its own group without members; and how many groups there are, and
     were asked.
     """
-    queries = []
+    read: dict[str, dict[TopicPartition, int]] = {}
     try:
         count, asked = some_of_list(cluster, wanted, 0, GROUPS_ASKED_MAX)
     except (AuthenticationFailed, RefusedByBroker):
@@ -76,10 +77,15 @@ def _queries(cluster: Cluster, wanted: str) -> tuple[list[Answer], Answer | None
         places = {where: one.offset for where, one in committed.items() if one.note == QUERY_NOTE}
         if not places:
             continue
-        stable = offsets_of(cluster, led(cluster, places), LATEST, Isolation.READ_COMMITTED)
-        lag = sum(max(end - places[where], 0) for where, end in stable.items())
+        read[group.name] = places
+    standings = [Standing(*place) for places in read.values() for place in places.items()]
+    usable = led(cluster, {one.where for one in standings})
+    found = lags(cluster, standings, offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED))
+    queries = []
+    for name, places in read.items():
+        lag = total(found[one] for one in map(Standing._make, places.items()) if one in found)
         topics = sorted({where.topic for where in places})
-        queries.append({"group": group.name, "topics": topics, "partitions": len(places), "lag": lag})
+        queries.append({"group": name, "topics": topics, "partitions": len(places), **lag_shown(lag)})
     return queries, {"count": count, "asked": len(asked)}
 
 

@@ -16,14 +16,13 @@ from semel.client.aborted import batches
 from semel.client.bad_batches import BadBatch, Report, refuse
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange
+from semel.client.one_fetch import fetched
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, topic_of
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.core.producers import advance
-from semel.wire import fetch_client
 from semel.wire.errors import ErrorCode
-from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.records import Batch, Record
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ RECORDS_MAX: Final = 50
 # After this many bytes a search stops and reports its progress, and so does the decompression of one answer, after the
 # batch that passes the limit. The bytes are counted decompressed, because a small compressed batch may hold many.
 SEARCHED_BYTES_MAX: Final = 8 * 1024 * 1024
-FETCH_BYTES: Final = 1024 * 1024
 # The bytes of a batch without its records, and at least those of a record without its key, value and headers.
 _BATCH_BYTES: Final = 61
 _RECORD_BYTES: Final = 7
@@ -168,33 +166,6 @@ def read_from(
 def _bytes(record: Record) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
-
-
-def fetched(
-    cluster: Cluster,
-    topic: Topic,
-    where: TopicPartition,
-    at: int,
-    isolation: Isolation,
-    bytes_max: int = FETCH_BYTES,
-) -> FetchPartitionAnswer:
-    """The answer to one fetch; it has one whole batch at least, if there is one."""
-    leader = cluster.leader_of(where, topic.id)
-    connection = cluster.lease(leader)
-    try:
-        version = connection.fetch_version if topic.id.int else min(connection.fetch_version, fetch_client.NAMED_LAST)
-        connection.send_fetch(
-            version,
-            fetch_client.PartitionFetch(
-                topic.name, topic.id.bytes, where.partition, at, isolation, 0, 1, bytes_max, bytes_max
-            ),
-        )
-        answer = connection.receive_fetch(version)
-    except BaseException:
-        connection.close()
-        raise
-    cluster.give_back(leader, connection)
-    return answer
 
 
 class _Wanted:

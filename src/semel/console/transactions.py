@@ -11,11 +11,12 @@ from typing import Any, Final
 from semel.client import admin, transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.errors import AuthenticationFailed, LogError
+from semel.client.lag import Standing, lags
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
 from semel.console.commands import command
-from semel.console.groups import committed_of, some_of_list
+from semel.console.groups import committed_of, lag_shown, members_of, some_of_list
 from semel.console.http import PageRefused
 from semel.console.query import Query
 from semel.console.topics import led
@@ -108,14 +109,19 @@ def _readers(
     cluster: Cluster, held: set[TopicPartition], stable: dict[TopicPartition, int]
 ) -> tuple[Answer, dict[TopicPartition, list[Answer]]]:
     """The groups that read these partitions, and the lag of each up to the last stable offset, where it has to wait;
-    before them, of how many groups this tells.
+    before them, of how many groups this tells. A group that has committed nothing yet waits as well.
     """
-    readers: dict[TopicPartition, list[Answer]] = {}
     count, asked = some_of_list(cluster, "", 0, GROUPS_ASKED_MAX)
+    places: list[tuple[str, TopicPartition, int | None]] = []
     for group in asked:
-        for where, offset in (committed_of(cluster, group) or {}).items():
-            if where in held:
-                readers.setdefault(where, []).append({"group": group.name, "behind": max(stable[where] - offset, 0)})
+        committed = committed_of(cluster, group) or {}
+        reads = {one for member in members_of(cluster, group) for one in member.partitions}
+        places += [(group.name, where, committed.get(where)) for where in sorted({*committed, *reads} & held)]
+    found = lags(cluster, [Standing(where, offset) for _, where, offset in places if offset is not None], stable)
+    readers: dict[TopicPartition, list[Answer]] = {}
+    for name, where, offset in places:
+        lag = None if offset is None else found.get(Standing(where, offset))
+        readers.setdefault(where, []).append({"group": name, **lag_shown(lag)})
     return {"count": count, "asked": len(asked)}, readers
 
 

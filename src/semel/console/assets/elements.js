@@ -96,6 +96,11 @@ export function number(value) {
   return h("span", { class: "digits" }, parts.map((part) => h("span", {}, part)));
 }
 
+// A lag in records: the number, or the most that it can be where the console has not counted all of them.
+export function lagOf(one) {
+  return one.lag_is_exact ? number(one.lag) : ["at most ", number(one.lag)];
+}
+
 export function bytes(value) {
   if (value === null || value === undefined) return "not known";
   let size = Number(value);

@@ -1,7 +1,7 @@
 // One consumer group: its members, its offset in each partition, and a reset of offsets.
 
 import { get } from "./api.js";
-import { counted, facts, h, input, link, number, pager, table } from "./elements.js";
+import { counted, facts, h, input, lagOf, link, number, pager, table } from "./elements.js";
 
 export const path = "/group";
 export const under = "/groups";
@@ -12,8 +12,7 @@ export const isLive = () => true;
 export const words = [
   ["committed", "The offset at which the group goes on in this partition. What is before it counts as read."],
   ["last stable offset", "Readers of committed records get what is before it."],
-  ["lag", "From committed to the last stable offset: what a reader of committed records could have read by now."],
-  ["in records", "The lag in committed records. Markers of transactions, aborted records and holes of compaction take offsets and are no such records. The console counts them in the first 8 MB and says “at least” if there are more."],
+  ["lag", "How many committed records the group has still to get up to the last stable offset. Markers of transactions, aborted records and holes of compaction take offsets and are no such records. The console reads at most 8 MB to count them, and says “at most” where that does not suffice."],
   ["held back", "From the last stable offset to the end: what an open transaction keeps from readers of committed records. No consumer can work it off; the page of transactions shows which transaction it is."],
   ["reset", "Sets a group without members to other offsets. It shows first what it would do. What is skipped is not read, and what is set back is read again. Latest is the end of the partition, as in Kafka’s own tool: it is behind what an open transaction holds back."],
 ];
@@ -25,20 +24,18 @@ export function view(answer, query, tools) {
       h("p", { class: "empty" }, `The console shows the members and the offsets of groups with the protocols classic and consumer. For this one, use the tools of Apache Kafka: `, h("code", {}, `kafka-${answer.kind}-groups.sh`), "."),
     ];
   }
-  const isCounted = answer.counted !== null;
-  const columns = [["Partition", "name"], ["Begin", "number"], ["Committed", "number"], ["Last stable", "number"], ["Lag", "number"], ...(isCounted ? [["In records", "number"]] : []), ["Held back", "number"], ["Member", "name"]];
+  const columns = [["Partition", "name"], ["Begin", "number"], ["Committed", "number"], ["Last stable", "number"], ["Lag", "number"], ["Held back", "number"], ["Member", "name"]];
   const rows = answer.partitions.map((one) => [
     link("/records", { topic: one.topic, partition: one.partition, from: one.committed ?? "latest" }, `${one.topic}-${one.partition}`),
     number(one.begin),
     one.committed === null ? "nothing" : number(one.committed),
     number(one.stable),
-    number(one.lag),
-    ...(isCounted ? [records(one.records)] : []),
+    lagOf(one),
     one.end === null || one.stable === null ? "not known" : number(one.end - one.stable),
     one.member ?? "nobody",
   ]);
   return [
-    facts(["protocol", answer.kind], ["state", answer.state ?? "not known"], ["coordinator", answer.coordinator], ["lag", number(answer.lag)], ["in committed records", isCounted ? records(answer.counted) : link(path, { ...query, records: 1 }, "count them")]),
+    facts(["protocol", answer.kind], ["state", answer.state ?? "not known"], ["coordinator", answer.coordinator], ["lag", lagOf(answer)]),
     h("h2", {}, counted(answer.member_count, "member")),
     members(answer),
     h("h2", {}, counted(answer.count, "partition")),
@@ -47,11 +44,6 @@ export function view(answer, query, tools) {
     h("h2", {}, "Set it to other offsets"),
     resetting(answer, tools),
   ];
-}
-
-function records(count) {
-  if (count === null) return "not known";
-  return count.is_whole ? number(count.records) : ["at least ", number(count.records)];
 }
 
 function members(answer) {

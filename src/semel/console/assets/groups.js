@@ -1,6 +1,6 @@
 // The list of consumer groups.
 
-import { counted, filter, h, input, link, number, pager, table } from "./elements.js";
+import { counted, filter, h, input, lagOf, link, number, pager, table } from "./elements.js";
 
 export const path = "/groups";
 export const name = "Groups";
@@ -9,7 +9,7 @@ export const title = () => "Consumer groups";
 export const isLive = () => true;
 
 export const words = [
-  ["lag", "How many offsets lie between what the group has committed and the last stable offset, in all its partitions. It is what readers of committed records could have read by now. Markers of transactions and holes of compaction count, so it is at least the number of records."],
+  ["lag", "How many committed records the group has still to get, in all its partitions, up to the last stable offset. Markers of transactions, aborted records and holes of compaction take offsets and are no such records. The console reads at most 8 MB to count them, and says “at most” where that does not suffice."],
   ["protocol", "How the members agree on who reads what. classic: the members decide, as in every version of Kafka. consumer: the broker decides (KIP-848)."],
   ["state", "Stable: the members read. Empty: there are no members, and the offsets are kept. PreparingRebalance, CompletingRebalance, Assigning, Reconciling: partitions are being shared out."],
 ];
@@ -20,7 +20,7 @@ export function view(answer, query, { go }) {
     one.kind,
     one.state ?? "not known",
     number(one.partitions),
-    number(one.lag),
+    lagOf(one),
   ]);
   const found = counted(answer.count, "group") + (query.find ? ` with “${query.find}” in the name` : "");
   return [

@@ -1,6 +1,6 @@
 // The first page: what holds readers back now, which duplicates were refused, and where to look next.
 
-import { badge, counted, duration, h, link, number, table, tile, tiles, verdicts } from "./elements.js";
+import { badge, counted, duration, h, lagOf, link, number, table, tile, tiles, verdicts } from "./elements.js";
 
 export const path = "/overview";
 export const name = "Overview";
@@ -109,7 +109,7 @@ function standbys(part) {
 
 function behind(found) {
   if (!found?.most.length) return null;
-  const rows = found.most.map((one) => [link("/group", { group: one.name }, one.name), number(one.lag), badge(one.state ?? "not known", one.state === "Stable" ? "good" : null)]);
+  const rows = found.most.map((one) => [link("/group", { group: one.name }, one.name), lagOf(one), badge(one.state ?? "not known", one.state === "Stable" ? "good" : null)]);
   return table("Groups that are behind, the furthest first", [["Group", "name"], ["Lag", "number"], ["State"]], rows);
 }
 

@@ -1,6 +1,6 @@
 // The Spark sinks into the log: how far each of their lanes is.
 
-import { counted, filter, h, input, link, number, pager, table, time } from "./elements.js";
+import { counted, filter, h, input, lagOf, link, number, pager, table, time } from "./elements.js";
 
 export const path = "/pipelines";
 export const name = "Pipelines";
@@ -12,7 +12,7 @@ export const words = [
   ["sink", "A Spark query of semel that writes into a topic. Its progress topic has its name behind semel-progress-."],
   ["lane", "One of the fixed number of writers into which a sink divides its rows. Each has a partition of the progress topic."],
   ["query", "A Spark query of semel that reads the log shows how far it is in the group that its option kafka.group.id names. Nobody reads by that group; Spark's checkpoint says where the query goes on."],
-  ["lag", "How many offsets lie between what the query has read and the last stable offset."],
+  ["lag", "How many committed records the query has still to read, up to the last stable offset: at most so many where the console has not counted all of them."],
   ["attempts", "How often Spark has begun to write a batch in this lane. Each attempt raises the epoch of the lane's fence and turns away the attempt before it. Batches count from 0: more attempts than batches mean that Spark has run some more than once, and each batch was written once. On Apache Kafka an attempt that was cut off counts twice."],
   ["last batch", "The micro-batch that the lane has written last. The lane says so in the same transaction as the rows, so both are in the log or neither. A batch that Spark runs again is recognised by it, and is not written twice."],
 ];
@@ -39,7 +39,7 @@ function unasked(groups) {
 }
 
 function queries(some) {
-  const rows = some.map((one) => [link("/group", { group: one.group }, one.group), one.topics.join(", "), number(one.partitions), number(one.lag)]);
+  const rows = some.map((one) => [link("/group", { group: one.group }, one.group), one.topics.join(", "), number(one.partitions), lagOf(one)]);
   return table("Queries that read the log", [["Group", "name"], ["Topics", "name"], ["Partitions", "number"], ["Lag", "number"]], rows);
 }
 

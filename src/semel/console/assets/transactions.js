@@ -1,6 +1,6 @@
 // The open transactions, the oldest first, and how far each holds back the last stable offset.
 
-import { counted, duration, facts, filter, h, input, link, number, table, time } from "./elements.js";
+import { counted, duration, facts, filter, h, input, lagOf, link, number, table, time } from "./elements.js";
 
 export const path = "/transactions";
 export const name = "Transactions";
@@ -13,7 +13,7 @@ export const words = [
   ["open transaction", "A producer has begun it and has neither committed nor aborted it. The broker aborts it by itself when its timeout is over."],
   ["last stable offset", "Readers of committed records get what is before it. In each partition it is where the oldest open transaction begins."],
   ["holds back", "The transaction begins where the last stable offset is, so it is the one that readers of committed records wait for: they do not get the records behind it, even committed ones."],
-  ["groups that read it", "How far each is from the last stable offset, at which a reader of committed records waits until the transaction ends. A reader of all records does not wait; the broker cannot tell the two apart."],
+  ["groups that read it", "How many records each has still to get before the last stable offset, at which a reader of committed records waits until the transaction ends. A reader of all records does not wait; the broker cannot tell the two apart."],
   ["abort", "Claims the transactional id, as a new instance of the producer would. The broker aborts what is open and fences the producer: if it still lives, its next request is refused."],
 ];
 
@@ -52,7 +52,7 @@ function transaction(one, tools) {
     number(where.end),
     where.holds ? h("strong", { class: "held" }, counted(where.holds, "offset")) : "0",
     [
-      where.readers.map((one, place) => [place ? ", " : null, link("/group", { group: one.group }, one.group), ` ${waits(one.behind)}`]),
+      where.readers.map((one, place) => [place ? ", " : null, link("/group", { group: one.group }, one.group), " ", waits(one)]),
       where.reader_count > where.readers.length ? `, and ${where.reader_count - where.readers.length} more` : null,
     ],
   ]);
@@ -74,8 +74,9 @@ function transaction(one, tools) {
   );
 }
 
-function waits(behind) {
-  return behind === 0 ? "waits there" : `is ${behind} before it`;
+function waits(one) {
+  if (one.lag === null) return "has committed nothing";
+  return one.lag === 0 ? "waits there" : ["is ", lagOf(one), " before it"];
 }
 
 function ending(one, { allowsChanges, change }) {
