@@ -103,7 +103,24 @@ def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(capl
     run(scenario)
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        f"event=transaction_timed_out producer_id={producer_id} partitions=1 groups=0" for producer_id in (1001, 1000)
+        f"event=transaction_timed_out transactional_id={name} producer_id={producer_id} partitions=1 groups=0"
+        for name, producer_id in (("fast", 1001), ("slow", 1000))
+    ]
+
+
+def test_a_transaction_that_somebody_else_has_aborted_is_told_with_its_id(caplog: pytest.LogCaptureFixture) -> None:
+    """By a command, or by a producer that was started again; and nothing is told if nothing was open."""
+
+    async def scenario() -> None:
+        async with Broker() as broker:
+            begin(broker, "stuck", 50_000)
+            for _ in range(2):
+                finish(broker.transactions.claim_in_steps("stuck", 50_000, None, "10.0.0.7"))
+
+    asyncio.run(scenario())
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "event=transaction_fenced transactional_id=stuck producer_id=1000 claimed_from=10.0.0.7 partitions=1 groups=0"
     ]
 
 

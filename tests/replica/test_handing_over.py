@@ -482,3 +482,18 @@ def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() ->
             await stopping
 
     asyncio.run(scenario())
+
+
+def test_a_takeover_is_told_although_a_healthy_broker_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The operator has to look after the former one."""
+
+    async def scenario() -> None:
+        async with two_brokers(MemoryStore(), lease_seconds=1.0) as (active, standby):
+            former = active.bootstrap
+            await active.stop()
+            async with asyncio.timeout(60):
+                await standby.activated
+            told = [(one.levelname, one.getMessage()) for one in caplog.records if "took_over" in one.getMessage()]
+            assert told == [("WARNING", f"event=took_over former={former} epoch=2")]
+
+    asyncio.run(scenario())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
+from eventually import SECONDS_MAX
 from log_contents import Content, content_of
 from semel.broker.broker import Broker
 from semel.cli import move
@@ -17,7 +18,7 @@ from semel.replica.lease import LEASE_KEY, decode_lease
 from semel.replica.membership import FORMAT_KEY, cluster_of
 from semel.replica.move import move_from_store, move_to_store
 from semel.replica.status import status_of
-from semel.storage import checkpoint, end_notes, journal
+from semel.storage import cache, checkpoint, end_notes, journal
 from semel.storage.files import DiskFiles, MemoryFiles
 from semel.storage.journal import Bookmark, Damaged
 from semel.storage.log import Log
@@ -103,6 +104,29 @@ def test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind() ->
         assert decode_lease(store.objects.get(LEASE_KEY).body).is_released
         status = await status_of(store)
         assert (status.is_active, status.standbys) == (False, [])
+
+    asyncio.run(scenario())
+
+
+def test_who_moves_the_log_of_a_broker_that_lives_is_told_at_once_and_once() -> None:
+    """Before anything is copied, which may take hours: only a person can stop that broker."""
+
+    async def scenario() -> None:
+        store, files = MemoryStore(), MemoryFiles()
+        told: list[tuple[str, bool]] = []
+        heard = asyncio.Event()
+
+        def note(address: str) -> None:
+            told.append((address, cache.MARK in files.names("")))
+            heard.set()
+
+        async with Broker(store=store, lease_seconds=1.0) as broker:
+            await asyncio.to_thread(pay, broker.bootstrap)
+            moving = asyncio.create_task(move_from_store(store, files, note))
+            async with asyncio.timeout(SECONDS_MAX):
+                await heard.wait()
+        await moving
+        assert told == [(broker.bootstrap, False)]
 
     asyncio.run(scenario())
 

@@ -48,8 +48,8 @@ async def look(loop: VirtualLoop, store: Store) -> StoreStatus:
     return await status_of(store, clock=loop.time, time_of_day=lambda: NOW + loop.time())
 
 
-def note(nonce: str, *, port: int, position: int = 0, ago: float = 0.0) -> StandbyNote:
-    return StandbyNote({"PLAINTEXT": ("10.0.0.2", port)}, nonce, 3, position, NOW - ago)
+def note(nonce: str, *, port: int, position: int = 0, sent: int = 0, ago: float = 0.0) -> StandbyNote:
+    return StandbyNote({"PLAINTEXT": ("10.0.0.2", port)}, nonce, 3, position, sent, NOW - ago)
 
 
 def test_a_broker_is_active_as_long_as_it_replaces_its_lease() -> None:
@@ -91,20 +91,25 @@ def test_a_standby_is_as_far_behind_as_its_note_says_and_silent_without_one() ->
     async def scenario(loop: VirtualLoop) -> None:
         store = MemoryStore()
         await held(store, position=5000)
-        for nonce, port, position, ago in (
-            *(("near", 9093, 4000, 4.0), ("gone", 9094, 100, 90.0), ("forgotten", 9095, 0, 100_000.0)),
+        for nonce, port, position, sent, ago in (
+            ("near", 9093, 3000, 4000, 4.0),
+            ("gone", 9094, 100, 100, 90.0),
+            ("forgotten", 9095, 0, 0, 100_000.0),
             # What the active one left behind when it took over, and what went on behind its last lease.
-            *(("active", 9096, 0, 1.0), ("ahead", 9097, 6000, 0.0)),
+            ("active", 9096, 0, 0, 1.0),
+            ("ahead", 9097, 6000, 4500, 0.0),
+            # It has read everything, and the active one has sent more since then, as it does under load.
+            ("keeps up", 9098, 4000, 4000, 4.0),
         ):
-            one = note(nonce, port=port, position=position, ago=ago)
+            one = note(nonce, port=port, position=position, sent=sent, ago=ago)
             await NoteKeeper(store, one.addresses).put(one)
         await store.create(f"{FOLDER}/10-0-0-9", b'{"addresses": 17}')
         status = await look(loop, store)
         assert [(s.addresses["PLAINTEXT"][1], s.behind_bytes, s.is_silent) for s in status.standbys] == [
-            *((9093, 1000, False), (9094, 4900, True), (9097, 0, False))
+            *((9093, 1000, False), (9094, 4900, True), (9097, 0, False), (9098, 0, False))
         ]
         lines = as_lines("memory", status)
-        assert ("standby", "10.0.0.2:9093, 1,000 bytes behind 7 s ago") in lines, "the lease was waited for"
+        assert ("standby", "10.0.0.2:9093, was 1,000 bytes behind 7 s ago") in lines, "the lease was waited for"
         assert ("standby", "10.0.0.2:9094, silent for 2 min") in lines
 
     on_a_clock(scenario)
@@ -138,11 +143,11 @@ def test_two_standbys_that_say_one_address_have_a_note_each() -> None:
 
     async def scenario(loop: VirtualLoop) -> None:
         store = MemoryStore()
-        await held(store, position=5)
+        await held(store)
         keepers = {nonce: NoteKeeper(store, note(nonce, port=9093).addresses) for nonce in ("one", "other")}
         for _ in range(3):
             for position, (nonce, keeper) in enumerate(keepers.items(), start=1):
-                await keeper.put(note(nonce, port=9093, position=position))
+                await keeper.put(note(nonce, port=9093, position=position, sent=5))
         assert sorted(standby.behind_bytes for standby in (await look(loop, store)).standbys) == [3, 4]
         for keeper in keepers.values():
             await keeper.remove()
@@ -172,7 +177,7 @@ def test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby() -> None:
 async def took_over(loop: VirtualLoop, store: MemoryStore) -> Membership:
     """A standby that has taken over from a broker that was stopped, while another standby runs."""
     before = await held(store)
-    other = StandbyNote({"PLAINTEXT": ("10.0.0.3", 9094)}, "other", 3, 0, time.time())
+    other = StandbyNote({"PLAINTEXT": ("10.0.0.3", 9094)}, "other", 3, 0, 0, time.time())
     await NoteKeeper(store, other.addresses).put(other)
     membership = Membership(store, Active(store).reader, {"PLAINTEXT": ("10.0.0.2", 9093)}, 3.0, "a cluster", loop.time)
     standing_by = loop.create_task(membership.stand_by(lambda _: None))
@@ -278,6 +283,8 @@ HARMED_NOTES = {
     "a host that is no text": harmed_note(addresses={"PLAINTEXT": ("\ud800", 9093)}),
     "a time that no clock has": harmed_note(noted_at=10**400),
     "a place that no journal has": harmed_note(position=10**400),
+    "a place that no broker has sent": harmed_note(active_position=10**400),
+    "no active position": harmed_note(active_position="far"),
     "no position": harmed_note(position="far"),
     "very much": harmed_note(nonce="n" * 100_000),
 }

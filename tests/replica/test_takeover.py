@@ -90,6 +90,12 @@ def named_at(bootstrap: str) -> list[str]:
         return [f"{broker.host}:{broker.port}" for broker in asker(METADATA, 12, topics=[], **fields).brokers]
 
 
+def test_the_time_on_standby_is_no_part_of_a_start(pair: Pair) -> None:
+    assert pair.active.ready_seconds > 0
+    pair.take_over("stop")
+    assert pair.active.ready_seconds == 0
+
+
 def test_an_idempotent_producer_goes_on_over_every_kind_of_takeover(pair: Pair) -> None:
     """Killed with its disk, stopped, and standing still until another has taken over: nothing lost, nothing twice."""
     producer = Producer({**SETTINGS, "bootstrap.servers": pair.bootstrap, "enable.idempotence": True})

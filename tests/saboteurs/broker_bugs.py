@@ -7,6 +7,13 @@ from saboteurs.planting import Bug
 BROKER_BUGS: Final[tuple[Bug, ...]] = (
     # -- claims: what is new, what is a repetition, what is late ---------------------------------------------------
     Bug(
+        "a transaction that somebody else has aborted is told to nobody",
+        "semel.broker.transactions:TransactionCoordinator.claim_in_steps",
+        "isinstance(entry, TransactionEnded) and entry.place_count",
+        "False",
+        ("tests/broker/test_transaction_timeouts.py", "-k", "somebody_else"),
+    ),
+    Bug(
         "the window holds four batches",
         "semel.core.producers",
         "WINDOW_BATCHES: Final = 5",

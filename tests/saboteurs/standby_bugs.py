@@ -13,6 +13,27 @@ _STATUS: Final = "tests/replica/test_status.py"
 
 STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
+        "a standby of a busy broker never has read everything",
+        "semel.replica.status:_standbys",
+        "standby.is_silent and lease is not None",
+        "lease is not None",
+        (f"{_STATUS}::test_a_standby_is_as_far_behind_as_its_note_says_and_silent_without_one",),
+    ),
+    Bug(
+        "a takeover is told to those alone who log everything",
+        "semel.broker.broker:Broker._tell_if_started",
+        "logging.WARNING",
+        "logging.INFO",
+        (_HANDING_OVER, "-k", "healthy_broker_logs_nothing"),
+    ),
+    Bug(
+        "who moves the log of a broker that lives is told when everything was copied",
+        "semel.replica.move:move_from_store",
+        "lease is not None",
+        "False",
+        ("tests/replica/test_move.py", "-k", "broker_that_lives"),
+    ),
+    Bug(
         "no client is told where the standby is",
         "semel.broker.role:Role._standbys",
         "self._membership.standbys",

@@ -161,6 +161,8 @@ class Broker:
         self._gave_up_in_time = False
         # While this broker hands over: the requests that ask which broker is active, to be served when that is known.
         self._questions: list[Callable[[], None]] | None = None
+        # The broker that was active while this one stood by.
+        self._stood_by_for = ""
         # What `stop` waits for.
         self._progress = Progress()
 
@@ -225,10 +227,14 @@ class Broker:
     def _tell_if_started(self) -> None:
         """Tell that this broker serves, as soon as it is active and clients can connect."""
         if self.doors.are_open and self.role.is_active:
+            if self._stood_by_for:
+                # The operator has to look after the former one, also where a healthy broker logs nothing.
+                self.events.tell(logging.WARNING, "took_over", former=self._stood_by_for, epoch=self.role.epoch)
             self.doors.tell_started(self.log)
             self.activated.set_result(None)
 
     def _note_active(self, lease: Lease) -> None:
+        self._stood_by_for = self.active_bootstrap
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
 
     def _give_up_clients(self, is_in_time: bool) -> None:

@@ -100,6 +100,18 @@ class TransactionCoordinator:
         claim = yield from self._carry_out(decide, lambda claim: claim.entries, "fenced")
         if is_new:
             self._ids.charge(1, address, now_ms, horizon_ms)
+        for entry in claim.entries:
+            if isinstance(entry, TransactionEnded) and entry.place_count:
+                # Somebody has aborted it by a command, or the owner was started again before it had ended it.
+                self._runtime.events.tell(
+                    logging.WARNING,
+                    "transaction_fenced",
+                    transactional_id=transactional_id,
+                    producer_id=entry.producer_id,
+                    claimed_from=address or "",
+                    partitions=len(entry.partitions),
+                    groups=len(entry.groups),
+                )
         if claim.entries:
             # Late requests of the former owner have an old epoch, and the new owner's connection may be the older one.
             for talk in TALKS:
@@ -204,6 +216,7 @@ class TransactionCoordinator:
             self._runtime.events.tell(
                 logging.WARNING,
                 "transaction_timed_out",
+                transactional_id=self._state.transactions.known(end.next_producer_id).transactional_id,
                 producer_id=producer_id,
                 partitions=len(end.partitions),
                 groups=len(end.groups),

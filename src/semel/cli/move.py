@@ -147,4 +147,7 @@ async def _out_of(url: str, data: str) -> "Moved":
 
 
 def _note_active(address: str) -> None:
-    print(f"a broker is active at {address}, or was a moment ago: waiting until it has stopped", flush=True)
+    print(
+        f"a broker is active at {address}, or was not stopped cleanly: copying what is there, and waiting for its end",
+        flush=True,
+    )

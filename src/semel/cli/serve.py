@@ -286,6 +286,7 @@ async def _serve(
     starting.result()
     garbage.look_from_time_to_time(loop)
     metrics_server = console = None
+    stands_by_since: float | None = None
     metrics_place = ""
     try:
         if metrics is not None:
@@ -298,9 +299,10 @@ async def _serve(
         if not broker.role.is_active:
             where = _shown(broker.listeners)
             tell(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}")
+            stands_by_since = loop.time()
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
         if broker.activated.done():
-            _tell_ready(broker, metrics_place)
+            _tell_ready(broker, metrics_place, None if stands_by_since is None else loop.time() - stands_by_since)
             if console is not None:
                 await console.start()
             await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
@@ -416,9 +418,10 @@ def _listening(address: str = "") -> Iterator[None]:
         raise Failure(f"cannot listen on {address}: {reason}") from None
 
 
-def _tell_ready(broker: "Broker", metrics_place: str) -> None:
-    ready = f"semel ready on {_shown(broker.listeners)} in {_age_seconds():.2f} s"
-    tell(f"{ready}{_role(broker)}{metrics_place}")
+def _tell_ready(broker: "Broker", metrics_place: str, standby_seconds: float | None) -> None:
+    """`standby_seconds` is how long this broker stood by before: that is no part of its start."""
+    how = f"in {_age_seconds():.2f} s" if standby_seconds is None else f"after {standby_seconds:.0f} s on standby"
+    tell(f"semel ready on {_shown(broker.listeners)} {how}{_role(broker)}{metrics_place}")
 
 
 def _role(broker: "Broker") -> str:

@@ -40,8 +40,10 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps(as_json(store.describe(), status)))
         else:
-            for what, state in as_lines(store.describe(), status):
-                print(f"{what:8}  {printable(state)}")
+            lines = as_lines(store.describe(), status)
+            width = max(len(what) for what, _ in lines)
+            for what, state in lines:
+                print(f"{what:{width}}  {printable(state)}")
     return 0 if status.is_active else 1
 
 
@@ -76,7 +78,7 @@ def _standby_shown(standby: Standby) -> str:
     where = _shown(standby.addresses)
     if standby.is_silent:
         return f"{where}, silent for {_time_shown(standby.seconds_ago)}"
-    return f"{where}, {counted(standby.behind_bytes, 'byte')} behind {_time_shown(standby.seconds_ago)} ago"
+    return f"{where}, was {counted(standby.behind_bytes, 'byte')} behind {_time_shown(standby.seconds_ago)} ago"
 
 
 def _shown(addresses: Addresses) -> str:

@@ -27,7 +27,7 @@ from semel.store import Missing, Store, StoreError, Unsure
 FORMAT_KEY: Final = "format"
 # Version 2 added the floor, below which objects may be deleted; version 3 what tells a slot that was lost from one that
 # was never created; version 4 the owners of producer ids.
-VERSION: Final = 4
+VERSION: Final = 5
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
 # standby waits until such a search finds it.
@@ -236,7 +236,8 @@ class Membership:
         await self._has_read.wait()
         while True:
             history = self._reader.history
-            note = StandbyNote(self.addresses, self._holder.nonce, history.epoch, history.position, time.time())
+            places = history.epoch, history.position, self._active_position
+            note = StandbyNote(self.addresses, self._holder.nonce, *places, time.time())
             with contextlib.suppress(StoreError):
                 await self._note.put(note)
                 self._is_noted.set()
@@ -260,8 +261,10 @@ class Membership:
                 except NoRoom:
                     # This broker must know the active one all the same, and must not become active itself.
                     is_full = True
-                self._has_read.set()
                 await watch.look(self._clock)
+                self._active_position = 0 if watch.lease is None else max(watch.lease.position, 0)
+                # Only now can its note say how far behind it is.
+                self._has_read.set()
                 if watch.lease is not None:
                     self._check_lease(watch.lease)
                 epoch = self._reader.history.epoch + 1
@@ -273,7 +276,6 @@ class Membership:
             except Unsure:
                 pass
             lease = watch.lease
-            self._active_position = 0 if lease is None else lease.position
             if lease is not None and (noted is None or lease.addresses != noted.addresses or lease.epoch > noted.epoch):
                 noted = lease
                 note_active(lease)

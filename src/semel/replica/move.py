@@ -16,7 +16,7 @@ from semel.replica.cache import Cache, Unreadable
 from semel.replica.contents import NOTHING, Contents
 from semel.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
 from semel.replica.journal import SlotJournal
-from semel.replica.lease import LEASE_SECONDS, Lease
+from semel.replica.lease import LEASE_SECONDS, Lease, read_lease
 from semel.replica.membership import FORMAT_KEY, Membership, cluster_of, format_of
 from semel.replica.reader import SlotReader
 from semel.replica.restore import Beginning, check_objects, read_checkpoint, restore
@@ -86,8 +86,19 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
     except Missing:
         raise BrokenHistory(f"{store.describe()}: no broker has kept a log there") from None
     known = take_as_cache(files)
+    noted: set[int] = set()
+
+    def note(lease: Lease) -> None:
+        if lease.epoch not in noted and not lease.is_released:
+            noted.add(lease.epoch)
+            note_active(_address_in(lease))
+
     try:
         cluster_id = await cluster_of(store, "", known)
+        lease = await answered(lambda: read_lease(store))
+        if lease is not None:
+            # Before all bytes are fetched, which may take hours.
+            note(lease)
         mark_as_cache(files, store.describe(), cluster_id)
         cache = _cache_of(store, files)
         beginning = await _all_of(store, cache)
@@ -100,7 +111,7 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
     reader = SlotReader(store, entries, log, beginning.history)
     membership = Membership(store, reader, _NO_ADDRESS, LEASE_SECONDS, cluster_id)
     try:
-        await membership.become_active(lambda lease: note_active(_address_in(lease)))
+        await membership.become_active(note)
         _settle_down(log)
         size_bytes = sum(partition.size for partition in log.state.partitions.used())
         return Moved(len(log.state.catalog), log.state.catalog.partition_count, size_bytes)

@@ -37,8 +37,15 @@ class StandbyNote(NamedTuple):
     epoch: int
     # How far it has read, in bytes of entries.
     position: int
+    # How far the active broker had sent slots, as far as this standby knew then.
+    active_position: int
     # By the clock of its machine, in seconds since 1970.
     noted_at: float
+
+    @property
+    def behind_bytes(self) -> int:
+        """How many bytes of entries the standby had yet to read, as far as it knew."""
+        return max(self.active_position - self.position, 0)
 
 
 def decode_note(content: bytes) -> StandbyNote | None:
@@ -47,7 +54,8 @@ def decode_note(content: bytes) -> StandbyNote | None:
         fields = decode_record(FOLDER, content)
         addresses, noted_at = decode_addresses(fields.pop("addresses")), float(fields.pop("noted_at"))
         note = StandbyNote(addresses=addresses, noted_at=noted_at, **fields)
-        return note if addresses and note.noted_at + note.position + note.epoch >= 0 else None
+        is_sane = note.noted_at + note.position + note.active_position + note.epoch >= 0
+        return note if addresses and is_sane else None
     except UNREADABLE:
         return None
 

@@ -21,7 +21,8 @@ class Standby(NamedTuple):
     """A standby, or a former one."""
 
     addresses: Addresses
-    # How many bytes of the journal it has yet to read.
+    # How many bytes of the journal it had yet to read when it wrote its note: compared with what was sent since then,
+    # no standby of a busy broker would ever have read everything. If it is silent, how many it has yet to read now.
     behind_bytes: int
     # The age of its note, by the clocks of both machines.
     seconds_ago: float
@@ -96,8 +97,10 @@ async def _standbys(store: Store, lease: Lease | None, now: float) -> list[Stand
         note = decode_note(content)
         if note is None or (lease is not None and note.nonce == lease.nonce):
             continue
-        behind_bytes = 0 if lease is None else max(lease.position - note.position, 0)
-        standby = Standby(note.addresses, behind_bytes, max(now - note.noted_at, 0.0))
+        standby = Standby(note.addresses, note.behind_bytes, max(now - note.noted_at, 0.0))
+        if standby.is_silent and lease is not None:
+            # It reads no more, and the active broker goes on.
+            standby = standby._replace(behind_bytes=max(lease.position - note.position, 0))
         if standby.seconds_ago < FORGOTTEN_SECONDS:
             standbys.append(standby)
     return sorted(standbys, key=lambda standby: sorted(standby.addresses.items()))

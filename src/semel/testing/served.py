@@ -25,10 +25,12 @@ from typing import Final, Self
 from semel.chaos.undisturbed import undisturbed
 from semel.testing.ports import free_port
 
-# The line of `semel serve` when clients can connect: the addresses, the seconds of the start, its name among the
-# brokers on one store, the address of the metrics.
+# The line of `semel serve` when clients can connect: the addresses, the seconds of the start (of a broker that stood by
+# before, those on standby instead), its name among the brokers on one store, the address of the metrics.
 READY_LINE: Final = re.compile(
-    r"semel ready on (.+:\d+) in ([\d.]+) s(?: \(active, epoch \d+\))?(?:, metrics on (\S+))?$", re.MULTILINE
+    r"semel ready on (.+:\d+) (?:in ([\d.]+) s|after \d+ s on standby)"
+    r"(?: \(active, epoch \d+\))?(?:, metrics on (\S+))?$",
+    re.MULTILINE,
 )
 
 # The line before that, if another broker on the same store is active.
@@ -91,7 +93,7 @@ class ServedBroker:
 
     @property
     def ready_seconds(self) -> float:
-        """How long the last start took, as the broker printed it."""
+        """How long the last start took, as the broker printed it; a takeover is none."""
         return self._ready_seconds
 
     @property
@@ -226,7 +228,7 @@ class ServedBroker:
             process.wait(STOP_SECONDS_MAX)
             raise ServeFailed(f"semel serve did not start{self._last_line()}")
         self._is_standing_by = False
-        self._ready_seconds = float(ready[2])
+        self._ready_seconds = float(ready[2] or 0)
         self._note_addresses(ready[1], ready[3])
 
     def _note_addresses(self, addresses: str, metrics_address: str | None) -> None:
