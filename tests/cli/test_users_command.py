@@ -55,6 +55,45 @@ def test_the_first_user_is_made_offline_and_others_by_the_broker_that_runs(tmp_p
     assert [line.split() for line in semel_lines("users", "list", data)] == [header.split()]
 
 
+def test_the_first_user_of_a_store_comes_with_a_log_that_is_moved_there(tmp_path: Path) -> None:
+    store, first, cache = f"file://{tmp_path}/store", tmp_path / "first", tmp_path / "cache"
+    add("admin", f"--data={first}", "--iterations=4096")
+    refused = semel_failure("serve", f"--data={first}", f"--store={store}", "--listen=127.0.0.1:0")
+    assert f"semel move --from {first} --to {store}" in refused
+    semel_lines("move", f"--from={first}", f"--to={store}")
+    logins = "--listen=LOGINS=SASL_PLAINTEXT://127.0.0.1:0"
+    with ServedBroker(cache, logins, f"--store={store}", "--super-user=User:ANONYMOUS") as broker:
+        address = broker.addresses.rpartition("//")[2]
+        assert by_semel(address, login("SCRAM-SHA-512", "admin", PASSWORD)) == "written"
+        assert by_semel(address, login("SCRAM-SHA-512", "admin", WRONG)) == "AuthenticationFailed"
+    told = semel_failure("users", "add", "app", f"--data={first}", stdin=f"{PASSWORD}\n")
+    assert "cache" in told
+    assert "--bootstrap" in told
+    assert "--store URL" in semel_failure("serve", f"--data={first}", "--listen=127.0.0.1:0")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("users", "add", "admin", "--data"), "semel move --from DIR --to "),
+        (("users", "remove", "admin", "--data"), "semel move --from DIR --to "),
+        (("users", "list", "--data"), "semel move --from DIR --to "),
+        (("serve", "--data"), "--store "),
+        (("lab", "--data"), "a lab has no store"),
+        (("doctor", "--data"), "semel doctor "),
+    ],
+)
+@pytest.mark.parametrize("url", ["file:///srv/semel", "s3://bucket/prefix"])
+def test_the_url_of_a_store_is_no_directory_and_none_is_made_for_it(
+    words: tuple[str, ...], remedy: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = semel_failure(*words, url)
+    assert refused.startswith(f"--data {url}: this is the URL of a store")
+    assert remedy in refused
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_password_comes_from_a_file_and_never_from_the_command_line(tmp_path: Path) -> None:
     data, file = f"--data={tmp_path / 'data'}", tmp_path / "password"
     file.write_text(PASSWORD + "\nmore\n")

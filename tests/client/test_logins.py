@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import re
 import socket
 from collections.abc import Iterator
 
@@ -141,9 +142,35 @@ def test_a_certificate_of_nobody_we_trust_is_refused_at_once(upstream: str) -> N
 def test_a_file_of_tls_that_is_not_there_is_an_error_of_one_line(upstream: str) -> None:
     with (
         RelayedCluster(upstream, tls=True) as cluster,
-        pytest.raises(AuthenticationFailed, match=r"a file of TLS cannot be used: .*No such file"),
+        pytest.raises(AuthenticationFailed, match=r"^/nowhere.pem cannot be used for TLS: No such file"),
     ):
         payments(cluster, security_protocol="SSL", ssl_ca_location="/nowhere.pem")
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (
+            {"ssl_certificate_location": "/no-certificate.pem"},
+            "/no-certificate.pem cannot be used for TLS: No such file",
+        ),
+        (
+            {"ssl_certificate_location": AUTHORITY, "ssl_key_location": "/no-key.pem"},
+            "/no-key.pem cannot be used for TLS: No such file",
+        ),
+        (
+            {"ssl_certificate_location": __file__, "ssl_key_location": AUTHORITY},
+            f"{__file__} and {AUTHORITY} cannot be used for TLS: ",
+        ),
+        ({"ssl_ca_location": __file__}, f"{__file__} cannot be used for TLS: "),
+    ],
+)
+def test_the_file_of_tls_that_cannot_be_used_is_named(upstream: str, files: dict[str, str], told: str) -> None:
+    with (
+        RelayedCluster(upstream, tls=True) as cluster,
+        pytest.raises(AuthenticationFailed, match=f"^{re.escape(told)}"),
+    ):
+        payments(cluster, security_protocol="SSL", **{"ssl_ca_location": AUTHORITY, **files})
 
 
 def test_a_broker_that_announces_a_huge_answer_before_the_login_is_left_at_once() -> None:

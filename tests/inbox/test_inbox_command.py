@@ -38,7 +38,7 @@ def test_what_waits_is_shown_and_marked_and_dropped(
     assert semel("list", "--json", "--database", url, "--consumer", "billing") == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["state"], one["cause"]) for one in shown] == [("due", "failed"), ("held", "gap")]
-    assert bytes.fromhex(shown[0]["message"]["value"]) == b'{"id": "bad", "fails": true}'
+    assert shown[0]["message"]["value"] == '{"id": "bad", "fails": true}'
 
 
 def test_an_id_that_a_stranger_has_made_sends_no_commands_to_the_terminal(

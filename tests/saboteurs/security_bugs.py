@@ -418,6 +418,27 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_SECRETS}::test_a_command_warns_of_a_password_in_the_url_of_a_database_and_does_not_repeat_it",),
     ),
     Bug(
+        "a client may put any nonce in front of both",
+        "semel.security.scram:ScramExchange._final",
+        "match['nonce'] not in nonces",
+        "not match['nonce'].endswith(self._nonce)",
+        ("tests/security/test_scram.py", "-k", "only_that_form"),
+    ),
+    Bug(
+        "an old library is taken and never told of",
+        "semel.broker.apis.sasl_authenticate:_note_login",
+        "login.repeats_nonce",
+        "False",
+        ("tests/security/test_broker_logins.py", "-k", "old_library"),
+    ),
+    Bug(
+        "the URL of a store is made a directory",
+        "semel.cli.data_directory:check_directory",
+        "'://' in text",
+        "False",
+        ("tests/cli/test_users_command.py", "-k", "none_is_made_for_it"),
+    ),
+    Bug(
         "an answer over TLS cannot be lost",
         "semel.chaos.proxy:_is_tls_data",
         "frame[0] == _TLS_DATA",

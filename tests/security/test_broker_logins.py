@@ -1,6 +1,9 @@
 """A client has to log in before it may ask for anything, real clients can, and a stranger costs little."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from itertools import pairwise
@@ -74,6 +77,39 @@ def test_a_real_client_gets_in_with_the_right_password_and_is_told_of_a_wrong_on
     write = CLIENTS[client]
     assert write(broker.bootstrap, login(mechanism, "alice", PASSWORD)) == "written"
     assert write(broker.bootstrap, login(mechanism, "alice", WRONG)) in REFUSALS[client]
+
+
+def log_in_as_of_old(ask: Asker, mechanism: Mechanism) -> int:
+    """As librdkafka before 2.6.1, which puts its nonce in front of both once more; answers the error code."""
+    assert ask(SASL_HANDSHAKE, mechanism=mechanism.sasl_name).error_code == 0
+    first = "n=alice,r=0123456789abcdef"
+    told = ask(SASL_AUTHENTICATE, auth_bytes=f"n,,{first}".encode()).auth_bytes.decode()
+    fields = dict(part.split("=", 1) for part in told.split(","))
+    bare = f"c=biws,r=0123456789abcdef{fields['r']}"
+    key = salted(mechanism, PASSWORD, base64.b64decode(fields["s"]), int(fields["i"]))
+    client_key = hmac.digest(key, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    signature = hmac.digest(stored_key, f"{first},{told},{bare}".encode(), mechanism.digest)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    return int(ask(SASL_AUTHENTICATE, auth_bytes=f"{bare},p={proof}".encode()).error_code)
+
+
+def test_logins_of_an_old_library_are_counted_and_each_client_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SecuredBroker() as broker:
+        broker.add_user("alice", PASSWORD)
+        for mechanism in (*Mechanism, *Mechanism):
+            with Asker(broker.bootstrap) as ask:
+                assert log_in_as_of_old(ask, mechanism) == 0
+                assert metadata(ask)
+        with Asker(broker.bootstrap) as ask:
+            log_in(ask, Mechanism.SCRAM_SHA_256, user="alice")
+        counted = broker.look(lambda running: running.metrics.repeated_nonces)
+    told = [one.getMessage() for one in caplog.records if "old_scram_client" in one.getMessage()]
+    assert len(told) == 1
+    assert "user=alice" in told[0]
+    assert counted == 4
 
 
 def test_plain_is_not_taken_where_it_could_be_read_on_the_way(ask: Asker) -> None:

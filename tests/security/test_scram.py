@@ -56,6 +56,58 @@ def test_another_implementation_gets_in_with_the_right_password_and_believes_the
     assert exchange.user == USER
 
 
+# What librdkafka 2.5.3 has sent to a broker with this nonce, in which the password of `admin` was `secret`: the salt of
+# the answer, its nonce, and its proof.
+OLD_OWN_NONCE = "broker-nonce-broker-nonce-broker-nonce-1234"
+OLD_LIBRDKAFKA = {
+    Mechanism.SCRAM_SHA_256: (
+        "4BO5mKaBUQHVSptzdh6zjEbMmKGvU/1t2kmepxvKYhQ=",
+        "v9xjMwg9c]cPTWqEkipfr[6.1BjGSFnl",
+        "sPizM7r6vNUQ0hf4DfH1G4LDA3VAfhXAB3TXFfrCbSo=",
+    ),
+    Mechanism.SCRAM_SHA_512: (
+        "u4XsJ+z2Fw4tBrcnxQCACXNQK/eUWwuo9jy4qobSY/8=",
+        "6p]GBa7oq7uZHmY]7pa/jKpQwTDr83KO",
+        "VAeGq6dJpZWPKM4Nh0O7gyCkvE/QIgvmGDAvjTiKAfUKJA2HwxKOl2ctaTszH3LJpQxSWaLNgPrUbQ6NwZNSAA==",
+    ),
+}
+
+
+def old_exchange(mechanism: Mechanism) -> ScramExchange:
+    """An exchange with that broker, after the first message."""
+    salt, nonce, _ = OLD_LIBRDKAFKA[mechanism]
+    key = salted(mechanism, "secret", base64.b64decode(salt), 4096)
+    users = Users()
+    users.apply(users.decide_set("admin", mechanism, credential_of(mechanism, key, base64.b64decode(salt), 4096)))
+    exchange = ScramExchange(mechanism, users, OLD_OWN_NONCE)
+    assert exchange.respond(f"n,,n=admin,r={nonce}".encode()) == f"r={nonce}{OLD_OWN_NONCE},s={salt},i=4096".encode()
+    return exchange
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_client_of_librdkafka_before_2_6_1_gets_in_with_its_nonce_twice(mechanism: Mechanism) -> None:
+    _, nonce, proof = OLD_LIBRDKAFKA[mechanism]
+    exchange = old_exchange(mechanism)
+    exchange.respond(f"c=biws,r={nonce}{nonce}{OLD_OWN_NONCE},p={proof}".encode())
+    assert (exchange.user, exchange.repeats_nonce) == ("admin", True)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_only_that_form_is_taken_beside_the_right_one(mechanism: Mechanism) -> None:
+    _, nonce, proof = OLD_LIBRDKAFKA[mechanism]
+    whole = nonce + OLD_OWN_NONCE
+    others = (
+        *(OLD_OWN_NONCE, nonce, nonce * 2, nonce * 3 + OLD_OWN_NONCE, whole + OLD_OWN_NONCE, whole + whole),
+        *(f"x{whole}", f"{nonce[:-1]}{whole}", f"{nonce.upper()}{whole}", f"{nonce}{whole}x"),
+    )
+    for other in others:
+        exchange = old_exchange(mechanism)
+        assert "invalid credentials" in failure(exchange, f"c=biws,r={other},p={proof}".encode())
+        assert not exchange.repeats_nonce
+    # The proof is of what was sent: that of one form is none of the other.
+    failure(old_exchange(mechanism), f"c=biws,r={whole},p={proof}".encode())
+
+
 @pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_password_that_changes_between_the_two_messages_lets_nobody_in(mechanism: Mechanism, removed: bool) -> None:

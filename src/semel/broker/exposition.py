@@ -262,6 +262,12 @@ def _connections(broker: Broker) -> Iterator[str]:
     yield from _family("counter", "logins_refused_total", "Logins that failed.", metrics.refused_logins)
     yield from _family(
         "counter",
+        "logins_repeated_nonce_total",
+        "Logins by SCRAM in the form of librdkafka before 2.6.1, which Apache Kafka refuses from version 4 on.",
+        metrics.repeated_nonces,
+    )
+    yield from _family(
+        "counter",
         "requests_throttled_total",
         "Requests after which a client had to wait because of a quota.",
         metrics.throttled_requests,

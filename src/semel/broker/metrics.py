@@ -63,6 +63,7 @@ class Metrics:
         "refused_handshakes",
         "refused_logins",
         "refused_producers",
+        "repeated_nonces",
         "slot_bytes",
         "slot_creates",
         "slots",
@@ -100,6 +101,8 @@ class Metrics:
         self.throttled_requests = 0
         self.logins = 0
         self.refused_logins = 0
+        # Logins by SCRAM in the form of librdkafka before 2.6.1.
+        self.repeated_nonces = 0
         self.refused_handshakes = 0
         self.storage_errors = 0
         self.checkpoints = 0

@@ -25,6 +25,8 @@ from semel.storage.markers import PreparedEnd
 
 # The shortest time between two events about refused producers.
 PRODUCER_REFUSED_EVERY_MS: Final = 60_000
+# How many clients with an old library are remembered, so that each is told of once: an address and a user each.
+OLD_CLIENTS_MAX: Final = 1_000
 
 
 class Runtime:
@@ -52,6 +54,7 @@ class Runtime:
         self.pump = pump
         self.alarm = Alarm(clock, lambda steps: turns.begin(steps, self.note_end), self._tell_of_fault)
         self._producer_refused_ms = -PRODUCER_REFUSED_EVERY_MS
+        self._old_clients: set[tuple[str, str]] = set()
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
@@ -111,6 +114,15 @@ class Runtime:
         if now_ms >= self._producer_refused_ms + PRODUCER_REFUSED_EVERY_MS:
             self._producer_refused_ms = now_ms
             self.events.tell(logging.WARNING, "producer_refused", reason=refusal)
+
+    def note_repeated_nonce(self, client_host: str, user: str) -> None:
+        """Count a login in the form of librdkafka before 2.6.1, and log each of its clients once."""
+        self.metrics.repeated_nonces += 1
+        client = (client_host, user)
+        if client not in self._old_clients and len(self._old_clients) < OLD_CLIENTS_MAX:
+            self._old_clients.add(client)
+            reason = "its librdkafka is older than 2.6.1; Apache Kafka 4 refuses its logins by SCRAM"
+            self.events.tell(logging.WARNING, "old_scram_client", client=client_host, user=user, reason=reason)
 
     def read_failed(self, error: Exception) -> None:
         """Log that records on disk cannot be read."""

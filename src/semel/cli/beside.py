@@ -28,7 +28,8 @@ def plain_listener(listeners: list[Listener]) -> Listener:
         if listener.protocol == "PLAINTEXT":
             return listener
     raise Failure(
-        "--console asks over a plain listener, and this broker has none: run semel console with --command-config FILE"
+        "--console asks over a plain listener, and this broker has none: leave --console out, and run semel console "
+        "--command-config FILE beside the broker, or add --listen 127.0.0.1:PORT"
     )
 
 

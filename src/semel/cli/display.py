@@ -3,6 +3,7 @@
 A text that a stranger has chosen, such as an id, must never break lines or send commands to a terminal.
 """
 
+import base64
 import contextlib
 import os
 import sys
@@ -122,6 +123,11 @@ def time_shown(at_ms: int | None) -> str:
         return f"{at_ms} ms"
 
 
-def hexadecimal(content: bytes | None) -> str | None:
-    """Bytes that are not text, in hexadecimal."""
-    return None if content is None else content.hex()
+def as_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """A JSON field with the text; bytes that are not text are in Base64, under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

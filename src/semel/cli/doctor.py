@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from semel.cli.data_directory import check_directory
 from semel.cli.display import Finding, Mark, print_findings
 from semel.cli.store_checks import store_findings
 from semel.storage.files import DiskFiles, not_promised
@@ -55,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_directory(options.data, f"semel doctor {options.data} examines a store")
     if options.store is not None:
         return print_findings(store_findings(options.store))
     return print_findings(

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.databases import add_database, opened
-from semel.cli.display import NOTHING, hexadecimal, print_table, time_shown
+from semel.cli.display import NOTHING, as_field, print_table, time_shown
 from semel.cli.errors import Failure
 from semel.cli.subcommands import add_subcommand
 
@@ -139,8 +139,8 @@ def _fields(event: "QuarantinedEvent") -> dict[str, Any]:
             "partition": message.partition,
             "offset": message.offset,
             "timestamp_ms": message.timestamp_ms,
-            "key": hexadecimal(message.key),
-            "value": hexadecimal(message.value),
-            "headers": [[name, hexadecimal(value)] for name, value in message.headers],
+            **as_field("key", message.key),
+            **as_field("value", message.value),
+            "headers": [{"name": name, **as_field("value", value)} for name, value in message.headers],
         }
     return fields

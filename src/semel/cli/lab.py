@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from semel.cli.data_directory import check_directory
 from semel.cli.errors import Failure
 from semel.core.batch_checks import Sender, check_sent
 from semel.core.producers import SEQUENCE_MASK, Outcome
@@ -70,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     form = Answer.as_json if options.json else Answer.as_verdict if options.plain else Answer.as_text
     try:
         if options.data is not None:
+            check_directory(options.data, "a lab has no store")
             return _run_on(options.data, _lines(options.file, interactive), interactive, form)
         with tempfile.TemporaryDirectory(prefix="semel-lab-") as directory:
             return _run_on(directory, _lines(options.file, interactive), interactive, form)

@@ -71,3 +71,10 @@ def _advertised(listeners: list[Listener], text: str) -> list[Listener]:
         else listener
         for listener in listeners
     ]
+
+
+def shown(listeners: Sequence[Listener]) -> str:
+    """The address of the listener; of several listeners, each with its name and protocol."""
+    if len(listeners) == 1:
+        return listeners[0].address
+    return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)

@@ -148,6 +148,6 @@ async def _out_of(url: str, data: str) -> "Moved":
 
 def _note_active(address: str) -> None:
     print(
-        f"a broker is active at {address}, or was not stopped cleanly: copying what is there, and waiting for its end",
+        f"a broker is active at {address}, or was not stopped cleanly: copying its records, and waiting for its end",
         flush=True,
     )

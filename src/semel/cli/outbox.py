@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.cli.cluster import BOOTSTRAP_DEFAULT
 from semel.cli.databases import add_database, opened
-from semel.cli.display import LINE_END, NOTHING, hexadecimal, print_table, printable, terminal_columns, time_shown
+from semel.cli.display import LINE_END, NOTHING, as_field, print_table, printable, terminal_columns, time_shown
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import add_subcommand, seconds
 
@@ -274,8 +274,9 @@ def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
 def _show_refused(messages: "Sequence[RefusedMessage]", *, as_json: bool) -> None:
     if as_json:
         for message in messages:
-            fields = message._asdict()
-            fields |= {name: hexadecimal(fields[name]) for name in ("key", "value", "aggregate")}
+            fields: dict[str, object] = {}
+            for name, value in message._asdict().items():
+                fields |= as_field(name, value) if name in ("key", "value", "aggregate") else {name: value}
             print(json.dumps(fields))
         return
     if not messages:

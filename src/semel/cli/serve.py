@@ -17,11 +17,12 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.beside import Beside, plain_listener
+from semel.cli.data_directory import check_directory
 from semel.cli.display import tell
 from semel.cli.errors import Failure, Fenced
 from semel.cli.garbage import Garbage
 from semel.cli.input_end import add_until_input_ends, when_input_ends
-from semel.cli.listeners import LISTEN_DEFAULT, listeners_of
+from semel.cli.listeners import LISTEN_DEFAULT, listeners_of, shown
 from semel.cli.metrics import MetricsDoor, add_metrics, metrics_of
 from semel.cli.progress import Progress
 from semel.cli.subcommands import count, positive
@@ -189,6 +190,7 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s level=%(levelname)s %(message)s",
         stream=sys.stderr,
     )
+    check_directory(options.data, f"name the store with --store {options.data}, and a directory for its cache")
     if options.must_have_log and options.store:
         raise Failure("--must-have-log is for a log in --data: a store is asked whether it has one")
     if options.must_have_log and not os.path.isdir(options.data):
@@ -297,7 +299,7 @@ async def _serve(
             if options.console:
                 console = Beside(options.console, plain_listener(broker.listeners), (metrics.host, port), tell)
         if not broker.role.is_active:
-            where = _shown(broker.listeners)
+            where = shown(broker.listeners)
             tell(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}")
             stands_by_since = loop.time()
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
@@ -378,6 +380,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     from semel.core.slots import BrokenHistory
     from semel.security.listeners import ListenersRefused
     from semel.security.tokens import TokensRefused
+    from semel.storage.cache import Cached, OwnLog
     from semel.storage.journal import Damaged, Lost, Misfit
     from semel.store import StoreError
 
@@ -395,6 +398,12 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     except Lost as error:
         way_on = f"bring the file back, or see semel repair {options.data} for a way on without it"
         raise Failure(f"the data directory cannot be used: {error}; {way_on}") from None
+    except Cached as error:
+        raise Failure(f"{error}; name the store with --store URL") from None
+    except OwnLog as error:
+        raise Failure(
+            f"{error}; semel move --from {options.data} --to {options.store} makes it the log there"
+        ) from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}; bring it back, or restore a backup") from None
     except BlockingIOError:
@@ -421,19 +430,8 @@ def _listening(address: str = "") -> Iterator[None]:
 def _tell_ready(broker: "Broker", metrics_place: str, standby_seconds: float | None) -> None:
     """`standby_seconds` is how long this broker stood by before: that is no part of its start."""
     how = f"in {_age_seconds():.2f} s" if standby_seconds is None else f"after {standby_seconds:.0f} s on standby"
-    tell(f"semel ready on {_shown(broker.listeners)} {how}{_role(broker)}{metrics_place}")
-
-
-def _role(broker: "Broker") -> str:
-    """The role of a broker on a store, for the line that says it is ready."""
-    return f" (active, epoch {broker.role.epoch})" if broker.role.epoch else ""
-
-
-def _shown(listeners: "list[Listener]") -> str:
-    """The address of the listener; of several listeners, each with its name and protocol."""
-    if len(listeners) == 1:
-        return listeners[0].address
-    return ", ".join(f"{listener.name}={listener.protocol}://{listener.address}" for listener in listeners)
+    role = f" (active, epoch {broker.role.epoch})" if broker.role.epoch else ""
+    tell(f"semel ready on {shown(broker.listeners)} {how}{role}{metrics_place}")
 
 
 def _security_log(path: str | None) -> "SecurityLog | None":

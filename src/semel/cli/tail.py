@@ -6,7 +6,6 @@ anything: it joins no group and commits no offset.
 """
 
 import argparse
-import base64
 import json
 import sys
 import time
@@ -16,7 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from semel.cli.cluster import add_bootstrap, cluster_at
-from semel.cli.display import printable
+from semel.cli.display import as_field, printable
 from semel.cli.errors import Ended, Failure
 from semel.cli.subcommands import count
 from semel.client.aborted import batches
@@ -282,18 +281,8 @@ def _as_json(shown: Shown) -> str:
             "producer_id": shown.producer_id,
             "producer_epoch": shown.producer_epoch,
             "sequence": shown.sequence,
-            **_as_field("key", record.key),
-            **_as_field("value", record.value),
-            "headers": [{"name": name, **_as_field("value", value)} for name, value in record.headers],
+            **as_field("key", record.key),
+            **as_field("value", record.value),
+            "headers": [{"name": name, **as_field("value", value)} for name, value in record.headers],
         }
     )
-
-
-def _as_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """A JSON field with the text; bytes that are not text are in Base64, under a name that says so."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

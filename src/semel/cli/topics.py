@@ -78,7 +78,7 @@ class _Edges(NamedTuple):
 
 def _edges(cluster: Cluster, topic: Topic) -> _Edges:
     partitions = partitions_of(topic)
-    # In this order: a partition that grows meanwhile has no more in front of an edge than behind it.
+    # In this order, because a partition may grow meanwhile: each edge is at or after the one before.
     first = offsets_of(cluster, partitions, EARLIEST)
     stable = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
     return _Edges(first, stable, offsets_of(cluster, partitions, LATEST))

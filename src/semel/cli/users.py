@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from semel.cli.cluster import add_bootstrap, cluster_at
+from semel.cli.data_directory import check_directory
 from semel.cli.display import print_table
 from semel.cli.errors import Failure
 from semel.cli.password_file import password_in
@@ -48,7 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
             )
         add_bootstrap(own)
         own.add_argument(
-            "--data", metavar="DIR", help="the directory of a broker that does not run, for the first user"
+            "--data",
+            metavar="DIR",
+            help="the directory of a broker that does not run, for the first user; semel move takes it into a store",
         )
         return own
 
@@ -66,6 +69,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.data:
+        check_directory(
+            options.data, f"the first user is added to a new directory, then semel move --from DIR --to {options.data}"
+        )
     if options.action == "list":
         _list(options)
         return 0
@@ -135,6 +142,7 @@ def _held(user: str, held: Mapping[Mechanism, object], chosen: list[Mechanism]) 
 @contextmanager
 def _directory(data: str) -> "Iterator[Log]":
     """The log in a directory on which no broker runs; changes are durable when the block ends."""
+    from semel.storage.cache import Cached
     from semel.storage.files import DiskFiles
     from semel.storage.journal import Damaged
     from semel.storage.log import Log
@@ -143,6 +151,8 @@ def _directory(data: str) -> "Iterator[Log]":
         log = Log.open(DiskFiles(data), new_cluster_id=secrets.token_urlsafe(16))
     except BlockingIOError:
         raise Failure(f"{data} is in use by a broker; use --bootstrap instead of --data") from None
+    except Cached as error:
+        raise Failure(f"{error}: add users to the store's active broker, with --bootstrap") from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}") from None
     except OSError as error:

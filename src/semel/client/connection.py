@@ -5,11 +5,12 @@ Requests may be sent ahead; answers are read in the order of the requests. Every
 must never send a request twice by itself.
 """
 
+import contextlib
 import select
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -327,17 +328,29 @@ def _shake_hands(connected: socket.socket, address: Address, settings: ClientSet
 
 
 def _tls(settings: ClientSettings) -> ssl.SSLContext:
-    try:
+    certificate, key = settings.ssl_certificate_location, settings.ssl_key_location
+    with _tls_errors(settings.ssl_ca_location or "the certificates of the authorities"):
         context = ssl.create_default_context(cafile=settings.ssl_ca_location, cadata=settings.ssl_ca_pem)
         context.check_hostname = settings.ssl_check_hostname
-        if settings.ssl_certificate_location is not None:
+    if certificate is not None:
+        # OpenSSL does not say which of the two is missing.
+        for file in (certificate, key or certificate):
+            with _tls_errors(file), open(file, "rb"):
+                pass
+        with _tls_errors(" and ".join(dict.fromkeys((certificate, key or certificate)))):
             # An empty password instead of none, or OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(
-                settings.ssl_certificate_location, settings.ssl_key_location, settings.ssl_key_password or ""
-            )
-    except (OSError, ValueError) as error:
-        raise AuthenticationFailed(f"a file of TLS cannot be used: {error}") from None
+            context.load_cert_chain(certificate, key, settings.ssl_key_password or "")
     return context
+
+
+@contextlib.contextmanager
+def _tls_errors(files: str) -> Iterator[None]:
+    """A context in which every error of these files names them."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else error
+        raise AuthenticationFailed(f"{files} cannot be used for TLS: {reason}") from None
 
 
 def _reason(error: OSError) -> str:

@@ -33,7 +33,7 @@ _UNCOUNTED: Final = (AuthenticationFailed, RefusedByBroker, Moved, UnknownTopic,
 
 
 class Lag(NamedTuple):
-    """So many committed records; at most so many if they were not all counted."""
+    """The number of committed records; the most that there can be if they were not all counted."""
 
     records: int
     is_exact: bool = True

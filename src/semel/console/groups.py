@@ -108,7 +108,7 @@ def _lag(committed: dict[TopicPartition, int] | None, found: dict[Standing, Lag]
 
 
 def lag_shown(lag: Lag | None) -> Answer:
-    """A lag as a page takes it: so many records, or at most so many; nothing if it is not known."""
+    """A lag for a page: the number of records, whether it is exact, and no number if it is not known."""
     return {"lag": None, "lag_is_exact": True} if lag is None else {"lag": lag.records, "lag_is_exact": lag.is_exact}
 
 

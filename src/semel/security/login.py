@@ -69,6 +69,8 @@ class Login:
         # The user whom the client names, for the event of a refused login.
         self.claimed_user = ""
         self._scram: ScramExchange | None = None
+        # Whether the last login by SCRAM had the form of librdkafka before 2.6.1.
+        self.repeats_nonce = False
 
     @property
     def is_over(self) -> bool:
@@ -114,6 +116,7 @@ class Login:
         finally:
             self.claimed_user = self._scram.name
         if self._scram.user is not None:
+            self.repeats_nonce = self._scram.repeats_nonce
             self._finish(self._scram.user)
         return answer
 

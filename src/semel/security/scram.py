@@ -6,6 +6,10 @@
 An exchange is over after the second message, and `user` has a name only if the proof was right. An unknown user gets an
 answer like any other, from made-up keys, and fails at the proof. Nothing here may read a clock, a socket or a random
 number, and no message may say which part of a proof was wrong.
+
+In its second message, librdkafka before 2.6.1 puts its nonce in front of both nonces once more, and proves what it
+sends. Apache Kafka before 4.0 took that form, and so does this file: both forms end with the broker's nonce, so that no
+message of another exchange fits.
 """
 
 import base64
@@ -48,9 +52,11 @@ class ScramExchange:
         self._mechanism = mechanism
         self._users = users
         self._own_nonce = nonce
+        # Whether the client has sent its own nonce twice, as librdkafka before 2.6.1 does.
+        self.repeats_nonce = False
         self._credential: Credential | None = None
         self._header = ""
-        self._nonce = ""
+        self._nonce = self._client_nonce = ""
         self._first_messages = ""
         self._is_over = False
 
@@ -77,7 +83,8 @@ class ScramExchange:
         if match["acting"] is not None and unescaped(match["acting"]) != self.name:
             self._is_over = True
             raise self._malformed("a user who wants to act as another one")
-        self._header, self._nonce = match["header"], match["nonce"] + self._own_nonce
+        self._header, self._client_nonce = match["header"], match["nonce"]
+        self._nonce = self._client_nonce + self._own_nonce
         self._credential = self._users.credential_for(self.name, self._mechanism)
         salt = base64.b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
@@ -89,8 +96,10 @@ class ScramExchange:
         if match is None:
             raise self._malformed("a second message that cannot be read")
         # If an attacker had changed the channel binding, this header would differ.
-        if _decoded(match["header"]) != self._header.encode() or match["nonce"] != self._nonce:
+        nonces = (self._nonce, self._client_nonce + self._nonce)
+        if _decoded(match["header"]) != self._header.encode() or match["nonce"] not in nonces:
             raise failed(self._mechanism.sasl_name)
+        self.repeats_nonce = match["nonce"] != self._nonce
         dialogue = f"{self._first_messages},{match['bare']}".encode()
         digest = self._mechanism.digest
         signature = hmac.digest(credential.stored_key, dialogue, digest)

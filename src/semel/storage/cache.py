@@ -17,6 +17,14 @@ MARK: Final = "cache"
 _MARK_BYTES_MAX: Final = 4096
 
 
+class OwnLog(Damaged):
+    """The directory holds a log of its own, where a cache is wanted."""
+
+
+class Cached(Damaged):
+    """The directory is the cache of a log in a store, where a log is wanted."""
+
+
 def take_as_cache(files: Files) -> str:
     """Lock the directory for this process; Damaged if it holds a log of its own. Returns the id of the cluster whose
     cache it is; empty if that is not known.
@@ -24,7 +32,7 @@ def take_as_cache(files: Files) -> str:
     files.lock()
     try:
         if checkpoint.NAME in files.names(""):
-            raise Damaged(f"{files.describe('')}: holds a log of its own, not the cache of one in a store")
+            raise OwnLog(f"{files.describe('')}: holds a log of its own, not the cache of one in a store")
         return _read_mark(files)[1]
     except BaseException:
         files.close()
@@ -66,4 +74,4 @@ def _read_mark(files: Files) -> tuple[str, str]:
 def refuse_cache(files: Files) -> None:
     """Damaged if the directory is a cache."""
     if MARK in files.names(""):
-        raise Damaged(f"{files.describe('')}: holds the cache of a log in a store, not a log of its own")
+        raise Cached(f"{files.describe('')}: holds the cache of a log in a store, not a log of its own")

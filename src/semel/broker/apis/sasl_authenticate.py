@@ -44,6 +44,8 @@ def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
     if lifetime_ms:
         login.expires_at_ms = broker.clock.steady_ms() + lifetime_ms
     broker.metrics.logins += 1
+    if login.repeats_nonce:
+        broker.runtime.note_repeated_nonce(exchange.client_host, login.principal.name)
     exchange.note_login()
     return lifetime_ms
 
