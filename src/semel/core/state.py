@@ -8,7 +8,6 @@ none, and yet both come to the same state. Nothing here may read or write a file
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -97,11 +96,12 @@ class _OfTopic(Generic[H]):
     and every other request would wait until all of them are made. One that was never needed has no records.
     """
 
-    __slots__ = ("_growth", "_make", "_topic", "count", "made")
+    __slots__ = ("_growth", "_make", "_note_made", "_topic", "count", "made")
 
-    def __init__(self, topic: Topic, make: MakeHolder[H]) -> None:
+    def __init__(self, topic: Topic, make: MakeHolder[H], note_made: Callable[[H], None]) -> None:
         self._topic = topic
         self._make = make
+        self._note_made = note_made
         self.count = 0
         # By index.
         self.made: dict[int, H] = {}
@@ -117,6 +117,7 @@ class _OfTopic(Generic[H]):
         if holder is None and 0 <= index < self.count:
             slot = bisect_right(self._growth, index, key=itemgetter(0)) - 1
             holder = self.made[index] = self._make(self._topic, index, self._growth[slot][1])
+            self._note_made(holder)
         return holder
 
     def all(self) -> Iterator[H]:
@@ -130,6 +131,8 @@ class Partitions(Generic[H]):
         self._catalog = catalog
         self._make = make
         self._by_topic: dict[int, _OfTopic[H]] = {}
+        # Those that were made, of all topics, by the numbers of topic and partition.
+        self._used: dict[tuple[int, int], H] = {}
         # How many producers are on record, counted in each partition.
         self.producer_count = 0
         # Rises at a start that may have lost acknowledged records. Every batch has the epoch in which it was appended.
@@ -137,8 +140,10 @@ class Partitions(Generic[H]):
 
     def at(self, number: int, index: int) -> H | None:
         """The partition of the topic with this number; None if there is none."""
-        of_topic = self._by_topic.get(number)
-        return None if of_topic is None else of_topic.at(index)
+        holder = self._used.get((number, index))
+        if holder is None and (of_topic := self._by_topic.get(number)) is not None:
+            holder = of_topic.at(index)
+        return holder
 
     def named(self, number: int, index: int) -> H:
         """The same; ValueError if there is none, because the journal is damaged."""
@@ -157,7 +162,7 @@ class Partitions(Generic[H]):
 
     def used(self) -> list[H]:
         """The partitions that were needed so far. No other has any records, or anything else to keep."""
-        return list(chain.from_iterable(of_topic.made.values() for of_topic in self._by_topic.values()))
+        return list(self._used.values())
 
     def used_of(self, number: int) -> list[H]:
         """The same for the topic with this number."""
@@ -186,6 +191,7 @@ class Partitions(Generic[H]):
                 self.named(entry.number, entry.partition).apply_log_start(entry.offset)
             case TopicDeleted():
                 for holder in self._by_topic.pop(entry.number).made.values():
+                    del self._used[holder.name]
                     self.producer_count -= len(holder.state.producers)
                     holder.drop()
             case _:
@@ -200,8 +206,11 @@ class Partitions(Generic[H]):
 
     def note_size(self, topic: Topic) -> None:
         """The topic is new, or has more partitions."""
-        of_topic = self._by_topic.setdefault(topic.number, _OfTopic(topic, self._make))
+        of_topic = self._by_topic.setdefault(topic.number, _OfTopic(topic, self._make, self._note_made))
         of_topic.grow(topic.partition_count, self._catalog.lenient_blocks(topic.name))
+
+    def _note_made(self, holder: H) -> None:
+        self._used[holder.name] = holder
 
     def forget_silent(self, holder: H, before_ms: int, at_most: int) -> int:
         """Forget some producers of a partition that were last heard before `before_ms`; return how many."""
