@@ -56,7 +56,7 @@ PRODUCT_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a partition begins small segments however many it has",
-        "semel.storage.partition_log:PartitionLog._is_full",
+        "semel.storage.partition_log:PartitionLog._segment_for",
         "len(self._segments) >= SEGMENTS_MAX",
         "False",
         ("tests/broker/test_products.py",),

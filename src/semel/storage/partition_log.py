@@ -191,14 +191,14 @@ class PartitionLog:
         last = self._segments[-1]
         if last.size == 0:
             last.begun_at_ms = at_ms
-        elif self._is_full(last, batch_bytes, at_ms, configs):
-            self._begin_segment(at_ms)
+        else:
+            size = last.size + batch_bytes
+            is_full = size > configs.segment_bytes or at_ms - last.begun_at_ms >= configs.segment_ms
+            if is_full and len(self._segments) >= SEGMENTS_MAX:
+                is_full = size > max(configs.segment_bytes, SEGMENT_BYTES_DEFAULT)
+            if is_full:
+                self._begin_segment(at_ms)
         return self._segments[-1]
-
-    def _is_full(self, last: Segment, batch_bytes: int, at_ms: int, configs: TopicConfigs) -> bool:
-        if len(self._segments) >= SEGMENTS_MAX:
-            return last.size + batch_bytes > max(configs.segment_bytes, SEGMENT_BYTES_DEFAULT)
-        return last.size + batch_bytes > configs.segment_bytes or at_ms - last.begun_at_ms >= configs.segment_ms
 
     def _begin_segment(self, at_ms: int) -> None:
         base = self.state.next_offset
