@@ -27,7 +27,7 @@ def state() -> State[ExaminedPartition]:
         Catalog(),
         Groups(),
         Shares(1),
-        lambda topic, first, below: [ExaminedPartition(PartitionName(topic.number, 0), below)],
+        lambda topic, index, below: ExaminedPartition(PartitionName(topic.number, index), below),
     )
     state.apply(TopicCreated(1, "orders", bytes(16), 1, {}, 0))
     state.apply(TransactionalIdClaimed("mine", 7000, 3, -1, -1, 60_000, 0))

@@ -203,7 +203,7 @@ def test_a_broker_that_takes_over_names_no_note_of_the_active_broker_before_it()
 
     async def scenario(loop: VirtualLoop) -> None:
         store = MemoryStore()
-        lost = StandbyNote({"PLAINTEXT": ("10.0.0.1", 9092)}, "active", 3, 0, time.time())
+        lost = StandbyNote({"PLAINTEXT": ("10.0.0.1", 9092)}, "active", 3, 0, 0, time.time())
         await NoteKeeper(store, lost.addresses).put(lost)
         assert (await took_over(loop, store)).standbys == [{"PLAINTEXT": ("10.0.0.3", 9094)}]
 
