@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -142,14 +143,15 @@ def test_a_script_whose_path_a_shell_reads_otherwise_is_not_given_to_spark(
     assert not (tmp_path / name).exists()
 
 
+@pytest.mark.parametrize("symlinks", [True, False], ids=["linked", "copied"])
 @pytest.mark.parametrize("name", ["with a space", "schön", "long" * 40])
 def test_the_python_behind_the_script_may_have_any_path(
-    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, symlinks: bool, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As in a clone below a directory of any name."""
+    """As in a clone below a directory of any name, whose environment has a link to Python or a copy of it."""
     environment = tmp_path / name
-    environment.symlink_to(sys.prefix)
-    python = str(environment / Path(sys.executable).relative_to(sys.prefix))
+    venv.create(environment, symlinks=symlinks)
+    python = str(environment / "bin" / "python")
     monkeypatch.setattr(sys, "executable", python)
     script = python_for_spark()
     assert script != python

@@ -52,7 +52,9 @@ def python_for_spark() -> str:
     installed = _installed()
     if installed is None:
         return sys.executable
-    interpreter = Path(sys.executable).resolve()
+    # An environment may have a copy of Python and not a link to it.
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    interpreter = (base if base.exists() else Path(sys.executable)).resolve()
     first_line = f"#!{interpreter} -IS"
     if not is_word(interpreter) or len(os.fsencode(first_line)) > _FIRST_LINE_BYTES_MAX:
         return sys.executable
