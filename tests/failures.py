@@ -45,13 +45,21 @@ class Failures:
         terminalreporter.section("to report this")
         for nodeid, file in self._failed[:SHOWN_MAX]:
             tell(f"promise that did not hold: {promise_of(nodeid)}")
-            tell(f"  run it alone:  make test ARGS={shlex.quote(shlex.quote(nodeid))}")
+            tell(f"  run it alone:  make test ARGS={argument_of(nodeid)}")
             tell(f"  what it said:  {file}")
         if len(self._failed) > SHOWN_MAX:
             tell(f"and {len(self._failed) - SHOWN_MAX} more, in {self._directory}")
         tell("please send these lines and those files, and what `.venv/bin/semel doctor` says; the machine:")
         for line in machine():
             tell(f"  {line}")
+
+
+def argument_of(nodeid: str) -> str:
+    """The test as an argument of make, which a person types into a shell, and make writes into another one."""
+    quoted = shlex.quote(nodeid).replace("$", "$$")
+    if quoted == nodeid:
+        return nodeid
+    return shlex.quote(quoted) if re.search(r'["$`\\!]', quoted) else f'"{quoted}"'
 
 
 def promise_of(nodeid: str) -> str:

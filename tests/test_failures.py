@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_a_failed_run_names_the_promise_the_command_and_what_was_said(way: tuple
     [file] = re.findall(r"what it said: +(.*)$", report, re.MULTILINE)
     said = Path(file).read_text(encoding="utf-8")
     assert all(words in said for words in ("printed", "logged", "assert 'kept' == 'broken'"))
+
+
+@pytest.mark.parametrize("name", ["plain", "with a space", "it's", 'a "word"', "$HOME", "`id`", "back\\slash", "hey!"])
+def test_the_command_runs_that_test_whatever_its_name_has_in_it(name: str, tmp_path: Path) -> None:
+    nodeid = f"tests/test_words.py::test_it[{name}]"
+    (tmp_path / "Makefile").write_text("test:\n\t@printf %s $(ARGS)\n", encoding="utf-8")
+    command = f"make test ARGS={failures.argument_of(nodeid)}"
+    ran = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == nodeid
+
+
+def test_a_name_with_brackets_is_quoted_as_a_person_would() -> None:
+    assert failures.argument_of("tests/test_words.py::test_it[1]") == "\"'tests/test_words.py::test_it[1]'\""
 
 
 def test_the_machine_is_told_in_six_lines() -> None:
