@@ -43,7 +43,9 @@ class LogUnderTest:
 
     def make(self, partitions: int = 1, name: str | None = None, **configs: str) -> str:
         name = name or self.new_name()
-        topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+        # Many tests write records of years ago, and the broker would delete them five minutes after its start.
+        config = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
+        topic = NewTopic(name, partitions, 1, config=config)
         _result(self._admin.create_topics([topic]))
         # Kafka answers before all of its metadata has it.
         while name not in self._admin.list_topics(timeout=_SECONDS_MAX).topics:
