@@ -41,15 +41,16 @@ def options_of(cluster: RelayedCluster, fails: bool, looks_again: int = 3) -> So
     )
 
 
+@pytest.mark.parametrize("looks_again", [0, 3])
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_log_that_is_cut_below_what_was_read_gives_no_record_twice(fails: bool) -> None:
+def test_a_log_that_is_cut_below_what_was_read_gives_no_record_twice(fails: bool, looks_again: int) -> None:
     """The slice begins before the cut and was read beyond it. Its client knows no ids, as of old brokers."""
     found: list[int] = []
     with FaultyBroker() as whole, FaultyBroker() as cut:
         filled(whole, RECORDS // 10)
         filled(cut, 8)
         with RelayedCluster(whole.bootstrap, versions=KAFKA_2_0) as cluster:
-            reading = read(WANTED, ["offset"], options_of(cluster, fails))
+            reading = read(WANTED, ["offset"], options_of(cluster, fails, looks_again))
 
             def go_on() -> None:
                 for batch in reading:
