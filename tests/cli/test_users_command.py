@@ -9,6 +9,8 @@ import pytest
 
 from forked import SECONDS_MAX
 from secured import PASSWORD, WRONG, by_semel, login
+from semel.cli.data_directory import check_directory
+from semel.cli.errors import Failure
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import from_options
@@ -92,6 +94,12 @@ def test_the_url_of_a_store_is_no_directory_and_none_is_made_for_it(
     assert refused.startswith(f"--data {url}: this is the URL of a store")
     assert remedy in refused
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_url_of_a_store_is_told_from_a_directory_with_a_colon() -> None:
+    check_directory("./data:old", "")
+    with pytest.raises(Failure, match="this is the URL of a store, and --data takes a directory; use --store"):
+        check_directory("file:///srv/semel", "use --store")
 
 
 def test_a_password_comes_from_a_file_and_never_from_the_command_line(tmp_path: Path) -> None:

@@ -436,7 +436,7 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "semel.cli.data_directory:check_directory",
         "'://' in text",
         "False",
-        ("tests/cli/test_users_command.py", "-k", "none_is_made_for_it"),
+        ("tests/cli/test_users_command.py", "-k", "told_from_a_directory"),
     ),
     Bug(
         "an answer over TLS cannot be lost",
