@@ -126,7 +126,7 @@ def _show_for(options: argparse.Namespace) -> None:
 
 def _commands_for(options: argparse.Namespace) -> list[argparse.Namespace]:
     """What `semel acls add` would be told, in this order."""
-    names = {key: value for key in ("name", "group") if (value := getattr(options, key))}
+    names = {key: value for key, value in (("name", options.name), ("group", options.group)) if value}
     try:
         rights = list(rights_of(PIECES[options.piece], options.topic, names))
     except KeyError as missing:

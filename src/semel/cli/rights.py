@@ -13,9 +13,8 @@ class Right(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What a program with this piece does on a cluster, and what it needs for it."""
+    """What a program with this piece needs on a cluster."""
 
-    does: str
     rights: tuple[Right, ...]
     # What `{name}` is, if the piece has a name of its own.
     name: str = ""
@@ -27,7 +26,6 @@ _OWN_TOPIC: Final = ("read", "write", "create", "describe-configs")
 
 PIECES: Final[Mapping[str, Piece]] = {
     "publisher": Piece(
-        "write with a publisher",
         (
             _TOPICS_OF_RECORDS,
             Right(_OWN_TOPIC, "topic:semel-publish-{name}"),
@@ -37,7 +35,6 @@ PIECES: Final[Mapping[str, Piece]] = {
         "the publisher's name",
     ),
     "outbox": Piece(
-        "relay an outbox",
         (
             _TOPICS_OF_RECORDS,
             # Its publishers have names that begin so: one for each shard.
@@ -47,10 +44,9 @@ PIECES: Final[Mapping[str, Piece]] = {
         ),
         "the outbox's name; the first relay calls it outbox",
     ),
-    "inbox": Piece("read with an inbox", (Right(("read",), "topic:{topic}"), Right(("read",), "group:{group}"))),
-    "source": Piece("read with Spark", (Right(("read",), "topic:{topic}"),)),
+    "inbox": Piece((Right(("read",), "topic:{topic}"), Right(("read",), "group:{group}"))),
+    "source": Piece((Right(("read",), "topic:{topic}"),)),
     "sink": Piece(
-        "write with Spark",
         (
             _TOPICS_OF_RECORDS,
             # Batch writes may add lanes.
@@ -59,9 +55,8 @@ PIECES: Final[Mapping[str, Piece]] = {
         ),
         "the sinkId",
     ),
-    "audit": Piece("read with semel audit", (Right(("read",), "topic:{topic}"),)),
+    "audit": Piece((Right(("read",), "topic:{topic}"),)),
     "console": Piece(
-        "look at everything with the console",
         (
             Right(("read", "describe-configs"), "topic:*"),
             Right(("describe",), "group:*"),

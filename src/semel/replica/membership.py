@@ -26,7 +26,7 @@ from semel.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
 # Version 2 added the floor, below which objects may be deleted; version 3 what tells a slot that was lost from one that
-# was never created; version 4 the owners of producer ids.
+# was never created; version 4 the owners of producer ids; version 5 what a standby's note says of the active broker.
 VERSION: Final = 5
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
