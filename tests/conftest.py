@@ -44,6 +44,11 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+# A make that a test starts is no part of the one that runs the tests, and says nothing of the directory that it enters.
+for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+    os.environ.pop(variable, None)
+
+
 # A proxy is for the world outside, and tests talk to this machine alone.
 for variable in ("no_proxy", "NO_PROXY"):
     os.environ[variable] = ",".join(filter(None, [os.environ.get(variable), "127.0.0.1", "localhost", "::1"]))
