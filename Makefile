@@ -44,7 +44,7 @@ demo: $(STAMP) ## The main job: payments through a bad network, three ways, then
 example: $(STAMP) ## A payment service under load, each of its processes killed again and again; then its books are checked
 	@PYTHONPATH=examples .venv/bin/python -m payments.trial $(ARGS)
 
-test: $(STAMP) $(READY) ## Run the tests, side by side; make test ARGS='tests/core -k wrap' runs some, one after another
+test: $(STAMP) $(READY) ## Run the tests, side by side; make test ARGS='tests/log/core -k wrap' runs some, one after another
 	@.venv/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --durations=10 --durations-min=1)
 
 verify: $(STAMP) ## Everything that is too slow for make test: planted bugs, histories, crashes, soak, Java, Apache Kafka
@@ -58,13 +58,13 @@ test-go: $(STAMP) ## Log three clients of Go in to semel, each way, right and wr
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
-		tests/publish tests/outbox tests/inbox tests/console/test_any_cluster.py tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
+		tests/publish tests/outbox tests/inbox tests/ui/console/test_any_cluster.py tests/spark/source tests/spark/lanes tests/spark/test_whole_pipeline.py $(ARGS)
 
 test-browser: $(STAMP) $(BROWSER) ## Walk through the console in a Chromium: each page, axe, both themes, and on Apache Kafka
-	@PYTHONPATH=$(BROWSER) .venv/bin/python -m pytest -m 'slow or not slow' tests/console/test_in_a_browser.py \
-		tests/console/test_trial_in_a_browser.py tests/console/test_steady_page.py tests/console/test_walks.py $(ARGS)
+	@PYTHONPATH=$(BROWSER) .venv/bin/python -m pytest -m 'slow or not slow' tests/ui/console/test_in_a_browser.py \
+		tests/ui/console/test_trial_in_a_browser.py tests/ui/console/test_steady_page.py tests/ui/console/test_walks.py $(ARGS)
 	@PYTHONPATH=$(BROWSER) .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest -m 'slow or not slow' \
-		tests/console/test_walks.py $(ARGS)
+		tests/ui/console/test_walks.py $(ARGS)
 
 pictures: $(STAMP) $(BROWSER) ## Take the pictures of the console in docs/pictures anew; needs a Chromium
 	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_pictures.py

@@ -15,10 +15,10 @@ import tracemalloc
 from pathlib import Path
 from typing import NamedTuple
 
-from semel.core.producer_table import Producers, Snapshot
-from semel.core.producers import WINDOW_BATCHES, window_of
-from semel.storage.files import DiskFiles
-from semel.storage.producer_pages import ProducerPages, numbers_in, pack_places, pages_at, path_of
+from semel.log.core.producer_table import Producers, Snapshot
+from semel.log.storage.files import DiskFiles
+from semel.log.storage.producer_pages import ProducerPages, numbers_in, pack_places, pages_at, path_of
+from semel.wire.sequences import WINDOW_BATCHES, window_of
 
 STATES_DEFAULT = 100_000
 BYTES_PER_STATE_MAX = 100

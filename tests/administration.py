@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from semel.core.cached_part import CachedPart
-from semel.core.entries import (
+from semel.log.core.cached_part import CachedPart
+from semel.log.core.entries import (
     AccessChange,
     AccessRule,
     AccessRulesAdded,
@@ -15,8 +15,8 @@ from semel.core.entries import (
     UserCredentialRemoved,
     UserCredentialSet,
 )
-from semel.core.users import Mechanism
-from semel.storage.log import Log
+from semel.log.storage.log import Log
+from semel.wire.scram import Mechanism
 
 Change = AccessChange | LoginSecretMade
 

@@ -13,7 +13,7 @@ from semel.wire.records import Record, encode_batch
 from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, FETCH, PRODUCE
 
 if TYPE_CHECKING:
-    from semel.broker.broker import Broker
+    from semel.log.broker.broker import Broker
 
 T = TypeVar("T")
 

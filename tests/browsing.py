@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from semel.client.settings import ClientSettings
-from semel.console.server import Console, Given
+from semel.ui.console.server import Console, Given
 
 SECONDS_MAX = 120
 

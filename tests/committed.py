@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from read_committed import unaborted
-from semel.core.batch import read_header
-from semel.core.entries import (
+from semel.log.core.entries import (
     BatchAppended,
     Entry,
     OffsetsCommitted,
@@ -20,9 +19,10 @@ from semel.core.entries import (
     TransactionEnded,
     TransactionGrew,
 )
-from semel.core.transactions import State
-from semel.storage.log import Log
-from semel.storage.partition_log import PartitionLog
+from semel.log.core.transactions import State
+from semel.log.storage.log import Log
+from semel.log.storage.partition_log import PartitionLog
+from semel.wire.batch import read_header
 
 
 class Committed(NamedTuple):

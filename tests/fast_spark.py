@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from semel.demo.main_job import why_no_spark
+from semel.ui.demo.main_job import why_no_spark
 
 if TYPE_CHECKING:
     from semel.spark.java import Java

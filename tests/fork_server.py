@@ -35,9 +35,9 @@ OURS = (__file__, runpy.run_path.__code__.co_filename)
 
 
 def load() -> None:
-    import semel.cli
+    import semel.ui.cli
 
-    for name in (*LOADED, *(module.name for module in pkgutil.iter_modules(semel.cli.__path__, "semel.cli."))):
+    for name in (*LOADED, *(module.name for module in pkgutil.iter_modules(semel.ui.cli.__path__, "semel.ui.cli."))):
         # What is not installed is not needed by the tests that run here.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

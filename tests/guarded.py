@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from asking import Asker, at, topic_wanted
-from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
-from semel.core.entries import AccessRule
+from semel.log.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
+from semel.log.core.entries import AccessRule
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from semel.broker.disk_thread import DiskThread, JobError
+from semel.log.broker.disk_thread import DiskThread, JobError
 
 _SECONDS_MAX = 30
 

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from lives import Life, WatchedStore, names
-from semel.replica.holes import Hole
-from semel.replica.membership import Membership
+from semel.log.replica.holes import Hole
+from semel.log.replica.membership import Membership
 
 ADDRESSES = {"clients": ("127.0.0.1", 9092)}
 LEASE_SECONDS = 3.0

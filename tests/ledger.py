@@ -17,18 +17,8 @@ from crc32c import crc32c
 
 from committed import committed_by
 from log_contents import EMPTY, Content, TopicContent, brief, changed, content_of, kept
-from semel.core.batch import (
-    CHECKED_FROM,
-    CHECKSUM,
-    CHECKSUM_POSITION,
-    HEADER,
-    HEADER_BYTES,
-    MAGIC,
-    TRANSACTIONAL_BIT,
-    read_header,
-)
-from semel.core.batch_checks import Sender, Verdict
-from semel.core.entries import (
+from semel.log.core.batch_checks import Sender, Verdict
+from semel.log.core.entries import (
     BatchAppended,
     ConfigsChanged,
     Entry,
@@ -40,20 +30,30 @@ from semel.core.entries import (
     TopicDeleted,
     TransactionEnded,
 )
-from semel.core.producer_table import TableBounds
-from semel.core.producers import WINDOW_BATCHES, Outcome
-from semel.core.refusals import Refused
-from semel.core.steps import finish
-from semel.core.topics import Topic
-from semel.core.transactions import Owner
-from semel.storage import aside, checkpoint, end_notes, producer_pages
-from semel.storage.aborted_blocks import BlockLayout
-from semel.storage.checkpoint import CheckpointJob
-from semel.storage.files import Files
-from semel.storage.log import Log
-from semel.storage.log_settings import LogSettings
-from semel.storage.partition_log import PartitionLog
-from semel.storage.producer_pages import ProducerPages
+from semel.log.core.producer_table import TableBounds
+from semel.log.core.topics import Topic
+from semel.log.core.transactions import Owner
+from semel.log.storage import aside, checkpoint, end_notes, producer_pages
+from semel.log.storage.aborted_blocks import BlockLayout
+from semel.log.storage.checkpoint import CheckpointJob
+from semel.log.storage.files import Files
+from semel.log.storage.log import Log
+from semel.log.storage.log_settings import LogSettings
+from semel.log.storage.partition_log import PartitionLog
+from semel.log.storage.producer_pages import ProducerPages
+from semel.wire.batch import (
+    CHECKED_FROM,
+    CHECKSUM,
+    CHECKSUM_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
+from semel.wire.refusals import Refused
+from semel.wire.sequences import WINDOW_BATCHES, Outcome
+from semel.wire.steps import finish
 
 # Blocks and their files are tiny, so that there are some wherever there are transactions.
 # A page of producers has two, and few are outside of pages.

@@ -9,28 +9,28 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from log_contents import Content, content_of
-from semel.core.batch import read_header
-from semel.core.entries import LogStartMoved
-from semel.core.steps import finish
-from semel.core.topics import Topic
-from semel.replica.cache import Cache
-from semel.replica.checkpoints import StoreCheckpoints
-from semel.replica.contents import Contents
-from semel.replica.floor import FLOOR_KEY, Floor, decode_floor
-from semel.replica.journal import SlotJournal
-from semel.replica.membership import cluster_of
-from semel.replica.reader import SlotReader
-from semel.replica.restore import restore
-from semel.replica.slot import digest_of, slot_of
-from semel.replica.writer import SlotWriter, answered
-from semel.storage import checkpoint
-from semel.storage.files import Files, MemoryFiles
-from semel.storage.log import Log
-from semel.storage.log_settings import LogSettings
-from semel.storage.partition_log import PartitionLog
+from semel.log.core.entries import LogStartMoved
+from semel.log.core.topics import Topic
+from semel.log.replica.cache import Cache
+from semel.log.replica.checkpoints import StoreCheckpoints
+from semel.log.replica.contents import Contents
+from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor
+from semel.log.replica.journal import SlotJournal
+from semel.log.replica.membership import cluster_of
+from semel.log.replica.reader import SlotReader
+from semel.log.replica.restore import restore
+from semel.log.replica.slot import digest_of, slot_of
+from semel.log.replica.writer import SlotWriter, answered
+from semel.log.storage import checkpoint
+from semel.log.storage.files import Files, MemoryFiles
+from semel.log.storage.log import Log
+from semel.log.storage.log_settings import LogSettings
+from semel.log.storage.partition_log import PartitionLog
 from semel.testing.stores import CallName, FaultyStore, MemoryStore
 from semel.testing.virtual_loop import VirtualLoop
+from semel.wire.batch import read_header
 from semel.wire.records import Record, encode_batch
+from semel.wire.steps import finish
 
 Result = TypeVar("Result")
 NOW_MS = 1_000_000

@@ -6,12 +6,12 @@ It must never know how a log keeps what it holds.
 from typing import Any, NamedTuple
 
 from committed import Committed, committed_in, shown, visible
-from semel.core.batch import HEADER_BYTES, control_batch, read_header
-from semel.core.entries import BatchAppended, LogStartMoved, TransactionEnded
-from semel.core.groups.groups import Groups
-from semel.core.steps import finish
-from semel.storage.log import Log
-from semel.storage.partition_log import PartitionLog
+from semel.log.core.entries import BatchAppended, LogStartMoved, TransactionEnded
+from semel.log.core.groups.groups import Groups
+from semel.log.storage.log import Log
+from semel.log.storage.partition_log import PartitionLog
+from semel.wire.batch import HEADER_BYTES, control_batch, read_header
+from semel.wire.steps import finish
 
 
 class PartitionContent(NamedTuple):

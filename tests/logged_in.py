@@ -5,9 +5,9 @@ from typing import Any
 from asking import Asker
 from guarded import GuardedBroker, rule
 from secured import PASSWORD, own_client
-from semel.core.access import Operation, ResourceType
-from semel.core.users import Mechanism
-from semel.security.listeners import Listener, SecurityProtocol
+from semel.log.core.access import Operation, ResourceType
+from semel.log.security.listeners import Listener, SecurityProtocol
+from semel.wire.scram import Mechanism
 from semel.wire.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 LISTENERS = (Listener("LOGINS", SecurityProtocol.SASL_PLAINTEXT, "localhost"), Listener("OPEN"))

@@ -5,7 +5,7 @@ It is what the real readers are held against: it must never know how they do it.
 
 from collections.abc import Iterable, Iterator
 
-from semel.core.batch import read_header
+from semel.wire.batch import read_header
 from semel.wire.records import Batch, decode_batches
 
 # Where the key of a marker's record ends with the marker's type, and the type of one that aborts.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.core.refusals import Refused
+from semel.wire.refusals import Refused
 
 
 def refused(error: int, match: str | None = None) -> "pytest.RaisesExc[Refused]":

@@ -14,9 +14,9 @@ from semel.client import sasl
 from semel.client.cluster import Cluster
 from semel.client.errors import AuthenticationFailed
 from semel.client.settings import ClientSettings, from_options
-from semel.core.users import Mechanism
-from semel.security.listeners import Listener, SecurityProtocol
+from semel.log.security.listeners import Listener, SecurityProtocol
 from semel.testing.broker import FaultyBroker
+from semel.wire.scram import Mechanism
 
 PASSWORD: Final = 'pass, "word"=1'
 WRONG: Final = "let me in"

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from semel.storage.files import Buffer, File, MemoryFile, MemoryFiles
+from semel.log.storage.files import Buffer, File, MemoryFile, MemoryFiles
 
 
 class SmallDisk(MemoryFiles):

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from asking import NEWEST, topic_wanted
-from semel.broker.apis import served_by_its_handler
-from semel.broker.broker import Broker
-from semel.core.access import ANONYMOUS
-from semel.core.steps import Pace
+from semel.log.broker.apis import served_by_its_handler
+from semel.log.broker.broker import Broker
+from semel.log.core.access import ANONYMOUS
 from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
+from semel.wire.steps import Pace
 from semel.wire.versions import CREATE_TOPICS
 
 if TYPE_CHECKING:
-    from semel.broker.exchange import Exchange
+    from semel.log.broker.exchange import Exchange
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from semel.store import open_store
+from semel.log.store import open_store
 from semel.testing.seaweedfs import SeaweedServer
 from semel.testing.served import ServedBroker, ServeFailed
 

@@ -25,11 +25,11 @@ from semel.wire.records import Record
 PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 ROOMS: Final = {
     "": (
-        *("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.store", "semel.testing"),
-        *("semel.testing.stores", "semel.cli.doctor", "semel.console.server"),
+        *("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.log.store", "semel.testing"),
+        *("semel.testing.stores", "semel.ui.cli.doctor", "semel.ui.console.server"),
     ),
     "app": (
-        "semel.console.claims",
+        "semel.ui.console.claims",
         "semel.database",
         "semel.http.client",
         "semel.inbox",
@@ -140,10 +140,10 @@ def test_without_its_packages_a_room_names_the_extra_that_brings_them(extra: str
 
 
 def test_a_store_names_the_extra_that_it_needs_and_others_do_not_need_it(tmp_path: Path) -> None:
-    opened = "from semel.store import open_store; import sys; open_store(sys.argv[1])"
+    opened = "from semel.log.store import open_store; import sys; open_store(sys.argv[1])"
     assert run_with("semel", opened, f"file://{tmp_path}").returncode == 0
     last = run_with("semel", opened, "s3://bucket/prefix").stderr.splitlines()[-1]
-    assert last.startswith("semel.store.contract.StoreRefused: a store at s3:// needs obstore")
+    assert last.startswith("semel.log.store.contract.StoreRefused: a store at s3:// needs obstore")
     assert last.endswith(": pip install 'semel[store]'")
 
 
@@ -155,7 +155,7 @@ def test_a_topic_is_audited_against_a_table_without_pyspark(broker: FaultyBroker
         connection.execute("CREATE TABLE payments (id TEXT)")
         connection.executemany("INSERT INTO payments VALUES (?)", [("p-1",), ("p-1",)])
     source, sink = f"semel://{broker.bootstrap}/payments?id=key", f"sqlite:{tmp_path}/app.db/payments?id=id"
-    ran = run_with("semel[audit]", "from semel.cli import main; main()", "audit", "--source", source, "--sink", sink)
+    ran = run_with("semel[audit]", "from semel.ui.cli import main; main()", "audit", "--source", source, "--sink", sink)
     assert (ran.returncode, ran.stderr) == (1, "")
     assert ran.stdout.splitlines()[-1] == "NOT CLEAN: 1 lost, 1 doubled"
     assert "No module named 'pyspark'" in run_with("semel[audit]", "import pyspark").stderr

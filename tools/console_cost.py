@@ -35,8 +35,8 @@ from semel.client.cluster import Cluster
 from semel.client.connection import Connection
 from semel.client.places import TopicPartition
 from semel.client.settings import from_options
-from semel.core.batch import HEADER_BYTES
 from semel.testing.served import ServedBroker
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import Record, encode_batch, sealed
 from semel.wire.versions import INIT_PRODUCER_ID

@@ -1,7 +1,7 @@
 """Where limits multiply: each code path that walks a collection in one turn of the event loop, and its largest product.
 
-`docs/reference/limits.md` shows this table. `tests/broker/test_products.py` builds each of these corners, and holds the
-counted steps against it.
+`docs/reference/limits.md` shows this table. `tests/log/broker/test_products.py` builds each of these corners, and holds
+the counted steps against it.
 """
 
 from typing import Final, NamedTuple

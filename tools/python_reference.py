@@ -96,7 +96,7 @@ def described(module: str, names: tuple[str, ...]) -> Iterator[str]:
     face = importlib.import_module(module)
     yield from (f"## {module}", "", for_readers(said_by(face, module)), "")
     found = {name: value for name in names if not isinstance(value := getattr(face, name), str | tuple)}
-    found = {name: value for name, value in found.items() if not inspect.ismodule(value) or callable(value)}
+    found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
     errors = {name: kind for name, kind in found.items() if inspect.isclass(kind) and issubclass(kind, BaseException)}
     for name, value in found.items():
         if name not in errors:
@@ -109,9 +109,6 @@ def described(module: str, names: tuple[str, ...]) -> Iterator[str]:
 
 def of_value(module: str, name: str, value: Any) -> Iterator[str]:
     """A heading, how it is written, and what it says of itself."""
-    # The room that can be called is a module, and the function another.
-    if name == "broker":
-        value = importlib.import_module("semel.embedded").broker
     yield from (f"### {module}.{name}", "")
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         yield from (said_by(value, name), "", ", ".join(f"`{one.name}`" for one in value), "")

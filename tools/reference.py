@@ -13,14 +13,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import semel
-from semel.broker.apis import HANDLERS
-from semel.broker.exposition import exposition
-from semel.broker.limits import Limits
-from semel.cli import COMMANDS, lab
-from semel.core.configs import DEFINITIONS, Number, Share
+from semel.log.broker.apis import HANDLERS
+from semel.log.broker.exposition import exposition
+from semel.log.broker.limits import Limits
+from semel.log.core.configs import DEFINITIONS, Number, Share
 from semel.spark.lanes import options as lane_options
 from semel.spark.source.options import OPTIONS
 from semel.spark.source.rows import COLUMNS
+from semel.ui.cli import COMMANDS, lab
 from semel.wire import versions
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -64,7 +64,7 @@ def command_line() -> str:
 
 
 def command(name: str, purpose: str) -> Iterator[str]:
-    module = importlib.import_module(f"semel.cli.{name}")
+    module = importlib.import_module(f"semel.ui.cli.{name}")
     parser = argparse.ArgumentParser(prog=f"semel {name}")
     module.configure(parser)
     yield from (f"## semel {name}", "", f"{purpose[0].upper()}{purpose[1:]}.", "")
@@ -166,7 +166,7 @@ def topic_configurations() -> str:
 
 
 def limits() -> str:
-    reasons = dict(_reasons((ROOT / "src/semel/broker/limits.py").read_text()))
+    reasons = dict(_reasons((ROOT / "src/semel/log/broker/limits.py").read_text()))
     rows = [f"| `{field.name}` | {field.default:,} | {reasons[field.name]} |" for field in fields(Limits)]
     return "\n".join(
         [

@@ -26,8 +26,8 @@ PAGE = ROOT / "docs" / "RELIABILITY.md"
 CRASH_MATRIX = ("tests/crash/test_matrix.py",)
 COMPACTION = ("tests/crash/test_compaction_crashes.py",)
 KILLS = ("tests/crash/test_kill.py",)
-ANY_BYTES = ("tests/wire/test_any_bytes.py", "tests/wire/test_codec.py", "tests/broker/test_bad_input.py")
-MACHINES = ("tests/core", "tests/storage/test_log_machine.py", "tests/storage/test_journal.py")
+ANY_BYTES = ("tests/wire/test_any_bytes.py", "tests/wire/test_codec.py", "tests/log/broker/test_bad_input.py")
+MACHINES = ("tests/log/core", "tests/log/storage/test_log_machine.py", "tests/log/storage/test_journal.py")
 
 # In the statistics that Hypothesis prints for each of its tests.
 EXAMPLES = re.compile(r"- (\d+) passing, (\d+) failing")

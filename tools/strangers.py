@@ -30,17 +30,17 @@ ROOT: Final = Path(__file__).parent.parent
 WHOLE: Final = "-n auto"
 # What could notice another language, clock, screen or variable: commands and their output, pages, what people install.
 PART: Final = (
-    "-n auto tests/test_forked.py tests/test_setup.py tests/test_failures.py tests/cli tests/docs tests/settings "
-    "tests/schema tests/security tests/testing tests/http tests/inbox/test_inbox_command.py "
+    "-n auto tests/test_forked.py tests/test_setup.py tests/test_failures.py tests/ui/cli tests/docs tests/settings "
+    "tests/schema tests/log/security tests/testing tests/http tests/inbox/test_inbox_command.py "
     "tests/outbox/test_outbox_command.py tests/audit tests/spark/test_python.py tests/spark/test_session.py "
     "tests/spark/tables/test_delta_sink.py tests/spark/dedup/test_dedup_queries.py"
 )
 # What starts Spark, and what is started by it.
 SPARK: Final = (
-    "-n auto tests/spark/test_python.py tests/spark/test_session.py tests/spark/tables tests/cli/test_doctor.py"
+    "-n auto tests/spark/test_python.py tests/spark/test_session.py tests/spark/tables tests/ui/cli/test_doctor.py"
 )
 # Servers, ports, and what goes on side by side.
-SERVERS: Final = "-n auto tests/broker tests/clients tests/testing tests/cli tests/storage tests/store"
+SERVERS: Final = "-n auto tests/log/broker tests/clients tests/testing tests/ui/cli tests/log/storage tests/log/store"
 NOBODY: Final = 65534
 NAMELESS: Final = 12345
 SECONDS_MAX: Final = 3600
@@ -162,7 +162,7 @@ def with_clock(name: str, zone: str, at: str) -> Machine:
     return Machine(
         "time",
         name,
-        "-n auto tests/core tests/inbox tests/outbox tests/http tests/audit tests/cli",
+        "-n auto tests/log/core tests/inbox tests/outbox tests/http tests/audit tests/ui/cli",
         environment={"TZ": zone, "FAKETIME_DONT_FAKE_MONOTONIC": "1"},
         under=("faketime", at),
         needs=needs("faketime"),
@@ -230,7 +230,7 @@ MACHINES: Final = (
     ),
     Machine("place", "a path of 180 characters", clone=Clone("long/" + "long-" * 34)),
     Machine("place", "TMPDIR with a space", environment={"TMPDIR": "TEMPORARY/a space"}),
-    prepared("place", "a clone that cannot be written", "mount --bind -o ro . .", "tests/cli/test_doctor.py"),
+    prepared("place", "a clone that cannot be written", "mount --bind -o ro . .", "tests/ui/cli/test_doctor.py"),
     Machine("machine", "one core", SERVERS, under=("taskset", "-c", "0"), needs=needs("taskset")),
     prepared("machine", "/tmp is mounted noexec", "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp"),
     prepared("machine", "/tmp has 200 MB", "mount -t tmpfs -o size=200m,mode=1777 tmpfs /tmp", SPARK),

@@ -63,7 +63,7 @@ PARTS: Final = (
         "a move to Apache Kafka, killed three times",
         (
             *(sys.executable, "-m", "bench.on_kafka"),
-            *(sys.executable, "-m", "pytest", "tests/transfer", "-m", "slow or not slow"),
+            *(sys.executable, "-m", "pytest", "tests/ui/transfer", "-m", "slow or not slow"),
         ),
     ),
     Part(

@@ -15,7 +15,7 @@ from bench.peers.process import Broker
 from bench.peers.secured import PASSWORD, USER, SecuredSemel, over_tls
 from semel.client import users
 from semel.client.cluster import Cluster
-from semel.core.users import Mechanism
+from semel.wire.scram import Mechanism
 from semel.wire.versions import ALTER_CLIENT_QUOTAS
 
 SINGLE = "single"

@@ -24,8 +24,8 @@ from bench.sides import take_turns
 from semel.client import users
 from semel.client.cluster import Cluster
 from semel.client.settings import ClientSettings, from_options
-from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
-from semel.core.users import Mechanism
+from semel.log.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
+from semel.wire.scram import Mechanism
 from semel.wire.versions import CREATE_ACLS
 
 TOPIC = "sealed"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 SERVE = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from semel.cli import main
+from semel.ui.cli import main
 sys.exit(main())
 """
 

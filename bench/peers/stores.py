@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from bench.peers.process import SkipReason, family_cpu_seconds
-from semel.store import open_store
+from semel.log.store import open_store
 from semel.testing.postgres import PostgresMissing, PostgresServer
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 

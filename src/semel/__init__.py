@@ -9,22 +9,24 @@ What a program gets from `import semel` is a broker:
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-    from semel.embedded import EmbeddedBroker, broker
+    from semel.log.embedded import EmbeddedBroker, broker
+    from semel.log.running import Broker
 
 __all__ = ["Broker", "EmbeddedBroker", "__version__", "broker"]
 
 __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use: the application pieces need no broker.
-_HOMES = {"Broker": "semel.broker.broker", "EmbeddedBroker": "semel.embedded"}
+_HOMES = {
+    "Broker": "semel.log.running",
+    "EmbeddedBroker": "semel.log.embedded",
+    "broker": "semel.log.embedded",
+}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "broker":  # the room itself, which can be called: under one name there must be one thing
-        return import_module("semel.broker")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'semel' has no attribute '{name}'")

@@ -1,6 +1,6 @@
 """`python -m semel` is `semel`."""
 
-from semel.cli import main
+from semel.ui.cli import main
 
 if __name__ == "__main__":
     main()

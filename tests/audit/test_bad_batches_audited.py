@@ -6,8 +6,8 @@ import pytest
 
 from asking import Asker
 from semel.audit import AuditFailed, audit
-from semel.core.batch import close_batch, read_header
 from semel.testing.broker import FaultyBroker
+from semel.wire.batch import close_batch, read_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import PRODUCE
 

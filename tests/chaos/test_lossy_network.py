@@ -11,8 +11,8 @@ from figures import figures_of
 import semel
 from semel.chaos import run
 from semel.chaos.plan import Fault
-from semel.core import batch_checks
-from semel.core.producers import ACCEPTED, Judgement
+from semel.log.core import batch_checks
+from semel.wire.sequences import ACCEPTED, Judgement
 
 SECONDS = float(os.environ.get("SEMEL_CHAOS_SECONDS", "8"))
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from semel.broker.certificates import TlsSettings
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
-from semel.security.listeners import Listener, SecurityProtocol
+from semel.log.broker.certificates import TlsSettings
+from semel.log.security.listeners import Listener, SecurityProtocol
 from semel.testing.broker import FaultyBroker
 from semel.testing.certificates import Authority
 from semel.testing.ports import free_port

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from semel.core.batch import (
+from semel.wire.batch import (
     APPEND_TIME_BIT,
     CHECKED_FROM,
     CHECKSUM,

@@ -12,7 +12,7 @@ from semel.client.aborted import batches
 from semel.client.arrow import slices
 from semel.client.bad_batches import BadBatch, Report, UnreadableBatch, refuse
 from semel.client.client import Fetched
-from semel.core.batch import BatchHeader, close_batch, place, read_header
+from semel.wire.batch import BatchHeader, close_batch, place, read_header
 from semel.wire.errors import ProtocolError
 from semel.wire.records import CODECS, Record, compressed, encode_batch
 

@@ -15,7 +15,7 @@ from semel.client import Slice, Topic
 from semel.client.arrow import TYPES, slices
 from semel.client.arrow.columns import schema_of
 from semel.client.client import Fetched
-from semel.core.batch import HEADER_BYTES, MAGIC_POSITION
+from semel.wire.batch import HEADER_BYTES, MAGIC_POSITION
 from semel.wire.errors import ProtocolError
 from semel.wire.records import CODECS, Record, closed_batches, compressed, encode_batch, varint
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.client.arrow.encoding import Columns, Records, encoded
-from semel.core.batch import HEADER_BYTES
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.records import Record, decode_batches, encode_batch
 
 LIMITLESS = 1 << 30

@@ -19,7 +19,7 @@ from test_records import as_stored
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
 from eventually import eventually
-from semel.broker.role import STANDBY_IDS
+from semel.log.broker.role import STANDBY_IDS
 from semel.testing.pair import BrokerPair
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import METADATA

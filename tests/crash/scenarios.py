@@ -12,13 +12,13 @@ from typing import Final
 
 from ledger import SETTINGS, Caller, Ledger, Stopped, check_tidy
 from log_contents import content_of
-from semel.core.batch import read_header
-from semel.core.entries import BatchAppended
-from semel.core.refusals import Refused
-from semel.storage.files import Files
-from semel.storage.log import Log
-from semel.storage.partition_log import PartitionLog
+from semel.log.core.entries import BatchAppended
+from semel.log.storage.files import Files
+from semel.log.storage.log import Log
+from semel.log.storage.partition_log import PartitionLog
 from semel.testing.faulty import Call, Crashed, Fault, FaultKind, FaultyFiles, every_fault
+from semel.wire.batch import read_header
+from semel.wire.refusals import Refused
 
 Scenario = Callable[[Files, Ledger], Caller]
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from administration import CHANGES, told
-from semel.storage.log import Log
-from semel.storage.log_settings import LogSettings
+from semel.log.storage.log import Log
+from semel.log.storage.log_settings import LogSettings
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles, lose_all
 
 # Small, so that there is a new file of the journal within the few changes.

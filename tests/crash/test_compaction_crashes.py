@@ -13,11 +13,11 @@ from scenarios import KINDS, faults_to_try, opened, partition
 
 from ledger import Caller, Ledger, Stopped, check_tidy
 from log_contents import Content, PartitionContent
-from semel.compaction.plan import Bounds, is_to_roll, plan
-from semel.core.batch import read_header
-from semel.storage.files import Files
-from semel.storage.partition_log import PartitionLog
+from semel.log.compaction.plan import Bounds, is_to_roll, plan
+from semel.log.storage.files import Files
+from semel.log.storage.partition_log import PartitionLog
 from semel.testing.faulty import Call, Crashed, FaultKind, FaultyFiles, lose_all
+from semel.wire.batch import read_header
 from semel.wire.records import Record, decode_batches, encode_batch
 
 CONFIGS = {

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from ledger import NOW_MS
-from semel.core.batch import place, read_header
-from semel.core.producers import WINDOW_BATCHES
 from semel.testing.served import ServedBroker
 from semel.wire import messages
+from semel.wire.batch import place, read_header
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
+from semel.wire.sequences import WINDOW_BATCHES
 from semel.wire.versions import CREATE_TOPICS, FETCH, INIT_PRODUCER_ID, PRODUCE
 
 ROUNDS = int(os.environ.get("SEMEL_KILL_ROUNDS", "15"))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ledger import SETTINGS, Caller, Ledger
 from log_contents import content_of
-from semel.compaction.plan import Bounds, plan
-from semel.core.batch import read_header
-from semel.core.topics import Topic
-from semel.storage.files import DiskFiles
-from semel.storage.log import Log
-from semel.storage.partition_log import PartitionLog
+from semel.log.compaction.plan import Bounds, plan
+from semel.log.core.topics import Topic
+from semel.log.storage.files import DiskFiles
+from semel.log.storage.log import Log
+from semel.log.storage.partition_log import PartitionLog
+from semel.wire.batch import read_header
 from semel.wire.records import Record, encode_batch
 
 # The content of each file by its path; None for a directory.

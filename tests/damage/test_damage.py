@@ -13,9 +13,9 @@ import pytest
 from damage.damages import kind_of
 from damage.scenes import LIVES, Scene, scene, started
 from damage.trial import REFUSED, WHOLE, cells, outcome
-from semel.storage import journal
-from semel.storage.files import DiskFiles
-from semel.storage.log import Log
+from semel.log.storage import journal
+from semel.log.storage.files import DiskFiles
+from semel.log.storage.log import Log
 
 # One file of each kind; the matrix takes all of them.
 PER_KIND = 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from damage.damages import DAMAGES, OF_DIRECTORIES, Damage, Damaged
 from damage.scenes import Scene, Tree, judged, started, tree_of
-from semel.storage import journal
+from semel.log.storage import journal
 
 WHOLE, REFUSED = "whole", "refused"
 # What a start may change although it refuses: the files of the lock and of nothing else.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from damaged_stores.on_a_clock import on_a_clock
 from leased_lives import Active, leave
 from lives import WatchedStore, names
-from semel.replica.note import FOLDER
+from semel.log.replica.note import FOLDER
 
 Objects = Mapping[str, bytes]
 AGES = ("young", "old")

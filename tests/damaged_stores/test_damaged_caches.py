@@ -6,10 +6,10 @@ import pytest
 
 from damaged_stores.on_a_clock import on_a_clock
 from lives import Life, WatchedStore, names, written
-from semel.core.slots import BrokenHistory
-from semel.replica.membership import cluster_of
-from semel.storage.cache import mark_as_cache, take_as_cache
-from semel.storage.files import MemoryFiles
+from semel.log.core.slots import BrokenHistory
+from semel.log.replica.membership import cluster_of
+from semel.log.storage.cache import mark_as_cache, take_as_cache
+from semel.log.storage.files import MemoryFiles
 from semel.testing.stores import MemoryStore
 
 DAMAGES = ("missing", "empty", "cut", "longer", "flipped bit", "zeroed", "another's")

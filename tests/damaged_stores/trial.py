@@ -10,11 +10,11 @@ from damaged_stores.on_a_clock import on_a_clock
 from damaged_stores.scenes import Objects, Scene, objects_of, put
 from leased_lives import Active
 from lives import WatchedStore
-from semel.core.slots import BrokenHistory
-from semel.replica.cache import Unreadable
-from semel.replica.holes import Overtaken
-from semel.replica.lease import LEASE_KEY
-from semel.storage.journal import Damaged
+from semel.log.core.slots import BrokenHistory
+from semel.log.replica.cache import Unreadable
+from semel.log.replica.holes import Overtaken
+from semel.log.replica.lease import LEASE_KEY
+from semel.log.storage.journal import Damaged
 
 DAMAGES: Final = ("missing", "empty", "cut", "flipped bit", "older copy", "another's")
 WHOLE, REFUSED = "whole", "refused"

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from semel.cli import COMMANDS
+from semel.ui.cli import COMMANDS
 
 ROOT: Final = Path(__file__).parent.parent.parent
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -54,7 +54,7 @@ def taken(words: list[str]) -> bool:
         return True
     if words[0] not in COMMANDS:
         return False
-    module = importlib.import_module(f"semel.cli.{words[0]}")
+    module = importlib.import_module(f"semel.ui.cli.{words[0]}")
     parser = argparse.ArgumentParser(allow_abbrev=False)
     module.configure(parser)
     try:

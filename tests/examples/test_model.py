@@ -10,7 +10,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.cli.lab import Lab
+from semel.ui.cli.lab import Lab
 from semel_command import semel_lines
 
 ROOT: Final = Path(__file__).parent.parent.parent

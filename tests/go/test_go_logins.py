@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from secured import PASSWORD, WRONG, SecuredBroker
-from semel.broker.certificates import ClientAuth, TlsSettings
-from semel.security.listeners import SecurityProtocol
+from semel.log.broker.certificates import ClientAuth, TlsSettings
+from semel.log.security.listeners import SecurityProtocol
 from semel.testing.certificates import Authority
 from token_provider import Provider
 

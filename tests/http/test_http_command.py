@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select
 
-from semel.cli import main
 from semel.database.clock import now_ms
 from semel.http.claims import Term, claim, keep, name_of
 from semel.http.tables import keys
+from semel.ui.cli import main
 
 
 def semel(*words: str) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from test_loop import inbox_of
 from test_quarantine import put, waiting
 
-from semel.cli import main
+from semel.ui.cli import main
 
 
 def semel(*words: str) -> int:

@@ -10,8 +10,8 @@ import pytest
 
 from properties import java_login, java_tls, write_properties
 from secured import PASSWORD, SecuredBroker
-from semel.broker.certificates import TlsSettings
-from semel.security.listeners import SecurityProtocol
+from semel.log.broker.certificates import TlsSettings
+from semel.log.security.listeners import SecurityProtocol
 from semel.testing.certificates import Authority
 
 Run = Callable[..., str]

@@ -10,8 +10,8 @@ import pytest
 
 from properties import java_login, java_tls, write_properties
 from secured import PASSWORD, WRONG, SecuredBroker
-from semel.broker.certificates import ClientAuth, TlsSettings
-from semel.security.listeners import SecurityProtocol
+from semel.log.broker.certificates import ClientAuth, TlsSettings
+from semel.log.security.listeners import SecurityProtocol
 from semel.testing.certificates import Authority
 from token_provider import Provider
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from committed_records import committed_values
 from eventually import eventually
-from semel.cli import main
+from semel.ui.cli import main
 
 READY = "semel: shard 0 of 1: publishing"
 SEMEL = str(Path(sys.executable).with_name("semel"))

@@ -12,10 +12,10 @@ from committed_records import committed_values, make_topic
 from eventually import eventually
 from guarded import ADMINISTRATOR, TOPIC, WRITE, GuardedBroker, rule
 from semel import outbox
-from semel.cli import main
-from semel.core.access import Permission
+from semel.log.core.access import Permission
 from semel.outbox import Unsettled, layout, ledger, quarantine
 from semel.outbox.tables import messages
+from semel.ui.cli import main
 
 TOO_LARGE = "x" * 2_000_000
 

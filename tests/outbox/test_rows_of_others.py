@@ -14,11 +14,11 @@ from sqlalchemy import Engine, delete, text
 
 from committed_records import committed_values
 from semel import outbox
-from semel.cli import main
 from semel.outbox import MessageRefused, OutOfStep, quarantine
 from semel.outbox.ledger import numbers_of
 from semel.outbox.tables import messages
 from semel.publish import Publisher
+from semel.ui.cli import main
 
 # A row as SQL writes it.
 ROW = {

@@ -9,7 +9,7 @@ import pytest
 from cluster_under_test import CLIENT
 from committed_records import committed_values, make_topic
 from guarded import ADMINISTRATOR, TOPIC, WRITE, GuardedBroker, rule
-from semel.core.access import Permission
+from semel.log.core.access import Permission
 from semel.publish import CursorRefused, Publisher, Receipt, Record, RecordRefused
 
 

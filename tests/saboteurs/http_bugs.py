@@ -380,7 +380,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "ids of strangers send commands to a terminal",
-        "semel.cli.display:print_table",
+        "semel.ui.cli.display:print_table",
         "rows = [[*map(printable, row)] for row in rows]",
         "",
         ("tests/inbox/test_inbox_command.py",),

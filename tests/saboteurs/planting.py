@@ -28,7 +28,7 @@ class Bug(NamedTuple):
 
     name: str
     place: str
-    """Module and symbol, as in `semel.core.partition:Partition.append`; the module alone for what stands in itself."""
+    """Module and symbol, as in `semel.wire.batch:BatchHeader.parse`; the module alone for what stands in itself."""
     piece: str
     instead: str
     caught_by: tuple[str, ...]

@@ -36,7 +36,7 @@ PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
         "semel.publish.publisher:Publisher._claimed",
         "self._settings.events.forget()",
         "pass",
-        ("tests/security/test_kit_logs_in.py", "-k", "takes_its_time"),
+        ("tests/log/security/test_kit_logs_in.py", "-k", "takes_its_time"),
     ),
     Bug(
         "aborted cursors count",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.cli import main
+from semel.ui.cli import main
 
 
 def semel(*words: str) -> int:
@@ -79,7 +79,7 @@ def test_a_mistake_is_one_line(words: list[str], says: str, capsys: pytest.Captu
 
 
 def test_who_lacks_sqlalchemy_is_told_what_to_install() -> None:
-    program = "import sys; sys.modules['sqlalchemy'] = None\nfrom semel.cli import main\nmain(sys.argv[1:])"
+    program = "import sys; sys.modules['sqlalchemy'] = None\nfrom semel.ui.cli import main\nmain(sys.argv[1:])"
     words = ["schema", "--database", "sqlite://"]
     ran = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from read_committed import batches_in, shown
-from semel.core.batch import read_header
 from semel.testing.checkers import READ_COMMITTED, Seen
+from semel.wire.batch import read_header
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import FETCH, LIST_OFFSETS
 from sim.client import Client, Unanswered

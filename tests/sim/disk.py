@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from semel.broker.disk_thread import DiskThread, JobError
+from semel.log.broker.disk_thread import DiskThread, JobError
 from semel.testing.faulty import Crashed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import contextlib
 import struct
 from typing import Any, Final
 
-from semel.core.groups.consumer_protocol import read_assignment, write_assignment
+from semel.log.core.groups.consumer_protocol import read_assignment, write_assignment
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from sim.client import Client, Unanswered

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from semel.broker.broker import Broker
-from semel.broker.failure import BrokerFenced
-from semel.replica.holes import Hole
-from semel.store import Unsure
-from semel.store.contract import Buffer, Found, Listed
+from semel.log.broker.broker import Broker
+from semel.log.broker.failure import BrokerFenced
+from semel.log.replica.holes import Hole
+from semel.log.store import Unsure
+from semel.log.store.contract import Buffer, Found, Listed
 from semel.testing.faulty import Crashed, FaultyFiles
 from semel.testing.stores import FaultyStore
 from semel.testing.virtual_loop import VirtualLoop

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from semel.core.slots import DEPTH
-from semel.replica.slot import HEAD_BYTES, JOURNAL
-from semel.store import Exists
+from semel.log.core.slots import DEPTH
+from semel.log.replica.slot import HEAD_BYTES, JOURNAL
+from semel.log.store import Exists
 from semel.testing.stores import StoreFault, StoreFaultKind
 from sim.nemesis import Nemesis
 from sim.pair import Member, PairWorld

@@ -14,21 +14,21 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-from semel.broker.broker import Broker
-from semel.broker.events import Events
-from semel.broker.journal_pump import Durability
-from semel.broker.limits import Limits
-from semel.core.producer_table import TableBounds
-from semel.core.steps import Pace
-from semel.replica.cache import Unreadable
-from semel.replica.holes import Hole
-from semel.replica.writer import Fenced
-from semel.storage.aborted_blocks import BlockLayout
-from semel.storage.log import Torn
-from semel.storage.log_settings import LogSettings
+from semel.log.broker.broker import Broker
+from semel.log.broker.events import Events
+from semel.log.broker.journal_pump import Durability
+from semel.log.broker.limits import Limits
+from semel.log.core.producer_table import TableBounds
+from semel.log.replica.cache import Unreadable
+from semel.log.replica.holes import Hole
+from semel.log.replica.writer import Fenced
+from semel.log.storage.aborted_blocks import BlockLayout
+from semel.log.storage.log import Torn
+from semel.log.storage.log_settings import LogSettings
 from semel.testing.checkers import Event
 from semel.testing.faulty import Crashed, Fault, FaultKind, FaultyFiles
 from semel.testing.virtual_loop import VirtualLoop
+from semel.wire.steps import Pace
 from sim.disk import SimulatedDiskThread
 from sim.network import Network, Weather
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.demo.pipeline_driver import MASTER, SCHEMA, killing_once
 from semel.spark import dedup, delta_sink, fan_out, session, sql_sink
+from semel.ui.demo.pipeline_driver import MASTER, SCHEMA, killing_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

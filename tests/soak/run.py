@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from semel.audit.verdict import KINDS
-from semel.demo import DemoFailed
-from semel.demo.main_job import why_no_spark
-from semel.demo.screen import Screen, bar
+from semel.ui.demo import DemoFailed
+from semel.ui.demo.main_job import why_no_spark
+from semel.ui.demo.screen import Screen, bar
 from soak.memory import JUDGED_SECONDS_MIN, MB, WARM_UP_SECONDS
 from soak.plan import Kind, kinds
 from soak.soaking import Figures, Seen, Soak

@@ -18,13 +18,13 @@ from typing import Any, Final
 from semel import audit
 from semel.chaos.plan import Fault
 from semel.chaos.proxy import ChaosProxy
-from semel.demo import DemoFailed
-from semel.demo.driver import Driver
-from semel.demo.payments import PARTITIONS, payments
-from semel.demo.pipeline import amounts_of
-from semel.demo.stage import CountedBroker, create_topics
-from semel.demo.stream import NEVER, Run, Sender
 from semel.settings import Semantics
+from semel.ui.demo import DemoFailed
+from semel.ui.demo.driver import Driver
+from semel.ui.demo.payments import PARTITIONS, payments
+from semel.ui.demo.pipeline import amounts_of
+from semel.ui.demo.stage import CountedBroker, create_topics
+from semel.ui.demo.stream import NEVER, Run, Sender
 from soak.pipeline import MODULE, Orders
 from soak.plan import NETWORK, QUERIES, Kind, Strike, Where, plan
 from soak.watching import Watched

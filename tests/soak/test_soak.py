@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from left_behind import processes_about
 from semel import audit
-from semel.demo.main_job import why_no_spark
+from semel.ui.demo.main_job import why_no_spark
 from soak.memory import JUDGED_SECONDS_MIN, MB, WARM_UP_SECONDS, Point, Samples, own_bytes, trend
 from soak.plan import PLACES, WHOLE_SECONDS, Kind, kinds, plan
 from soak.run import complaints

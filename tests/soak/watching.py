@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from semel.demo.driver import Driver
-from semel.demo.stage import CountedBroker
+from semel.ui.demo.driver import Driver
+from semel.ui.demo.stage import CountedBroker
 from soak.memory import MB, Point, Samples, Verdict
 
 BROKER: Final = "broker"

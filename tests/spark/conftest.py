@@ -12,7 +12,7 @@ from log_under_test import LogUnderTest
 
 from cluster_under_test import FOREIGN_CLUSTER
 from fast_spark import fast_java
-from semel.demo.main_job import why_no_spark
+from semel.ui.demo.main_job import why_no_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Self
 
 from eventually import eventually
 from fast_spark import fast_java
-from semel.demo.driver import processes_of_session
+from semel.ui.demo.driver import processes_of_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """What the tests of the faulty disk ask of a disk: what is on it, and what could be left of it."""
 
-from semel.storage.files import Files
+from semel.log.storage.files import Files
 from semel.testing.faulty import FaultyFile, FaultyFiles
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 import semel
 from asking import Asker
 from producing import deliver, idempotent_producer
-from semel.broker.refusal import refusal
+from semel.log.broker.refusal import refusal
 from semel.testing.broker import FaultyBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
@@ -165,7 +165,7 @@ def test_a_fault_with_a_name_that_the_protocol_has_not_is_refused_with_the_neare
 
 def test_importing_semel_imports_no_broker() -> None:
     """The application pieces must not pay for a broker they do not use."""
-    check = "import sys, semel; sys.exit('semel.broker.broker' in sys.modules)"
+    check = "import sys, semel; sys.exit('semel.log.broker.broker' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

@@ -10,7 +10,7 @@ from disk_contents import content, contents, every_outcome, synced_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.storage.files import DiskFiles, File, Files
+from semel.log.storage.files import DiskFiles, File, Files
 from semel.testing.faulty import Crashed, Fault, FaultyFiles, every_fault, keep_all, lose_all
 
 # A disk on which nothing goes wrong

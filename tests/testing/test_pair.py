@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 import semel
 from producing import deliver
-from semel.store import Exists, StoreRefused
+from semel.log.store import Exists, StoreRefused
 from semel.testing.pair import BrokerPair
 from semel.testing.ports import free_port
 from semel.testing.stores import Objects

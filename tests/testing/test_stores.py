@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.store import Exists, Missing, StoreError, Unsure
+from semel.log.store import Exists, Missing, StoreError, Unsure
 from semel.testing.stores import STRIKES, FaultyStore, StoreFault, StoreFaultKind
 from semel.testing.virtual_loop import VirtualLoop
 

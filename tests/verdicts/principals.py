@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from asking import Asker
 from guarded import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, rule
-from semel.broker.broker import Broker
-from semel.broker.connection import Connection
-from semel.core.access import CLUSTER_NAME, Operation, Pattern, Permission, Principal
-from semel.core.entries import AccessRule
-from semel.embedded import EmbeddedBroker
+from semel.log.broker.broker import Broker
+from semel.log.broker.connection import Connection
+from semel.log.core.access import CLUSTER_NAME, Operation, Pattern, Permission, Principal
+from semel.log.core.entries import AccessRule
+from semel.log.embedded import EmbeddedBroker
 
 ADMINISTRATOR: Final = "admin"
 # By name, the address that a principal connects from.

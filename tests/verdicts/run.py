@@ -19,7 +19,7 @@ from bench.peers.process import SkipReason, port_is_open
 from asking import ConnectionEnded
 from eventually import eventually
 from guarded import creation
-from semel.core.entries import AccessRule
+from semel.log.core.entries import AccessRule
 from semel.wire import versions as v
 from semel.wire.errors import ErrorCode
 from verdicts.calls import Call, calls

@@ -14,9 +14,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from semel.core.steps import finish
 from semel.wire import messages, reader
 from semel.wire.errors import ProtocolError
+from semel.wire.steps import finish
 from semel.wire.versions import ANNOUNCED, FETCH, LIST_GROUPS, METADATA, OFFSET_FETCH, PRODUCE
 from semel.wire.writer import Kind, write_entity
 

@@ -9,7 +9,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.core.batch import HEADER_BYTES
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import (

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.core.steps import finish
 from semel.wire import messages, produce
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_response_header
 from semel.wire.primitives import MALFORMED
+from semel.wire.steps import finish
 from semel.wire.versions import ANNOUNCED, PRODUCE, PRODUCE_SERVED_MIN
 
 VERSIONS = range(PRODUCE_SERVED_MIN, ANNOUNCED[PRODUCE].max + 1)

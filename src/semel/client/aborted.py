@@ -8,7 +8,7 @@ from typing import Final
 
 from semel.client.bad_batches import BadBatch, Report, refuse
 from semel.client.client import Fetched
-from semel.core.batch import BatchHeader
+from semel.wire.batch import BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import Batch, closed_batches, decode_batches

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from semel.core.batch import BatchHeader
+from semel.wire.batch import BatchHeader
 from semel.wire.errors import ProtocolError
 
 

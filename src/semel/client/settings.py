@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.client.errors import SettingsRefused
-from semel.core.batch import HEADER_BYTES
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.records import CODECS, LEVELS
 
 PREFIX: Final = "kafka."

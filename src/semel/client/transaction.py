@@ -24,7 +24,7 @@ from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.sender import Sender
 from semel.client.settings import Address
-from semel.core.batch import TRANSACTIONAL_BIT
+from semel.wire.batch import TRANSACTIONAL_BIT
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import Buffer
 from semel.wire.produce_client import PartitionBatch

@@ -9,8 +9,8 @@ from typing import Any
 
 from semel.client import codes
 from semel.client.cluster import Cluster
-from semel.core.users import SALT_BYTES, Mechanism, salted
 from semel.wire.errors import ErrorCode
+from semel.wire.scram import SALT_BYTES, Mechanism, salted
 from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 
 

@@ -17,23 +17,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
-from semel.broker.apis.create_topics import create
-from semel.broker.broker import Broker
-from semel.broker.exchange import Buffer, Exchange
-from semel.broker.refusal import refusal
-from semel.core.batch import BatchHeader
-from semel.core.batch_checks import check_sent
-from semel.core.entries import GroupDeleted, QuotasChanged
-from semel.core.users import Mechanism
-from semel.embedded import EmbeddedBroker
-from semel.storage.files import NotHere
-from semel.storage.partition_log import PartitionLog
-from semel.storage.segment import Stretch
+from semel.log.doubles import (
+    Buffer,
+    Exchange,
+    GroupDeleted,
+    NotHere,
+    PartitionLog,
+    QuotasChanged,
+    Stretch,
+    check_sent,
+    create,
+    refusal,
+)
+from semel.log.embedded import EmbeddedBroker
+from semel.log.running import Broker
+from semel.log.throwaway_login import add_user
 from semel.testing.ports import free_port
-from semel.testing.security import add_user
 from semel.wire import messages, versions
+from semel.wire.batch import BatchHeader
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
+from semel.wire.scram import Mechanism
 from semel.wire.versions import PRODUCE
 
 # The APIs by the protocol's names.

@@ -1,4 +1,4 @@
-"""A disk under a page cache that crashes, tears, loses and refuses on demand: a double of `semel.storage.files`.
+"""A disk under a page cache that crashes, tears, loses and refuses on demand: a double of `semel.log.storage.files`.
 
 It tests whether a program that keeps its files through `Files` ever loses data that it has acknowledged. It is in
 memory, is deterministic except for the order in which threads call it, and must never be kinder than POSIX: data that
@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
 
-from semel.storage.files import Buffer
+from semel.log.at_rest import Buffer
 from semel.testing.page_cache import (
     DIRECTORY,
     SECTOR_BYTES,

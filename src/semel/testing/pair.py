@@ -15,13 +15,13 @@ import contextlib
 from collections.abc import Collection
 from typing import Any, Final, Literal, Self
 
-from semel.broker.broker import Broker
-from semel.replica.lease import LEASE_KEY
-from semel.security.hosts import shown_address
-from semel.storage.files import MemoryFiles
-from semel.store import Missing
+from semel.log.at_rest import MemoryFiles
+from semel.log.doubles import LEASE_KEY
+from semel.log.running import Broker
+from semel.log.stores import Missing
 from semel.testing.broker import FaultyBroker
 from semel.testing.stores import MemoryStore
+from semel.wire.hosts import shown_address
 
 # A takeover takes a fraction of a second; on a busy machine it may take many seconds.
 _TAKEOVER_SECONDS_MAX: Final = 120.0

@@ -3,8 +3,8 @@
     store = MemoryStore()
     await store.create("journal/0", b"the first object")
 
-It fulfils the contract of `semel.store` exactly, on any event loop, including the one of virtual time, and on several
-loops in several threads. `FaultyStore` is for one loop, and on demand as bad as the contract allows:
+It fulfils the contract of `semel.log.store` exactly, on any event loop, including the one of virtual time, and on
+several loops in several threads. `FaultyStore` is for one loop, and on demand as bad as the contract allows:
 
     store = FaultyStore(seed=7)
     store.arm(StoreFault("late", call="create", key="journal/*", chance=0.1))
@@ -27,7 +27,7 @@ from itertools import count
 from random import Random
 from typing import Final, Literal, TypeVar
 
-from semel.store.contract import (
+from semel.log.stores import (
     Buffer,
     Changed,
     Exists,

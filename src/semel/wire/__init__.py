@@ -1,6 +1,8 @@
-"""Kafka's protocol as bytes: encodes and decodes messages, without sockets and without rules.
+"""What is said on the wire, and what a number means there: messages and batches as bytes, sequence numbers, errors.
 
 `frames` divides a stream into requests and writes the headers of answers, `produce` and `fetch` are the codecs of the
 two hot paths, `messages` uses kio for all other APIs, `records` reads and writes record batches for the command line
-and the tests, and `versions` is the table of announced versions. This package must never decide anything.
+and the tests, and `versions` is the table of announced versions. `sequences` has the rules by which a batch is new, a
+duplicate or late, for the broker and for the deduplication in Spark. This package has no sockets, and imports nothing
+of semel.
 """

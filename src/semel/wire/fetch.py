@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, response_prefix
 from semel.wire.primitives import (
@@ -25,6 +24,7 @@ from semel.wire.primitives import (
     read_uuid,
     skip_tagged_fields,
 )
+from semel.wire.steps import Steps, finish
 from semel.wire.versions import FETCH
 
 # As for Produce: a frame of some megabytes could otherwise become some gigabytes of objects.

@@ -41,11 +41,11 @@ from importlib import import_module
 from typing import Any, Final, get_args
 from uuid import UUID
 
-from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
 from semel.wire.primitives import Buffer
 from semel.wire.reader import NO_TOPIC_ID, read_entity
+from semel.wire.steps import Steps, finish
 from semel.wire.writer import Kind, check_names, write_entity
 
 # Much less than a frame with records may have: ten thousand partitions in one OffsetCommit take about half a megabyte.

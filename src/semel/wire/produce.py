@@ -10,7 +10,6 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, response_prefix
 from semel.wire.primitives import (
@@ -28,6 +27,7 @@ from semel.wire.primitives import (
     read_uuid,
     skip_tagged_fields,
 )
+from semel.wire.steps import Steps, finish
 from semel.wire.versions import PRODUCE
 
 # A frame of some megabytes could name millions of partitions of a few bytes each, and every one becomes objects of a

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, get_args
 from uuid import UUID
 
-from semel.core.steps import Steps, finish
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import (
     MALFORMED,
@@ -28,6 +27,7 @@ from semel.wire.primitives import (
     read_unsigned_varint,
     read_uuid,
 )
+from semel.wire.steps import Steps, finish
 
 # An element of three bytes becomes an object of a hundred or more. The largest honest messages, offset commits and
 # descriptions of a whole cluster, have some ten thousand elements.

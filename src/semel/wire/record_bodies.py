@@ -7,7 +7,7 @@ requests.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from semel.core.batch import APPEND_TIME_BIT, BatchHeader
+from semel.wire.batch import APPEND_TIME_BIT, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import DECOMPRESSED_BYTES_MAX, compressed, opened, read_varint, varint

@@ -1,6 +1,6 @@
 """Whole record batches: the command line, the pipeline and the tests write records with this, and read them back.
 
-For Produce and Fetch the broker only reads a batch's header (`semel.core.batch`) and passes the rest on. Here the
+For Produce and Fetch the broker only reads a batch's header (`semel.wire.batch`) and passes the rest on. Here the
 records are decompressed and read one by one, slowly and with a limit; the broker needs this only for the times of
 records, to find an offset by time, and in compaction. Only format 2 is known. This file must never be imported by the
 path that serves Fetch, nor by that of Produce except for compacted topics.
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from semel.core.batch import (
+from semel.wire.batch import (
     APPEND_TIME_BIT,
     CHECKED_FROM,
     CODEC_MASK,
@@ -27,7 +27,7 @@ from semel.core.batch import (
     close_batch,
     read_header,
 )
-from semel.core.checksum import crc32c
+from semel.wire.checksum import crc32c
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 

@@ -15,8 +15,8 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from semel.core.steps import Steps
 from semel.wire.primitives import INT16, UUID_BYTES, length, nullable_string, unsigned_varint
+from semel.wire.steps import Steps
 
 Kind = Literal["request", "response"]
 Values = Mapping[str, Any]

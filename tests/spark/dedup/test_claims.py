@@ -7,7 +7,9 @@ import numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.core.producers import (
+from semel.spark.dedup.claims import Claims, judge_claims
+from semel.spark.dedup.producer_states import ProducerStates
+from semel.wire.sequences import (
     RUN_RECORDS_MAX,
     SEQUENCE_MASK,
     Outcome,
@@ -17,8 +19,6 @@ from semel.core.producers import (
     note_run,
     window_of,
 )
-from semel.spark.dedup.claims import Claims, judge_claims
-from semel.spark.dedup.producer_states import ProducerStates
 
 Claim = tuple[int, int, int]
 Fate = tuple[Outcome, int]

@@ -14,8 +14,8 @@ from small_driver import source
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
 from semel.client.errors import CorruptRecords, UnknownTopic
-from semel.core.batch import close_batch, read_header
 from semel.spark.source.errors import DataLoss, OptionRefused
+from semel.wire.batch import close_batch, read_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import PRODUCE
 

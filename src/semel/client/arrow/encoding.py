@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semel.client.arrow.layout import Fields, Integers, Octets
 from semel.client.errors import LogError
 from semel.client.transaction import Records
-from semel.core.batch import HEADER_BYTES
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.records import varint
 
 # Brokers and clients count the bytes of a batch with 32 bits.

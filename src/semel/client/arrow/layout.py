@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from semel.core.batch import RECORD_BYTES_MIN, BatchHeader
+from semel.wire.batch import RECORD_BYTES_MIN, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 

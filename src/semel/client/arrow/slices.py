@@ -16,7 +16,7 @@ from semel.client.bad_batches import BadBatch, Report, refuse
 from semel.client.client import Fetched, LogClient
 from semel.client.errors import CorruptRecords
 from semel.client.places import Isolation, Slice
-from semel.core.batch import HEADER_BYTES, BatchHeader
+from semel.wire.batch import HEADER_BYTES, BatchHeader
 from semel.wire.errors import ProtocolError
 from semel.wire.primitives import Buffer
 from semel.wire.records import DECOMPRESSED_BYTES_MAX, opened

@@ -8,11 +8,11 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from semel.core.producers import SEQUENCE_MASK
 from semel.spark.dedup import parameters
 from semel.spark.dedup.keys import keyed, kinds
 from semel.spark.dedup.operator import BUCKETS_DEFAULT, judged
 from semel.spark.dedup.sequence_judge import OnGap, SequenceJudge
+from semel.wire.sequences import SEQUENCE_MASK
 
 HELD_ROWS_MAX: Final = 10_000
 """The most rows of one producer that wait until a gap is filled. They are in the state, and every batch reads them

@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from semel.core.producers import (
+from semel.spark.dedup.key_table import Flags, Indices, Integers, group
+from semel.spark.dedup.producer_states import ProducerStates
+from semel.wire.sequences import (
     RUN_RECORDS_MAX,
     SEQUENCE_MASK,
     Outcome,
@@ -24,8 +26,6 @@ from semel.core.producers import (
     next_of,
     note_run,
 )
-from semel.spark.dedup.key_table import Flags, Indices, Integers, group
-from semel.spark.dedup.producer_states import ProducerStates
 
 _NUMBER_BITS: Final = SEQUENCE_MASK.bit_length()
 _ACCEPTED: Final = Outcome.ACCEPTED

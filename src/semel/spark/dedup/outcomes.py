@@ -4,7 +4,7 @@ a user who reads nothing but `accepted(df)` decides to drop the others.
 
 from typing import TYPE_CHECKING, Final
 
-from semel.core.producers import Outcome
+from semel.wire.sequences import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

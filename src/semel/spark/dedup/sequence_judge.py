@@ -10,7 +10,6 @@ from typing import Final
 import numpy
 import pyarrow as pa
 
-from semel.core.producers import SEQUENCE_MASK
 from semel.spark.dedup.claims import Claims, Judged, judge_claims
 from semel.spark.dedup.judge import (
     CLAIM_PREFIX,
@@ -27,6 +26,7 @@ from semel.spark.dedup.key_table import Flags, Indices, Integers
 from semel.spark.dedup.outcomes import DUPLICATE, FENCED, GAP, HELD, UNCLAIMED
 from semel.spark.dedup.pieces import joined, packed, unpacked
 from semel.spark.dedup.producer_states import ProducerStates
+from semel.wire.sequences import SEQUENCE_MASK
 
 EPOCH_MAX: Final = 32_767
 HELD_SINCE: Final = f"{CLAIM_PREFIX}held_since"

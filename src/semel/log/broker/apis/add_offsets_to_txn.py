@@ -1,0 +1,37 @@
+"""AddOffsetsToTxn (25), versions 0 to 4: a producer announces that offsets of a group take part in its transaction.
+
+The answer does not wait for the disk: it only matters together with the offsets that follow. Their entry comes later in
+the journal, and their answer waits for the disk. But the entry must survive the process: otherwise a client that finds
+another broker after a takeover could not end its transaction there.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from semel.log.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import READ_GROUP, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.serving import Serving
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP)
+
+# The first version whose clients know PRODUCER_FENCED.
+_FENCED_FROM: Final = 2
+
+
+@hanging_up_on_stragglers
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
+    fields = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
+    yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
+
+
+def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:
+    broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    broker.guard.check(exchange, READ_GROUP, request.group_id)
+    check_timely(broker, exchange, request.producer_id)
+    producer_id = request.producer_id
+    broker.transactions.add_group(request.transactional_id, producer_id, request.producer_epoch, request.group_id)
+    broker.transactions.note_heard(producer_id, exchange.connection_number)
+    return {}

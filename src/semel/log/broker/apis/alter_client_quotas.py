@@ -1,0 +1,53 @@
+"""AlterClientQuotas (49), versions 0 and 1: sets and removes quotas of users, client ids and addresses.
+
+Each entity is changed by itself, with all of its keys or with none. An entity that a request names twice is refused,
+because the order would decide; Apache Kafka refuses the second one, and has carried out the first. Both answer once for
+each entity, but a client without the right gets one error for each entry.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import ALTER_CLUSTER_CONFIGS
+from semel.log.broker.serving import Serving
+from semel.wire.refusals import INVALID_REQUEST, Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (ALTER_CLUSTER_CONFIGS,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    counts: Counter[frozenset[tuple[str, str | None]]] = Counter()
+    last = {}
+    for entry in request.entries:
+        entity = frozenset(_parts_of(entry))
+        counts[entity] += 1
+        last[entity] = entry
+        yield 1
+    entries = []
+    for entry in last.values() if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS) else request.entries:
+        entity_fields = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
+        is_named_twice = counts[frozenset(_parts_of(entry))] > 1
+        outcome = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
+        entries.append({"entity": entity_fields, **outcome})
+        yield APPEND_PIECES
+    return {"entries": entries}
+
+
+def _change(broker: Serving, exchange: Exchange, entry: Any, is_named_twice: bool, validate_only: bool) -> Fields:
+    broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
+    if is_named_twice:
+        raise Refused(INVALID_REQUEST, "Ignoring duplicate entity: name it once, with all changes")
+    changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
+    change = broker.log.state.quotas.decide(_parts_of(entry), changes)
+    if change is not None and not validate_only:
+        broker.runtime.commit(change)
+        broker.guard.note_change(exchange, change)
+    return {}
+
+
+def _parts_of(entry: Any) -> list[tuple[str, str | None]]:
+    return [(part.entity_type, part.entity_name) for part in entry.entity]

@@ -1,0 +1,88 @@
+"""ApiVersions (18), versions 0 to 4: which requests a client may send, and which features are in force.
+
+A client that sends a version which this broker does not know gets error 35 in the shape of version 0, with the versions
+of this one API, so that it can try again. The answer does not wait for the disk, because it does not show the log.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.forwarder import STANDBY_SOFTWARE
+from semel.log.broker.serving import Serving
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.steps import Steps
+from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
+
+# Every client may ask.
+RIGHTS: Final = ()
+
+# Clients of older versions reject an answer with a feature whose lowest level is 0.
+_LEVEL_0_FROM: Final = 4
+# Apache Kafka accepts the same characters, because it shows the name to people.
+_NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+# Features change only with another version of semel, and so with another connection.
+_FEATURES_EPOCH: Final = 0
+# The work of an answer from the cache, in pieces, which limits how many are sent in one turn.
+_CACHED_PIECES: Final = 20
+
+
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
+    if not is_announced(API_VERSIONS, exchange.version):
+        yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
+        return
+    request = yield from decoded(exchange, body)
+    if not all(_NAME.fullmatch(name) for name in _software(request)):
+        yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
+        return
+    yield _CACHED_PIECES
+    told = _body(exchange.version, 0 if _presents_a_standby(exchange, request) else exchange.throttle())
+    exchange.reply((messages.response_of(API_VERSIONS, exchange.version, exchange.correlation_id, told),))
+
+
+@lru_cache(maxsize=16)
+def _body(version: int, throttle_ms: int) -> bytes:
+    """The body of the answer, cached: strangers may ask for it, and making it takes a tenth of a millisecond."""
+    fields = {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(version)}
+    return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
+
+
+def _presents_a_standby(exchange: Exchange, request: Any) -> bool:
+    """Whether a standby presents itself, for the first time on this connection. It must not wait because of a quota:
+    the request that it forwards comes next, and is charged to the same client.
+    """
+    if _software(request)[0] != STANDBY_SOFTWARE or exchange.connection.is_of_a_standby:
+        return False
+    exchange.connection.is_of_a_standby = True
+    return True
+
+
+def _software(request: Any) -> list[str]:
+    """The name and version of the client's software, if the request has them."""
+    return [getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version")]
+
+
+def _ranges(error: int, api_keys: Iterable[int]) -> Fields:
+    ranges = [
+        {"api_key": key, "min_version": ANNOUNCED[key].min, "max_version": ANNOUNCED[key].max} for key in api_keys
+    ]
+    return {"error_code": error, "api_keys": ranges}
+
+
+def _features(version: int) -> Fields:
+    return {
+        "supported_features": [
+            {"name": name, "min_version": levels.min, "max_version": levels.max}
+            for name, levels in FEATURES.items()
+            if levels.min > 0 or version >= _LEVEL_0_FROM
+        ],
+        "finalized_features_epoch": _FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": name, "max_version_level": levels.max, "min_version_level": levels.max}
+            for name, levels in FEATURES.items()
+        ],
+    }

@@ -1,0 +1,45 @@
+"""CreatePartitions (37), versions 0 to 3: gives topics more partitions; the request names the new total.
+
+A manual assignment is accepted if it has one entry for each new partition, on this broker.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.create_topics import check_assignments
+from semel.log.broker.apis.lookup import repeated
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import ALTER_TOPIC
+from semel.log.broker.serving import Serving
+from semel.wire.errors import ErrorCode
+from semel.wire.refusals import Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (ALTER_TOPIC,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    twice = yield from repeated(item.name for item in request.topics)
+    results = []
+    for name, item in {item.name: item for item in request.topics}.items():
+        results.append({"name": name, **attempted(_grow, broker, exchange, item, name in twice, request.validate_only)})
+        yield APPEND_PIECES
+    return {"results": results}
+
+
+def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    broker.guard.check(exchange, ALTER_TOPIC, item.name)
+    entry = broker.log.state.catalog.decide_partitions(item.name, item.count)
+    if item.assignments is not None:
+        more = item.count - broker.log.state.catalog.existing(item.name).partition_count
+        if len(item.assignments) != more:
+            message = f"{more} more partitions and {len(item.assignments)} assignments"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        check_assignments(broker, (assignment.broker_ids for assignment in item.assignments))
+    if not validate_only:
+        broker.runtime.commit(entry)
+        broker.guard.note_administration(exchange, "partitions_added", item.name, partitions=entry.partition_count)
+    return {}

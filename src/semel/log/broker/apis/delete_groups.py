@@ -1,0 +1,31 @@
+"""DeleteGroups (42), versions 0 to 2: deletes groups without members, with all offsets that they have committed."""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DELETE_GROUP
+from semel.log.broker.serving import Serving
+from semel.log.core.entries import GroupDeleted
+from semel.wire.refusals import NON_EMPTY_GROUP, Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (DELETE_GROUP,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    results = []
+    for name in dict.fromkeys(request.groups_names):
+        results.append({"group_id": name, **attempted(_delete, broker, exchange, name)})
+        yield APPEND_PIECES
+    return {"results": results}
+
+
+def _delete(broker: Serving, exchange: Exchange, name: str) -> Fields:
+    broker.guard.check(exchange, DELETE_GROUP, name)
+    if not broker.log.state.groups.existing(name).is_empty:
+        raise Refused(NON_EMPTY_GROUP, f"group '{name}' has members")
+    broker.runtime.commit(GroupDeleted(name))
+    broker.guard.note_administration(exchange, "group_deleted", name)
+    return {}

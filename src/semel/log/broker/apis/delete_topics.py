@@ -1,0 +1,85 @@
+"""DeleteTopics (20), versions 1 to 6: deletes topics by name or, since version 6, by id.
+
+A topic that a request names twice, by name or by id, is refused: the second deletion would find no topic, and would
+tell the client that the topic never existed.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.lookup import repeated, topic_identified
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
+from semel.log.broker.serving import Serving
+from semel.log.core.topics import Topic
+from semel.wire import messages
+from semel.wire.errors import ErrorCode
+from semel.wire.reader import NO_TOPIC_ID
+from semel.wire.refusals import Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC)
+
+# The name and the id by which a request names a topic.
+Handle = tuple[str | None, bytes]
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    handles: list[Handle]
+    if hasattr(request, "topics"):
+        handles = [(topic.name, messages.topic_id_bytes(topic.topic_id)) for topic in request.topics]
+    else:
+        handles = [(name, NO_TOPIC_ID) for name in request.topic_names]
+    twice = (yield from repeated(handles)) | (yield from repeated(_name_of(broker, handle) for handle in handles))
+    responses = []
+    for name, topic_id in dict.fromkeys(handles):
+        outcome = yield from attempted_in_steps(_delete(broker, exchange, name, topic_id, twice))
+        responses.append({"name": name, "topic_id": topic_id, **outcome})
+        # The deletion looks for the topic in every group and every open transaction.
+        yield APPEND_PIECES + len(broker.log.state.groups) + broker.log.state.transactions.open_count
+        yield from broker.log.state.groups.free_waste()
+    return {"responses": responses}
+
+
+def _name_of(broker: Serving, handle: Handle) -> str | Handle:
+    """The same value for the name and the id of one topic."""
+    topic = broker.log.state.catalog.identified(handle[1])
+    return handle[0] or (topic.name if topic is not None else handle)
+
+
+def _delete(
+    broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes, twice: set[str | Handle]
+) -> Steps[Fields]:
+    if (name is None) == (topic_id == NO_TOPIC_ID):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id: give one of them")
+    if (name, topic_id) in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    log = broker.log
+    topic = _topic(broker, exchange, name, topic_id)
+    # Only a client that may see the topic is told that this name and this id are the same.
+    if topic.name in twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+    yield from log.state.groups.take_readers(topic.number)
+    # It may have been deleted since, or deleted and recreated.
+    topic = _topic(broker, exchange, name, topic_id)
+    broker.runtime.commit(
+        log.state.catalog.decide_delete(topic.name, log.state.producer_ids.block_count, broker.clock.now_ms())
+    )
+    broker.guard.note_administration(exchange, "topic_deleted", topic.name)
+    return {"name": topic.name, "topic_id": topic.topic_id}
+
+
+def _topic(broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes) -> Topic:
+    """The topic, if the client may see it and delete it."""
+    guard = broker.guard
+    may_delete_all = guard.sees(exchange, DELETE_CLUSTER)
+    topic = topic_identified(broker, topic_id) if name is None else broker.log.state.catalog.named(name)
+    known_as = name if topic is None else topic.name
+    if not may_delete_all and known_as is not None:
+        guard.check(exchange, DESCRIBE_TOPIC, known_as)
+    if topic is None:
+        topic = broker.log.state.catalog.existing(name or "")
+    if not may_delete_all:
+        guard.check(exchange, DELETE_TOPIC, topic.name)
+    return topic

@@ -1,0 +1,32 @@
+"""DescribeClientQuotas (48), versions 0 and 1: the quotas of all entities that match a filter."""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DESCRIBE_CLUSTER_CONFIGS
+from semel.log.broker.serving import Serving
+from semel.log.core.quotas import match_of
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (DESCRIBE_CLUSTER_CONFIGS,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return {"entries": None, **(yield from attempted_in_steps(_describe(broker, exchange, request)))}
+
+
+def _describe(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    broker.guard.check(exchange, DESCRIBE_CLUSTER_CONFIGS)
+    components = [(item.entity_type, item.match_type, item.match) for item in request.components]
+    match = match_of(components, is_strict=request.strict)
+    quotas = broker.log.state.quotas
+    entries = []
+    for entity in list(quotas):
+        if match.matches(entity):
+            entity_fields = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+            values = [{"key": key, "value": value} for key, value in quotas.of(entity).items()]
+            entries.append({"entity": entity_fields, "values": values})
+        yield 1
+    return {"entries": entries}

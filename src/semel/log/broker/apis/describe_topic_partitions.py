@@ -1,0 +1,62 @@
+"""DescribeTopicPartitions (75), version 0: topics by name, a bounded number of partitions at a time.
+
+An answer that ends before the last partition says where the next request has to begin. This request creates no topic.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.metadata import described, described_missing, described_partition
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DESCRIBE_TOPIC
+from semel.log.broker.serving import Serving
+from semel.log.core.access import ResourceType
+from semel.log.core.topics import Topic, check_name
+from semel.wire.steps import Steps, each, in_order
+
+RIGHTS: Final = (DESCRIBE_TOPIC,)
+
+# As in Apache Kafka (max.request.partition.size.limit), even if the client asks for more.
+PARTITIONS_PER_ANSWER_MAX: Final = 2_000
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    first_name, first_index = "", 0
+    if request.cursor is not None:
+        first_name, first_index = request.cursor.topic_name, max(request.cursor.partition_index, 0)
+    guard = broker.guard
+
+    def name_seen(topic: Topic) -> str | None:
+        return topic.name if guard.sees(exchange, DESCRIBE_TOPIC, topic.name) else None
+
+    names: list[str | None] = [item.name for item in request.topics]
+    names = names or (yield from each(list(broker.log.state.catalog), name_seen))
+    wanted = yield from in_order(name for name in names if name is not None and name >= first_name)
+    places_left = max(min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX), 1)
+    topics: list[Fields] = []
+    for name in wanted:
+        begin = first_index if name == first_name else 0
+        if places_left == 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": begin}}
+        topic = broker.log.state.catalog.named(name) if guard.sees(exchange, DESCRIBE_TOPIC, name) else None
+        count = 0 if topic is None else topic.partition_count
+        end = min(begin + places_left, count)
+        missing = described_missing(broker, exchange, name, shows_operations=True)
+        topics.append({**missing, **attempted(_describe, broker, exchange, name, range(begin, end))})
+        places_left -= len(range(begin, end))
+        yield 2 + len(range(begin, end))
+        if end < count:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}
+    return {"topics": topics, "next_cursor": None}
+
+
+def _describe(broker: Serving, exchange: Exchange, name: str, indexes: range) -> Fields:
+    broker.guard.check(exchange, DESCRIBE_TOPIC, name)
+    check_name(name)
+    partitions: list[Fields] = [
+        {**described_partition(broker, index), "eligible_leader_replicas": [], "last_known_elr": []}
+        for index in indexes
+    ]
+    operations = broker.guard.operations(exchange, ResourceType.TOPIC, name)
+    return described(broker.log.state.catalog.existing(name), operations, partitions)

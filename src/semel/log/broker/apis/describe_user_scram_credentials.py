@@ -1,0 +1,47 @@
+"""DescribeUserScramCredentials (50), version 0: which users can log in by which mechanism, with how many iterations.
+
+A key or a salt is never shown. A request that names no user is about all of them.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.serving import Serving
+from semel.wire.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused
+from semel.wire.steps import Steps, each
+
+RIGHTS: Final = (DESCRIBE_CLUSTER,)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return {"results": [], **(yield from attempted_in_steps(_describe_users(broker, exchange, request)))}
+
+
+def _describe_users(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    broker.guard.check(exchange, DESCRIBE_CLUSTER)
+    names = [item.name for item in request.users or ()]
+    counts = Counter(names or broker.log.state.users)
+    results = yield from each(
+        counts, lambda user: {"user": user, "credential_infos": [], **attempted(_describe, broker, user, counts[user])}
+    )
+    return {"results": results}
+
+
+def _describe(broker: Serving, user: str, times: int) -> Fields:
+    if times > 1:
+        raise Refused(
+            DUPLICATE_RESOURCE,
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    credentials = broker.log.state.users.credentials(user)
+    if not credentials:
+        raise Refused(RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {user}")
+    infos = [
+        {"mechanism": mechanism.value, "iterations": credential.iterations}
+        for mechanism, credential in sorted(credentials.items())
+    ]
+    return {"credential_infos": infos}

@@ -1,0 +1,55 @@
+"""ElectLeaders (43), versions 0 to 2: there is nothing to elect, because the active broker leads every partition.
+
+As in Apache Kafka, a client that asks for all partitions is told all topics, and of none of their partitions: it would
+be told of those that had another leader.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.lookup import partition_of
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.serving import Serving
+from semel.wire.errors import ErrorCode
+from semel.wire.refusals import Refused
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (ALTER_CLUSTER,)
+
+# Kafka's numbers for the types of elections. Version 0 has no type.
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refusal = attempted(_check, broker, exchange, getattr(request, "election_type", _PREFERRED))
+    asked: Iterable[tuple[str, Iterable[int]]] = []
+    if request.topic_partitions is not None:
+        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+    elif not refusal:
+        asked = [(topic.name, ()) for topic in broker.log.state.catalog]
+    results = []
+    for name, indexes in asked:
+        partitions = []
+        for index in indexes:
+            outcome = refusal or attempted(_elect, broker, name, index)
+            partitions.append({"partition_id": index, "error_message": None, **outcome})
+            yield 1
+        results.append({"topic": name, "partition_result": partitions})
+        yield 1
+    return {"error_code": refusal.get("error_code", ErrorCode.NONE), "replica_election_results": results}
+
+
+def _check(broker: Serving, exchange: Exchange, election_type: int) -> Fields:
+    broker.guard.check(exchange, ALTER_CLUSTER)
+    if election_type not in (_PREFERRED, _UNCLEAN):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"there is no election of type {election_type}")
+    return {}
+
+
+def _elect(broker: Serving, topic_name: str, index: int) -> Fields:
+    partition_of(broker, topic_name, index)
+    raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "the active broker leads it")

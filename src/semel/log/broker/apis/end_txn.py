@@ -1,0 +1,53 @@
+"""EndTxn (26), versions 0 to 5: commits or aborts a transaction, in all its partitions and groups at once.
+
+Version 5 belongs to the second version of transactions: it raises the epoch and answers the producer id and epoch that
+the producer goes on with.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from semel.log.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import WRITE_TRANSACTIONAL_ID
+from semel.log.broker.serving import Serving
+from semel.log.core.transactions import NO_EPOCH, NO_PRODUCER
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID,)
+
+# The first version whose clients know PRODUCER_FENCED.
+_FENCED_FROM: Final = 2
+_RAISES_EPOCH_FROM: Final = 5
+
+
+@hanging_up_on_stragglers
+def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
+    request = yield from decoded(exchange, body)
+    raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
+    outcome = yield from attempted_for_owner_in_steps(
+        broker, exchange, _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
+    )
+    yield from answer_in_steps(
+        exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **outcome}, after=broker.log.end
+    )
+
+
+def _end(broker: Serving, exchange: Exchange, request: Any, raises_epoch: bool) -> Steps[Fields]:
+    def check() -> None:
+        # Since version 5 the epoch says which transaction is meant.
+        if not raises_epoch:
+            check_timely(broker, exchange, request.producer_id)
+
+    broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    end = yield from broker.transactions.end(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        raises_epoch=raises_epoch,
+        check_timely=check,
+    )
+    if not raises_epoch:
+        broker.transactions.note_heard(request.producer_id, exchange.connection_number)
+    return {"producer_id": end.producer_id, "producer_epoch": end.producer_epoch}

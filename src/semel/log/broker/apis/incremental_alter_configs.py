@@ -1,0 +1,40 @@
+"""IncrementalAlterConfigs (44), versions 0 and 1: changes some configurations of a topic or group and keeps the others.
+
+A value is set, deleted (the default holds again), appended to a list, or subtracted from one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from semel.log.broker.apis.alter_configs import DELETE, alter
+from semel.log.broker.apis.alter_configs import RIGHTS as RIGHTS
+from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.serving import Serving
+from semel.log.core.configs import Alteration, Definition, altered
+from semel.wire.errors import ErrorCode
+from semel.wire.refusals import Refused
+from semel.wire.steps import Steps
+
+_OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]] = {
+    0: "set",
+    DELETE: "delete",
+    2: "append",
+    3: "subtract",
+}
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return alter(broker, exchange, request, _changed)
+
+
+def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
+    return altered(configs, [_alteration(config) for config in item.configs], definitions)
+
+
+def _alteration(config: Any) -> Alteration:
+    operation = _OPERATIONS.get(config.config_operation)
+    if operation is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"operation {config.config_operation} on {config.name} is unknown")
+    return Alteration(config.name, operation, config.value)

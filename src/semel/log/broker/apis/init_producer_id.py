@@ -1,0 +1,55 @@
+"""InitProducerId (22), versions 0 to 5: hands out an id for an idempotent producer, or claims a transactional id.
+
+Without a transactional id every request gets a new producer id, with epoch 0, which is durable before the answer; while
+access rules are in force, it belongs to the client's principal. With a transactional id, the producer gets the producer
+id that belongs to it, in a new epoch: the former producer is fenced, and its open transaction is aborted before the
+answer. Apache Kafka makes the client retry until that is done.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.apis.transactional import attempted_for_owner_in_steps
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.serving import Serving
+from semel.log.core.producer_ids import NOBODY
+from semel.wire.batch import NO_PRODUCER
+from semel.wire.errors import ErrorCode
+from semel.wire.messages import milliseconds
+from semel.wire.refusals import Refused
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC)
+
+_NO_EPOCH: Final = -1
+# The first version whose clients know PRODUCER_FENCED.
+_FENCED_FROM: Final = 4
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    outcome = yield from attempted_for_owner_in_steps(
+        broker, exchange, _begin(broker, exchange, request), fenced_from=_FENCED_FROM
+    )
+    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **outcome}
+
+
+def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    if request.transactional_id is not None:
+        broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    elif not broker.guard.sees(exchange, IDEMPOTENT_WRITE):
+        broker.guard.check_some(exchange, WRITE_TOPIC)
+    supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
+    if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a request must have both a producer id and an epoch, or neither")
+    if request.transactional_id is None:
+        owner = broker.guard.owner_of_ids(exchange)
+        return {"producer_id": broker.runtime.new_producer_id(owner or NOBODY), "producer_epoch": 0}
+    claim = yield from broker.transactions.claim_in_steps(
+        request.transactional_id,
+        milliseconds(request.transaction_timeout),
+        supplied if supplied[0] != NO_PRODUCER else None,
+        exchange.address,
+    )
+    return {"producer_id": claim.producer_id, "producer_epoch": claim.producer_epoch}

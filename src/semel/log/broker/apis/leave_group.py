@@ -1,0 +1,61 @@
+"""LeaveGroup (13), versions 0 to 5: removes members from a group, since version 3 several at once."""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import READ_GROUP
+from semel.log.broker.serving import Serving
+from semel.log.core.groups.classic_steps import Leaver
+from semel.wire.refusals import UNKNOWN_MEMBER_ID, Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (READ_GROUP,)
+
+_SEVERAL_FROM = 3
+# Large enough that all members of a group of the usual size leave in one generation.
+_LEAVERS_AT_ONCE = 500
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    refusal = broker.guard.error(exchange, READ_GROUP, request.group_id)
+    if refusal:
+        return {"members": [], "error_code": refusal}
+    yield from broker.consumer_groups.look_up(request.group_id)
+    if exchange.version < _SEVERAL_FROM:
+        fields = attempted(_leave, broker, request.group_id, [Leaver(request.member_id, None)])
+        return {**fields, **_first(fields)}
+    leavers = [Leaver(member.member_id, member.group_instance_id) for member in request.members]
+    members: list[Fields] = []
+    for first in range(0, len(leavers) or 1, _LEAVERS_AT_ONCE):
+        fields = attempted(_leave, broker, request.group_id, leavers[first : first + _LEAVERS_AT_ONCE])
+        if "error_code" in fields:
+            return {"members": [], **fields}
+        some = fields["members"]
+        assert isinstance(some, list)
+        members += some
+        yield APPEND_PIECES + len(some)
+    return {"members": members}
+
+
+def _leave(broker: Serving, group_id: str, leavers: list[Leaver]) -> Fields:
+    try:
+        errors = broker.groups.leave(group_id, leavers)
+    except Refused as refused:
+        if refused.error != UNKNOWN_MEMBER_ID:
+            raise
+        # The group does not exist, so none of them is a member.
+        errors = [refused.error] * len(leavers)
+    return {
+        "members": [
+            {"member_id": leaver.member_id, "group_instance_id": leaver.instance_id, "error_code": error}
+            for leaver, error in zip(leavers, errors, strict=True)
+        ]
+    }
+
+
+def _first(fields: Fields) -> Fields:
+    """The error of the only member, in versions whose request names no more than one."""
+    members = fields.get("members")
+    return {"error_code": members[0]["error_code"]} if isinstance(members, list) and members else {}

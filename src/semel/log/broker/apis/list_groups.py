@@ -1,0 +1,42 @@
+"""ListGroups (16), versions 0 to 5: all groups, or only those in some states or of some types."""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DESCRIBE_CLUSTER, DESCRIBE_GROUP
+from semel.log.broker.serving import Serving
+from semel.log.core.groups.classic_group import State
+from semel.log.core.groups.groups import Group
+from semel.wire.steps import Steps, each
+
+RIGHTS: Final = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
+
+_CLASSIC = "classic"
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    states = {state.strip().lower() for state in getattr(request, "states_filter", ())}
+    types = {group_type.strip().lower() for group_type in getattr(request, "types_filter", ())}
+    sees_all = broker.guard.sees(exchange, DESCRIBE_CLUSTER)
+
+    def listed(group: Group) -> dict[str, str] | None:
+        if not (sees_all or broker.guard.sees(exchange, DESCRIBE_GROUP, group.name)):
+            return None
+        fields = _fields_of(group)
+        has_state = not states or fields["group_state"].lower() in states
+        return fields if has_state and (not types or fields["group_type"] in types) else None
+
+    groups = yield from each(list(broker.log.state.groups), listed)
+    return {"groups": [fields for fields in groups if fields is not None]}
+
+
+def _fields_of(group: Group) -> dict[str, str]:
+    machine = group.machine
+    return {
+        "group_id": group.name,
+        "protocol_type": (machine.protocol_type or "") if machine is not None else "",
+        "group_state": machine.state_name if machine is not None else State.EMPTY.value,
+        "group_type": machine.group_type if machine is not None else _CLASSIC,
+    }

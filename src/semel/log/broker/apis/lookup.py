@@ -1,0 +1,46 @@
+"""Finds the topic or partition that a request names, or refuses with the protocol's error. It never creates any."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from semel.log.broker.serving import Serving
+from semel.log.core.topics import Topic
+from semel.log.storage.partition_log import PartitionLog
+from semel.wire.errors import ErrorCode
+from semel.wire.refusals import Refused
+from semel.wire.steps import Steps
+
+T = TypeVar("T")
+
+
+def topic_identified(broker: Serving, topic_id: bytes) -> Topic:
+    topic = broker.log.state.catalog.identified(topic_id)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    return topic
+
+
+def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, PartitionLog]:
+    topic = broker.log.state.catalog.existing(topic_name)
+    partition = broker.log.state.partitions.at(topic.number, index)
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
+    return topic, partition
+
+
+def check_leader_epoch(broker: Serving, epoch: int) -> None:
+    """Refuse a leader epoch that is not the current one; -1 means that the client does not know it."""
+    current = broker.log.state.partitions.leader_epoch
+    if epoch not in (current, -1):
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > current else ErrorCode.FENCED_LEADER_EPOCH
+        raise Refused(error, f"the leader's epoch is {current}, not {epoch}")
+
+
+def repeated(items: Iterable[T]) -> Steps[set[T]]:
+    """The items that occur more than once, to be refused: two changes of one thing would contradict each other."""
+    once: set[T] = set()
+    twice: set[T] = set()
+    for item in items:
+        (twice if item in once else once).add(item)
+        yield 1
+    return twice

@@ -1,0 +1,61 @@
+"""OffsetCommit (8), versions 2 to 10: stores how far a group has read, partition by partition.
+
+A member of the group must name the current generation; otherwise a consumer that has lost its partitions could
+overwrite the offsets of the consumer that has them now. A client that is not a member may commit while the group has no
+members: consumers that assign partitions themselves do so, and tools that reset a group. The answer is sent when the
+offsets are durable.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.apis.offset_commits import commit, committed, partition_names
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import READ_GROUP, READ_TOPIC
+from semel.log.broker.serving import Serving
+from semel.log.core.entries import StoredOffset
+from semel.log.core.groups.offsets import DEFAULT_RETENTION, Committer
+from semel.wire.errors import ErrorCode
+from semel.wire.messages import milliseconds
+from semel.wire.refusals import Refused
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (READ_GROUP, READ_TOPIC)
+
+# Clients of older versions do not know GROUP_ID_NOT_FOUND.
+_GROUP_NOT_FOUND_FROM = 9
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    def commit_some(offsets: list[StoredOffset]) -> Fields:
+        return _commit(broker, exchange, request, offsets)
+
+    rights = [(READ_GROUP, request.group_id)]
+    return {"topics": (yield from committed(broker, exchange, request.topics, commit_some, rights))}
+
+
+def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:
+    groups, version = broker.log.state.groups, exchange.version
+    who = Committer(
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        is_transactional=False,
+        version=version,
+        partitions=partition_names(offsets),
+    )
+    try:
+        groups.check_commit(request.group_id, who)
+    except Refused as refused:
+        if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
+        raise
+    broker.groups.hear(exchange, request.group_id, request.member_id)
+    wish = getattr(request, "retention_time", None)
+    retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
+    entry = groups.decide_commit(request.group_id, offsets, broker.clock.now_ms(), retention_ms=retention_ms)
+    with broker.members.founding(request.group_id, exchange.address):
+        commit(broker, entry)
+    broker.metrics.committed_offsets += len(offsets)
+    return {}

@@ -1,0 +1,76 @@
+"""OffsetDelete (47), version 0: deletes a group's committed offsets in some partitions.
+
+Offsets in a topic to which a member subscribes are kept: without them the next member would read the whole topic again.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
+from semel.log.broker.apis.offset_commits import commit
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import DELETE_GROUP, READ_TOPIC
+from semel.log.broker.serving import Serving
+from semel.log.core.entries import PartitionName
+from semel.wire.errors import ErrorCode
+from semel.wire.refusals import Refused
+from semel.wire.steps import APPEND_PIECES, Steps
+
+RIGHTS: Final = (DELETE_GROUP, READ_TOPIC)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    return {"topics": [], **(yield from attempted_in_steps(_forget(broker, exchange, request)))}
+
+
+def _forget(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    broker.guard.check(exchange, DELETE_GROUP, request.group_id)
+    if not request.group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "the group needs a name")
+    broker.log.state.groups.existing(request.group_id).check_forget()
+    topics = []
+    for item in request.topics:
+        topic = yield from _forget_topic(broker, exchange, request.group_id, item)
+        topics.append(topic)
+    return {"topics": topics}
+
+
+def _forget_topic(broker: Serving, exchange: Exchange, group_id: str, item: Any) -> Steps[Fields]:
+    refusal = broker.guard.error(exchange, READ_TOPIC, item.name)
+    if refusal:
+        indexes = dict.fromkeys(one.partition_index for one in item.partitions)
+        partitions = [{"partition_index": index, "error_code": refusal} for index in indexes]
+        yield APPEND_PIECES + len(item.partitions)
+        return {"name": item.name, "partitions": partitions}
+    topic = broker.log.state.catalog.named(item.name)
+    count = 0 if topic is None else topic.partition_count
+    number = -1 if topic is None else topic.number
+    indexes = dict.fromkeys(one.partition_index for one in item.partitions)
+    names = [PartitionName(number, index) for index in indexes if 0 <= index < count]
+    errors: dict[int, object] = dict.fromkeys(indexes, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    while names:
+        group = broker.log.state.groups.named(group_id)
+        count = len(names) if group is None else group.at_once(names)
+        error = attempted(_forget_partitions, broker, group_id, item.name, names[:count]).get(
+            "error_code", ErrorCode.NONE
+        )
+        if error:
+            # It is the answer for all partitions that are left.
+            count = len(names)
+        errors.update(dict.fromkeys([name.partition for name in names[:count]], error))
+        names = names[count:]
+        yield APPEND_PIECES + count
+    yield len(item.partitions)
+    return {
+        "name": item.name,
+        "partitions": [{"partition_index": index, "error_code": error} for index, error in errors.items()],
+    }
+
+
+def _forget_partitions(broker: Serving, group_id: str, topic_name: str, partitions: list[PartitionName]) -> Fields:
+    group = broker.log.state.groups.existing(group_id)
+    group.check_forget()
+    entry = group.decide_forget(topic_name, partitions)
+    if entry is not None:
+        commit(broker, entry)
+    return {}

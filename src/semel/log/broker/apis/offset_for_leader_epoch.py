@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the offset at which a leader epoch ends.
+
+Consumers ask after a change of leader, to notice records that were lost with the old leader (KIP-320). Here the leader
+is always the same, and its epoch rises when it may have lost records (`core/leader_epochs.py`). The last epoch ends at
+the offset up to which consumers may read; a future epoch is unknown and has no end.
+"""
+
+from typing import Any, Final
+
+from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.lookup import check_leader_epoch, partition_of
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.guard import CLUSTER_ACTION, DESCRIBE_TOPIC
+from semel.log.broker.serving import Serving
+from semel.wire.steps import Steps
+
+RIGHTS: Final = (CLUSTER_ACTION, DESCRIBE_TOPIC)
+
+
+@answered_in_steps
+def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for item in topic.partitions:
+            outcome = attempted(_end_of_epoch, broker, exchange, topic.topic, item)
+            partitions.append({"partition": item.partition, "leader_epoch": -1, "end_offset": -1, **outcome})
+            yield 2
+        topics.append({"topic": topic.topic, "partitions": partitions})
+        yield 1
+    return {"topics": topics}
+
+
+def _end_of_epoch(broker: Serving, exchange: Exchange, topic_name: str, item: Any) -> Fields:
+    if not broker.guard.sees(exchange, CLUSTER_ACTION):
+        broker.guard.check(exchange, DESCRIBE_TOPIC, topic_name)
+    _, partition = partition_of(broker, topic_name, item.partition)
+    check_leader_epoch(broker, item.current_leader_epoch)
+    if not 0 <= item.leader_epoch <= broker.log.state.partitions.leader_epoch:
+        return {}
+    epoch, end_offset = partition.state.epochs.end_of(item.leader_epoch, partition.readable.offset)
+    return {"leader_epoch": epoch, "end_offset": min(end_offset, partition.readable.offset)}

@@ -1,0 +1,77 @@
+"""A store whose calls end in time. A network that loses bytes without a word leaves a call without an answer, and the
+engines wait for up to 20 seconds, because a large object over a slow line takes that long. A broker cannot: its lease
+ends sooner. So a call that is not answered in a third of the lease is given up here, and its outcome is unknown. The
+next call for the same object may take twice as long, for a store that is only slow; not for the lease, which has to be
+renewed in that time anyway. This must never repeat a call.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Final, TypeVar
+
+from semel.log.replica.lease import LEASE_KEY, PUTS
+from semel.log.store import Store, Unsure
+from semel.log.store.contract import Buffer, Found, Listed
+
+# The least time for a call: that of a busy store on another continent.
+CALL_SECONDS_MIN: Final = 1.0
+# A body has more time: so many bytes a second are expected of a slow line.
+BODY_BYTES_PER_SECOND: Final = 1024 * 1024
+# Objects whose size is only known when they have come; the engine alone says how long they may take.
+_LARGE: Final = ("checkpoints/", "segments/")
+# Of so many objects this remembers that they were slow.
+SLOW_MAX: Final = 1000
+
+Result = TypeVar("Result")
+
+
+class TimelyStore:
+    """A `Store` over another one."""
+
+    def __init__(self, store: Store, lease_seconds: float) -> None:
+        self._store = store
+        self._seconds = max(lease_seconds / PUTS, CALL_SECONDS_MIN)
+        # The objects of which the last call was given up.
+        self._slow: set[str] = set()
+
+    async def create(self, key: str, body: Buffer) -> str:
+        return await self._in_time(key, self._store.create(key, body), memoryview(body).nbytes)
+
+    async def replace(self, key: str, body: Buffer, version: str) -> str:
+        return await self._in_time(key, self._store.replace(key, body, version), memoryview(body).nbytes)
+
+    async def get(self, key: str) -> Found:
+        if key.startswith(_LARGE):
+            return await self._store.get(key)
+        return await self._in_time(key, self._store.get(key))
+
+    async def get_range(self, key: str, start: int, size: int) -> bytes:
+        return await self._in_time(key, self._store.get_range(key, start, size), size)
+
+    async def list(self, folder: str, after: str = "") -> AsyncIterator[Listed]:
+        objects = aiter(self._store.list(folder, after))
+        while (listed := await self._in_time(folder, anext(objects, None))) is not None:
+            yield listed
+
+    async def delete(self, key: str) -> None:
+        await self._in_time(key, self._store.delete(key))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def describe(self) -> str:
+        return self._store.describe()
+
+    async def _in_time(self, key: str, call: Awaitable[Result], body_bytes: int = 0) -> Result:
+        seconds = self._seconds * (2 if key in self._slow else 1) + body_bytes / BODY_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout(seconds):
+                result = await call
+        except TimeoutError:
+            if len(self._slow) >= SLOW_MAX:
+                self._slow.clear()
+            if key != LEASE_KEY:
+                self._slow.add(key)
+            raise Unsure(f"{self._store.describe()}: {key}: no answer for {seconds:.1f} s") from None
+        self._slow.discard(key)
+        return result

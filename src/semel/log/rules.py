@@ -1,0 +1,50 @@
+"""The rules of the log, for commands that decide by them without a broker."""
+
+from semel.log.core.access import (
+    CLUSTER_NAME,
+    EVERYTHING,
+    AccessRules,
+    Asker,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceType,
+    RuleFilter,
+    checked,
+)
+from semel.log.core.batch_checks import Sender, check_sent
+from semel.log.core.entries import AccessRule, AccessRulesAdded, BatchAppended, Entry, TopicCreated
+from semel.log.core.quotas import BUSY, CLIENT_ID, CONNECTED, FETCHED, IP, PRODUCED, USER
+from semel.log.core.topics import Catalog, Topic
+from semel.log.core.users import ITERATIONS_MAX, ITERATIONS_MIN
+
+__all__ = [
+    "BUSY",
+    "CLIENT_ID",
+    "CLUSTER_NAME",
+    "CONNECTED",
+    "EVERYTHING",
+    "FETCHED",
+    "IP",
+    "ITERATIONS_MAX",
+    "ITERATIONS_MIN",
+    "PRODUCED",
+    "USER",
+    "AccessRule",
+    "AccessRules",
+    "AccessRulesAdded",
+    "Asker",
+    "BatchAppended",
+    "Catalog",
+    "Entry",
+    "Operation",
+    "Pattern",
+    "Permission",
+    "ResourceType",
+    "RuleFilter",
+    "Sender",
+    "Topic",
+    "TopicCreated",
+    "check_sent",
+    "checked",
+]

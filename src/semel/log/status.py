@@ -1,0 +1,7 @@
+"""Who is active on a store and who stands by: it is asked of the store, for all brokers may be down."""
+
+from semel.log.core.slots import BrokenHistory
+from semel.log.replica.lease import Addresses
+from semel.log.replica.status import Standby, StoreStatus, status_of
+
+__all__ = ["Addresses", "BrokenHistory", "Standby", "StoreStatus", "status_of"]

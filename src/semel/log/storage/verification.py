@@ -1,0 +1,146 @@
+"""Whether the segments hold what the checkpoint says: the files that a start trusts without reading them again.
+
+The checkpoint has a digest of each segment, over the checksums and the offsets of its batches. So a segment whose bytes
+changed, or which is that of another partition or an earlier one, is recognised. To read all of a large log would make a
+start slow, so a start reads up to `VERIFIED_BYTES_MAX`, the newest segments of each partition first; of the others it
+checks the size and the first batch. `semel dump --segments` reads all of them. Nothing here may change a file.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Final, NamedTuple
+
+from semel.log.storage.aborted_blocks import AbortedBlocks
+from semel.log.storage.files import File, Files
+from semel.log.storage.journal import Lost
+from semel.log.storage.segment import Segment, digest_after
+from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.wire.checksum import crc32c
+
+# Read at up to a gigabyte a second from the page cache, and at that of the disk otherwise.
+VERIFIED_BYTES_MAX: Final = 64 * 1024 * 1024
+_PIECE_BYTES: Final = 1024 * 1024
+
+
+class Fault(NamedTuple):
+    """What is wrong with a segment, and how much of it is still right: its first `size` bytes."""
+
+    message: str
+    size: int = 0
+    next_offset: int = 0
+    digest: int = 0
+
+
+class Verification:
+    """Verifies segments until it has read `bytes_max`, and of the rest the size and the first batch; of all of them
+    only the size if that is None, as for a cache, whose bytes may be in a store.
+    """
+
+    def __init__(self, files: Files, bytes_max: int | None) -> None:
+        self._files = files
+        self._bytes_left = bytes_max
+
+    def passed(self, record: dict[str, Any], directory: str, lose: Callable[[Lost], None]) -> dict[str, Any]:
+        """A partition's record in a checkpoint, without the segments that are gone and without the damaged end of
+        others. `lose` is called for each, and raises if the start has to stop.
+        """
+        segments = [Segment.from_record(directory, fields) for fields in record["segments"]]
+        faults = {segment: fault for segment in reversed(segments) if (fault := self.fault_of(segment)) is not None}
+        if not faults:
+            return record
+        for segment, fault in faults.items():
+            lose(Lost(fault.message, (segment.path,)))
+            segment.size, segment.next_offset, segment.digest = fault.size, fault.next_offset, fault.digest
+        left = [segment for segment in segments if segment.size or segment not in faults]
+        if segments[-1] in faults:
+            # The last segment is the one that grows, and nothing is added after the damage.
+            left.append(Segment(directory, record["next_offset"], segments[-1].begun_at_ms))
+        return {**record, "segments": [segment.to_record() for segment in left]}
+
+    def check_blocks(self, blocks: AbortedBlocks) -> None:
+        """`Damaged` if blocks of aborted transactions are not intact, as far as they are read."""
+        blocks.check()
+        size = sum(part.size or 0 for part in blocks.contents())
+        if self._bytes_left is not None and size <= self._bytes_left:
+            self._bytes_left -= size
+            blocks.read_all()
+
+    def fault_of(self, segment: Segment) -> Fault | None:
+        """What is wrong with the file of a segment that a checkpoint names; None if nothing is."""
+        if segment.size == 0:
+            return None
+        try:
+            file = self._files.open(segment.path)
+        except FileNotFoundError:
+            fault: Fault | None = Fault("missing, the checkpoint names it", next_offset=segment.base_offset)
+        else:
+            with closing(file):
+                fault = self._fault_in(file, segment)
+        if fault is None:
+            return None
+        lost = f"records from offset {fault.next_offset} to {segment.next_offset - 1} are lost or damaged"
+        return fault._replace(message=f"{self._files.describe(segment.path)}: {fault.message}; {lost}")
+
+    def _fault_in(self, file: File, segment: Segment) -> Fault | None:
+        size = file.size()
+        if size < segment.size:
+            is_cut = f"ends at offset {size}, the checkpoint knows {segment.size} bytes"
+            return (_fault_in(file, segment) or Fault("", next_offset=segment.base_offset))._replace(message=is_cut)
+        if self._bytes_left is None:
+            return None
+        if segment.size > self._bytes_left:
+            return _fault_at_beginning(file, segment)
+        self._bytes_left -= segment.size
+        return _fault_in(file, segment)
+
+
+def _fault_at_beginning(file: File, segment: Segment) -> Fault | None:
+    header = read_header(file.read_at(HEADER_BYTES, 0))
+    is_batch = header.magic == MAGIC and HEADER_BYTES <= header.batch_bytes <= segment.size
+    if is_batch and segment.base_offset <= header.base_offset < segment.next_offset:
+        return None
+    return Fault("no batch of this segment at offset 0", next_offset=segment.base_offset)
+
+
+def _fault_in(file: File, segment: Segment) -> Fault | None:
+    """What is wrong with the batches of a segment, which are all read."""
+    digest = position = 0
+    offset = segment.base_offset
+    for batch, header in intact_batches(file, segment.size):
+        if header is None:
+            return Fault(f"no intact batch at offset {position}", position, offset, digest)
+        if not offset <= header.base_offset < header.next_offset <= segment.next_offset:
+            return Fault(f"a batch of other offsets at offset {position}", position, offset, digest)
+        digest = digest_after(digest, header)
+        offset = header.next_offset
+        position += len(batch)
+    if digest == segment.digest:
+        return None
+    # Nobody can say which of them are right.
+    return Fault("other batches than the checkpoint knows", next_offset=segment.base_offset)
+
+
+def intact_batches(file: File, end: int, position: int = 0) -> Iterator[tuple[memoryview, BatchHeader | None]]:
+    """The batches of a file from `position` to `end`, each with its header; None for a header, and then no more, where
+    there is no whole batch that matches its checksum.
+    """
+    piece = memoryview(b"")
+    at = 0
+    while position < end:
+        if len(piece) - at < HEADER_BYTES:
+            piece, at = memoryview(file.read_at(min(_PIECE_BYTES, end - position), position)), 0
+        if len(piece) - at < HEADER_BYTES:
+            yield piece[at:], None
+            return
+        header = read_header(piece, at)
+        size = header.batch_bytes
+        is_batch = header.magic == MAGIC and HEADER_BYTES <= size <= end - position
+        if is_batch and size > len(piece) - at:
+            piece, at = memoryview(file.read_at(max(size, min(_PIECE_BYTES, end - position)), position)), 0
+        batch = piece[at : at + size]
+        if not is_batch or len(batch) < size or crc32c(batch[CHECKED_FROM:]) != header.checksum:
+            yield batch, None
+            return
+        yield batch, header
+        position += size
+        at += size

@@ -1,0 +1,40 @@
+"""The stores under a log, for whoever opens one, looks into it, or makes a double of it."""
+
+from semel.log.store import Missing, Store, StoreError, StoreRefused, Unsure, open_store
+from semel.log.store.contents import contents_of
+from semel.log.store.contract import (
+    Buffer,
+    Changed,
+    Exists,
+    Found,
+    Listed,
+    check_after,
+    check_body,
+    check_folder,
+    check_key,
+    check_range,
+)
+from semel.log.store.probe import FOLDER, probe, probe_at_start
+
+__all__ = [
+    "FOLDER",
+    "Buffer",
+    "Changed",
+    "Exists",
+    "Found",
+    "Listed",
+    "Missing",
+    "Store",
+    "StoreError",
+    "StoreRefused",
+    "Unsure",
+    "check_after",
+    "check_body",
+    "check_folder",
+    "check_key",
+    "check_range",
+    "contents_of",
+    "open_store",
+    "probe",
+    "probe_at_start",
+]

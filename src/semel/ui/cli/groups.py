@@ -1,0 +1,230 @@
+"""`semel groups`: shows the offsets and the lag of consumer groups, and resets them.
+
+It works with semel and with Apache Kafka. `reset` only shows what it would do, and does it with `--execute`, because a
+mistake cannot be undone once a group has read or skipped records. It must never reset a group that has members; the
+broker refuses that.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from semel.client import groups
+from semel.client.cluster import GROUP, Cluster
+from semel.client.errors import RefusedByBroker
+from semel.client.groups import Committed, Listed, Member
+from semel.client.lag import Lag, Standing, lags
+from semel.client.places import LATEST, Isolation, TopicPartition
+from semel.client.settings import Address
+from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
+from semel.ui.cli.display import NOTHING, print_table, printable
+from semel.ui.cli.errors import Failure
+from semel.ui.cli.subcommands import add_subcommand
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import DELETE_GROUPS
+
+EXAMPLE: Final = """  semel groups describe billing
+  semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
+  semel groups reset billing --to earliest --execute"""
+
+# How much is read in order to count lag. A person waits a second or two for it.
+COUNTED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Row(NamedTuple):
+    """How far a group is in one partition; None if not known."""
+
+    where: TopicPartition
+    committed: int | None
+    end: int | None
+    lag: Lag | None
+    # How many offsets at the end open transactions keep from readers of committed records.
+    held: int | None
+    member_id: str
+
+    def cells(self) -> tuple[str, ...]:
+        lag = None if self.lag is None else f"{'' if self.lag.is_exact else '<='}{self.lag.records}"
+        figures = [NOTHING if one is None else str(one) for one in (self.committed, self.end, lag, self.held)]
+        return self.where.topic, str(self.where.partition), *figures, self.member_id
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        own = add_subcommand(actions, name, purpose)
+        if name != "list":
+            own.add_argument("name", metavar="NAME", help="the group's name")
+        add_bootstrap(own)
+        return own
+
+    action("list", "show every group, with its protocol and its state")
+    action(
+        "describe", "show a group's members, and in each partition its offset and how many records it has still to get"
+    )
+    reset = action("reset", "set the offsets of a group without members, or show what they would be")
+    reset.add_argument(
+        "--to", required=True, metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z"
+    )
+    reset.add_argument(
+        "--topic",
+        action="append",
+        metavar="TOPIC[:P,P]",
+        help="only this topic, or only these partitions of it; may be given several times (all the group knows)",
+    )
+    reset.add_argument("--execute", action="store_true", help="do it, instead of showing what would be done")
+    delete = action("delete", "delete a group without members, and its offsets")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    with cluster_at(options) as cluster:
+        if options.action == "list":
+            _list(cluster)
+        elif options.action == "describe":
+            _describe(cluster, options.name)
+        elif options.action == "reset":
+            _reset(cluster, options.name, options.to, options.topic, options.execute)
+        else:
+            _delete(cluster, options.name, options.yes)
+    return 0
+
+
+# -- list and describe ------------------------------------------------------------------------------------------
+
+
+def _group(cluster: Cluster, name: str) -> Listed:
+    group = groups.listed(cluster).get(name)
+    if group is None:
+        raise Failure(f"there is no group {name!r}")
+    return group
+
+
+def _list(cluster: Cluster) -> None:
+    rows = [("GROUP", "TYPE", "STATE")]
+    rows += [(one.name, one.kind, one.state or NOTHING) for one in groups.listed(cluster).values()]
+    print_table(rows)
+
+
+def _describe(cluster: Cluster, name: str) -> None:
+    group = _group(cluster, name)
+    coordinator = coordinator_of(cluster, name, GROUP)
+    members = groups.members(cluster, coordinator, group)
+    print(f"group {printable(name)}  type {group.kind}  state {group.state or NOTHING}")
+    for member in members:
+        print(f"member {printable(_line(member))}")
+    committed = groups.committed(cluster, coordinator, name)
+    rows = list(_rows(cluster, committed, _owners(members)))
+    if not rows:
+        print("no offsets")
+        return
+    print_table([("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER"), *(row.cells() for row in rows)])
+    if any(row.held for row in rows):
+        print("HELD offsets wait for open transactions: `semel transactions list --state Ongoing` shows them")
+    unstable = groups.unstable(cluster, coordinator, name, [row.where for row in rows])
+    if unstable:
+        places = ", ".join(map(str, unstable))
+        print(f"an open transaction will commit offsets of this group in {places}; clients wait for its end")
+
+
+def _line(member: Member) -> str:
+    static = f"  instance {member.instance_id}" if member.instance_id else ""
+    return f"{member.member_id}  client {member.client_id}  host {member.host}{static}"
+
+
+def _owners(members: list[Member]) -> dict[TopicPartition, str]:
+    return {where: member.member_id for member in members for where in member.partitions}
+
+
+def _rows(
+    cluster: Cluster, committed: dict[TopicPartition, Committed], owners: dict[TopicPartition, str]
+) -> Iterable[Row]:
+    topics = cluster.every_topic(with_internal=True)
+    places = sorted({*committed, *owners})
+    there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
+    ends = offsets_of(cluster, there, LATEST)
+    stable = offsets_of(cluster, there, LATEST, Isolation.READ_COMMITTED)
+    standings = {where: Standing(where, one.offset) for where, one in committed.items()}
+    found = lags(cluster, standings.values(), stable, COUNTED_BYTES_MAX)
+    for where in places:
+        standing = standings.get(where)
+        yield Row(
+            where,
+            None if standing is None else standing.offset,
+            ends.get(where),
+            None if standing is None else found.get(standing),
+            ends[where] - stable[where] if where in ends and where in stable else None,
+            owners.get(where, NOTHING),
+        )
+
+
+# -- reset and delete -------------------------------------------------------------------------------------------
+
+
+def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
+    coordinator = coordinator_of(cluster, name, GROUP)
+    committed = groups.committed(cluster, coordinator, name)
+    partitions = _named(cluster, topics) if topics else _known(cluster, committed)
+    if not partitions:
+        raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
+    target = groups.target(cluster, partitions, place)
+    held = groups.held_back(cluster, committed, target)
+    if execute:
+        _commit(cluster, coordinator, name, target)
+    table = [("TOPIC", "PARTITION", "FROM", "TO")]
+    for where, offset in target.items():
+        before = committed.get(where)
+        table.append(
+            (where.topic, str(where.partition), NOTHING if before is None else str(before.offset), str(offset))
+        )
+    print_table(table)
+    for where, (stable, skipped) in held.items():
+        print(f"held back by open transactions and skipped in {where}: {skipped} from offset {stable} on")
+    print(f"group {name} is set to these offsets" if execute else "nothing was changed; pass --execute to do it")
+
+
+def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
+    """The partitions that the user has named as TOPIC or TOPIC:0,1."""
+    partitions: list[TopicPartition] = []
+    for text in texts:
+        name, colon, numbers = text.partition(":")
+        every = partitions_of(topic_of(cluster, name))
+        try:
+            own = [TopicPartition(name, int(number)) for number in numbers.split(",")] if colon else every
+        except ValueError:
+            raise Failure(f"{text!r} names no partitions: TOPIC:0,1 does") from None
+        partitions += sorted(own)
+    return partitions
+
+
+def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list[TopicPartition]:
+    """The existing partitions in which the group has offsets."""
+    topics = cluster.every_topic(with_internal=True)
+    return sorted(where for where in committed if where.topic in topics)
+
+
+def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
+    try:
+        groups.commit(cluster, coordinator, name, target)
+    except RefusedByBroker as refused:
+        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are") from None
+
+
+def _delete(cluster: Cluster, name: str, sure: bool) -> None:
+    _group(cluster, name)
+    if not sure:
+        if not sys.stdin.isatty():
+            raise Failure("deleting cannot be undone; say --yes")
+        print(f"Delete group {name}, and how far it has come? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("kept")
+            return
+    (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), DELETE_GROUPS, groups_names=[name]).results
+    if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:
+        raise Failure(f"group {name!r} has members; stop them first")
+    groups.check(name, deleted.error_code, "Delete")
+    print(f"deleted {name}")

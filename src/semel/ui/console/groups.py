@@ -1,0 +1,250 @@
+"""Consumer groups: a page of their list with their lag, one group with its members and offsets, and a reset of offsets.
+
+A page counts lag in records, up to the last stable offset: what a reader of committed records could have read by now.
+What an open transaction holds back is shown separately, because no consumer can read it yet.
+
+A reset has two steps. The first one only shows the new offsets. The second one sends exactly these, and is refused if
+the group has moved meanwhile. "Latest" is the end of a partition, as in Kafka's own tool, also where an open
+transaction holds records back. The preview says how many of these the group would skip.
+"""
+
+import json
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+
+from semel.client import groups
+from semel.client.cluster import GROUP, Cluster
+from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
+from semel.client.groups import Listed, Member
+from semel.client.lag import Lag, Standing, lags, total
+from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
+from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.ui.console.commands import command
+from semel.ui.console.http import PageRefused
+from semel.ui.console.query import Query
+from semel.ui.console.topics import led
+from semel.wire.errors import ErrorCode
+
+# The size of a page, which asks for the offsets of each group that it shows.
+GROUPS_MAX: Final = 50
+ROWS_MAX: Final = 100
+# A reset is one request. Larger ones are for the command line.
+RESET_MAX: Final = 500
+PARTITION_MAX: Final = (1 << 31) - 1
+OFFSET_MAX: Final = (1 << 63) - 1
+
+Answer = dict[str, Any]
+
+# Other kinds, such as Kafka's share groups, have no members and no offsets that these requests could tell.
+_KINDS_KNOWN: Final = ("classic", "consumer")
+_EMPTY: Final = "Empty"
+
+# A list of 100,000 groups takes some 30 MB, so only one thread at a time makes one, and keeps little of it.
+_LISTING: Final = threading.Lock()
+
+
+def every_group(cluster: Cluster, query: Query) -> Answer:
+    """One page of the groups whose names contain a text."""
+    wanted = query.text("find", "").strip().lower()
+    page = query.number("page", 1, least=1)
+    begin = (page - 1) * GROUPS_MAX
+    count, shown = some_of_list(cluster, wanted, begin, begin + GROUPS_MAX)
+    places = {one.name: committed_of(cluster, one) for one in shown}
+    standings = [Standing(*place) for known in places.values() for place in (known or {}).items()]
+    found = lags(cluster, standings, _stable(cluster, {one.where for one in standings}))
+    return {
+        "count": count,
+        "page": page,
+        "pages": max(-(-count // GROUPS_MAX), 1),
+        "groups": [
+            {"name": one.name, "kind": one.kind, "state": one.state, **_lag(places[one.name], found)} for one in shown
+        ],
+    }
+
+
+def some_of_list(cluster: Cluster, wanted: str, begin: int, end: int) -> tuple[int, list[Listed]]:
+    """How many groups have this text in their names, and the part of their list from `begin` to `end`."""
+    with _LISTING:
+        matching = [one for one in groups.listed(cluster).values() if wanted in one.name.lower()]
+        return len(matching), matching[begin:end]
+
+
+def committed_of(cluster: Cluster, group: Listed) -> dict[TopicPartition, int] | None:
+    """The committed offsets of a group; None if they cannot be read, as for a kind of group that has none."""
+    try:
+        committed = groups.committed(cluster, group.coordinator, group.name)
+        return {where: one.offset for where, one in committed.items()}
+    except (AuthenticationFailed, RefusedByBroker):
+        return None
+
+
+def members_of(cluster: Cluster, group: Listed) -> list[Member]:
+    """The members of a group; none if it has none, or if they cannot be read."""
+    if group.kind not in _KINDS_KNOWN or group.state == _EMPTY:
+        return []
+    try:
+        return groups.members(cluster, group.coordinator, group)
+    except (AuthenticationFailed, RefusedByBroker):
+        return []
+
+
+def _stable(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The last stable offsets of those of these partitions that still exist and have leaders."""
+    return offsets_of(cluster, _present(cluster, wanted), LATEST, Isolation.READ_COMMITTED)
+
+
+def _present(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+    places = sorted(wanted)
+    topics = cluster.topics({where.topic for where in places})
+    return led(cluster, [one for one in places if one.topic in topics and one.partition < topics[one.topic].partitions])
+
+
+def _lag(committed: dict[TopicPartition, int] | None, found: dict[Standing, Lag]) -> Answer:
+    if committed is None:
+        return {"partitions": None, **lag_shown(None)}
+    standings = [Standing(*place) for place in committed.items()]
+    return {"partitions": len(committed), **lag_shown(total(found[one] for one in standings if one in found))}
+
+
+def lag_shown(lag: Lag | None) -> Answer:
+    """A lag for a page: the number of records, whether it is exact, and no number if it is not known."""
+    return {"lag": None, "lag_is_exact": True} if lag is None else {"lag": lag.records, "lag_is_exact": lag.is_exact}
+
+
+def one_group(cluster: Cluster, query: Query) -> Answer:
+    """A group, its members, and a page of its partitions."""
+    group = _group(cluster, query.name("group"))
+    is_known = group.kind in _KINDS_KNOWN
+    members = groups.members(cluster, group.coordinator, group) if is_known else []
+    owners = {where: one.member_id for one in members for where in one.partitions}
+    committed = committed_of(cluster, group) or {}
+    every = sorted({*committed, *owners})
+    page = query.number("page", 1, least=1)
+    shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
+    present = _present(cluster, every)
+    stable = offsets_of(cluster, present, LATEST, Isolation.READ_COMMITTED)
+    end = offsets_of(cluster, [where for where in shown if where in present], LATEST)
+    first = offsets_of(cluster, [where for where in shown if where in present], EARLIEST)
+    found = lags(cluster, [Standing(*place) for place in committed.items()], stable)
+    return {
+        "name": group.name,
+        "kind": group.kind,
+        "is_known": is_known,
+        "state": group.state,
+        "coordinator": "{}:{}".format(*group.coordinator),
+        **lag_shown(total(found.values())),
+        "members": [
+            {
+                "id": one.member_id,
+                "instance": one.instance_id,
+                "client": one.client_id,
+                "host": one.host,
+                "partitions": len(one.partitions),
+            }
+            for one in members[:ROWS_MAX]
+        ],
+        "member_count": len(members),
+        "count": len(every),
+        "page": page,
+        "pages": max(-(-len(every) // ROWS_MAX), 1),
+        "partitions": [
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "begin": first.get(where),
+                "committed": committed.get(where),
+                "stable": stable.get(where),
+                "end": end.get(where),
+                **lag_shown(found.get(Standing(where, committed[where])) if where in committed else None),
+                "member": owners.get(where),
+            }
+            for where in shown
+        ],
+    }
+
+
+def _group(cluster: Cluster, name: str) -> Listed:
+    with _LISTING:
+        group = groups.listed(cluster).get(name)
+    if group is None:
+        raise LogError(f"there is no group {name!r}")
+    return group
+
+
+def reset_preview(cluster: Cluster, query: Query) -> Answer:
+    """What a reset of a group would change: for each partition, the offset before and after."""
+    name = query.name("group")
+    committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
+    topic = query.text("topic", "").strip()
+    partitions = partitions_of(topic_of(cluster, topic)) if topic else list(_present(cluster, committed))
+    if not partitions:
+        raise PageRefused(400, "the group has committed nothing: name a topic in which it is to begin")
+    if len(partitions) > RESET_MAX:
+        raise PageRefused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
+    to = query.text("to").strip()
+    targets = groups.target(cluster, partitions, to)
+    only = (f"--topic={topic}",) if topic else ()
+    return {
+        "group": name,
+        # Does the same, for a person who may change nothing from the page.
+        "command": command("groups", "reset", f"--to={to}", *only, "--execute", name=name),
+        "steps": [
+            [where.topic, where.partition, committed[where].offset if where in committed else None, offset]
+            for where, offset in sorted(targets.items())
+        ],
+        "held": [
+            {"topic": where.topic, "partition": where.partition, "stable": stable, "skipped": skipped}
+            for where, (stable, skipped) in groups.held_back(cluster, committed, targets).items()
+        ],
+    }
+
+
+def reset(cluster: Cluster, query: Query) -> str:
+    """Set a group to the offsets that a preview has shown, if it still is where the preview saw it."""
+    name = query.name("group")
+    steps = _steps(query.text("steps", text_max=RESET_MAX * 400))
+    coordinator = cluster.coordinator(name, GROUP)
+    committed = groups.committed(cluster, coordinator, name)
+    for where, (before, _) in steps.items():
+        now = committed[where].offset if where in committed else None
+        if now != before:
+            raise PageRefused(400, f"the group has moved in {where} since the preview: look again")
+    try:
+        groups.commit(cluster, coordinator, name, {where: offset for where, (_, offset) in steps.items()})
+    except RefusedByBroker as refused:
+        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
+            raise
+        raise PageRefused(400, "the group has members: stop them first, or they would go on where they are") from None
+    return f"Group {name} is set to these offsets."
+
+
+def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
+    refused = PageRefused(400, "steps are those of a preview")
+    try:
+        told = json.loads(text)
+        steps = {}
+        for topic, partition, before, offset in told:
+            steps[TopicPartition(_encodable(topic), _whole(partition, PARTITION_MAX))] = (
+                None if before is None else _whole(before, OFFSET_MAX),
+                _whole(offset, OFFSET_MAX),
+            )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise refused from None
+    if not 0 < len(steps) <= RESET_MAX:
+        raise refused
+    return steps
+
+
+def _whole(value: Any, most: int) -> int:
+    """A whole number as a page has it: one that a browser would round travels as text. ValueError for anything else."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if type(number) is not int or not 0 <= number <= most:
+        raise ValueError("no such number")
+    return number
+
+
+def _encodable(name: Any) -> str:
+    """A text that can be sent; JSON may hold halves of characters."""
+    name.encode()
+    return str(name)

@@ -1,0 +1,90 @@
+"""The questions of the console, and whom it asks: the cluster, databases, kept audits, a store, a trial.
+
+A question must never change anything: changes have their own table. If the console was started without a source, its
+questions are refused with the option that names it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from semel.client.cluster import Cluster
+from semel.ui.console import groups, overview, pipelines, producers, records, topics, transactions
+from semel.ui.console.askers import Askers
+from semel.ui.console.http import PageRefused
+from semel.ui.console.live import PAUSE_FACTOR
+from semel.ui.console.query import Query
+
+CLUSTER: Final = "cluster"
+DATABASES: Final = "databases"
+AUDITS: Final = "audits"
+STORE: Final = "store"
+TRIAL: Final = "trial"
+
+_MISSING: Final = {
+    DATABASES: "the console was given no database: start it with --database URL",
+    AUDITS: "the console was given no audits: start it with --audits DIR, where semel audit --keep DIR keeps them",
+    STORE: "the console was given no store: start it with --store URL",
+    TRIAL: "there is no trial: start the console with --trial DIR",
+}
+
+
+class Asked(NamedTuple):
+    """A question or a change: its source, and its function."""
+
+    source: str
+    ask: Callable[[Any, Query], Any]
+    # A smaller factor is for a question that mostly waits, and takes up little of its source's time.
+    pause_factor: float = PAUSE_FACTOR
+
+
+def _of_cluster(ask: Callable[[Cluster, Query], Any]) -> Asked:
+    return Asked(CLUSTER, lambda view, query: ask(view.cluster, query))
+
+
+QUESTIONS: Final[Mapping[str, Asked]] = {
+    "overview": _of_cluster(overview.now),
+    "topics": _of_cluster(topics.every_topic),
+    "topic": _of_cluster(topics.one_topic),
+    "records": Asked(CLUSTER, lambda view, query: records.some_records(view.cluster, query, view.registry)),
+    "piece": _of_cluster(records.piece_of_record),
+    "transactions": _of_cluster(transactions.open_transactions),
+    "producers": Asked(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
+    "groups": _of_cluster(groups.every_group),
+    "group": _of_cluster(groups.one_group),
+    "reset_preview": _of_cluster(groups.reset_preview),
+    "pipelines": _of_cluster(pipelines.every_sink),
+    "claims": Asked(DATABASES, lambda databases, query: databases.every(query)),
+    "audits": Asked(AUDITS, lambda audits, query: audits.every(query)),
+    "audit": Asked(AUDITS, lambda audits, query: audits.one(query)),
+    "standbys": Asked(STORE, lambda stores, query: stores.status(query), pause_factor=1),
+}
+# Answers that are files: a name, and its bytes.
+FILES: Final[Mapping[str, Asked]] = {"record": _of_cluster(records.file_of_record)}
+CHANGES: Final[Mapping[str, Asked]] = {
+    "abort": _of_cluster(transactions.abort),
+    "reset": _of_cluster(groups.reset),
+    "outbox_retry": Asked(DATABASES, lambda databases, query: databases.outbox_retry(query)),
+    "outbox_drop": Asked(DATABASES, lambda databases, query: databases.outbox_drop(query)),
+    "inbox_retry": Asked(DATABASES, lambda databases, query: databases.inbox_retry(query)),
+    "inbox_drop": Asked(DATABASES, lambda databases, query: databases.inbox_drop(query)),
+    "strike": Asked(TRIAL, lambda trial, query: trial.strike(query)),
+    "lose": Asked(TRIAL, lambda trial, query: trial.lose(query)),
+    "calm": Asked(TRIAL, lambda trial, query: trial.calm(query)),
+    "kill": Asked(TRIAL, lambda trial, query: trial.kill(query)),
+}
+
+
+class Sources:
+    """The sources of this console, each asked in its own threads."""
+
+    def __init__(self, given: Mapping[str, Askers[Any]]) -> None:
+        self._given = given
+
+    def has(self, source: str) -> bool:
+        return source in self._given
+
+    async def ask(self, asked: Asked, query: Query) -> Any:
+        """The answer; PageRefused if the console was started without the source."""
+        if asked.source not in self._given:
+            raise PageRefused(404, _MISSING[asked.source])
+        return await self._given[asked.source].ask(lambda source: asked.ask(source, query))

@@ -1,0 +1,116 @@
+"""`semel acls for` names the rights that a piece of semel needs: it works twice with them, and is denied nothing."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from logged_in import MECHANISM, BrokerOfUsers
+from secured import PASSWORD, login
+from semel import inbox, outbox
+from semel.database import engine_of
+from semel.inbox import Inbox
+from semel.log.broker.security_log import SecurityLog
+from semel.outbox import Relay
+from semel.publish import Publisher, Receipt, Record
+from semel.ui.cli.rights import PIECES
+from semel_command import semel_failure, semel_lines
+
+USER = "app"
+Work = Callable[[BrokerOfUsers, Engine, int], None]
+SETTINGS = login(MECHANISM.sasl_name, USER, PASSWORD)
+
+
+@pytest.fixture
+def denied(tmp_path: Path) -> Path:
+    return tmp_path / "security.log"
+
+
+@pytest.fixture
+def broker(denied: Path) -> Iterator[BrokerOfUsers]:
+    with BrokerOfUsers(security_log=SecurityLog(denied)) as broker:
+        broker.add_user(USER, PASSWORD)
+        broker.create_topic("orders")
+        broker.seed("orders", '{"id": 17}')
+        yield broker
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    made = engine_of(f"sqlite:///{tmp_path}/shop.db")
+    inbox.metadata.create_all(made)
+    outbox.metadata.create_all(made)
+    yield made
+    made.dispose()
+
+
+def publish(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
+    with Publisher(broker.bootstrap, "shop", client=SETTINGS) as publisher:
+        assert publisher.publish(number, Record("orders", value=b"an order")) is Receipt.ACCEPTED
+
+
+def relay(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
+    with engine.begin() as connection:
+        outbox.add(connection, "orders", value=b"an order")
+    assert Relay(engine, {"bootstrap.servers": broker.bootstrap, **SETTINGS}, name="shop").drain() == 1
+
+
+def handle(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
+    inbox = Inbox(engine, consumer="billing", identity=lambda message: str(message.offset))
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+    broker.seed("orders", "another")
+    inbox.run(lambda *_: inbox.stop(), {**settings, **SETTINGS}, ["orders"])
+    assert inbox.counts.first_time == 1
+
+
+def audit(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
+    config = Path(str(engine.url.database)).with_name("client.properties")
+    config.write_text("".join(f"{name}={value}\n" for name, value in SETTINGS.items()))
+    address = f"semel://{broker.bootstrap}/orders?id=value.$.id"
+    said = semel_lines("audit", "--source", address, "--sink", address, "--command-config", str(config))
+    assert said[-1] == "clean: every record is stored exactly once"
+
+
+TOPIC, NAME = ("--topic", "orders"), ("--name", "shop")
+WORK: dict[str, tuple[Work, tuple[str, ...]]] = {
+    "publisher": (publish, (*TOPIC, *NAME)),
+    "outbox": (relay, (*TOPIC, *NAME)),
+    "inbox": (handle, (*TOPIC, "--group", "billing")),
+    "audit": (audit, TOPIC),
+}
+
+
+@pytest.mark.parametrize("piece", WORK)
+def test_a_piece_works_twice_with_these_rights_and_misses_none(
+    broker: BrokerOfUsers, engine: Engine, denied: Path, piece: str
+) -> None:
+    work, names = WORK[piece]
+    added = semel_lines("acls", "for", piece, f"User:{USER}", *names, "--add", "--bootstrap", broker.open)
+    assert all(line.startswith(f"added: allow User:{USER} ") for line in added)
+    for number in range(2):
+        work(broker, engine, number)
+    assert [
+        event for event in map(json.loads, denied.read_text().splitlines()) if event["event"] == "access_denied"
+    ] == []
+
+
+def test_the_rules_are_shown_as_the_commands_that_add_them(broker: BrokerOfUsers) -> None:
+    names = (f"User:{USER}", "--topic", "orders", "--topic", "a-$", "--name", "shop")
+    shown = semel_lines("acls", "for", "sink", *names)
+    assert shown == [
+        "semel acls add User:app write topic:orders",
+        "semel acls add User:app write 'topic:a-$'",
+        "semel acls add User:app read write create describe-configs alter topic:semel-progress-shop",
+        "semel acls add User:app write transactional-id:semel-lane-shop- --prefixed",
+    ]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_name_that_is_missing_is_asked_for(piece: str) -> None:
+    """Except by the console, which looks at everything."""
+    if piece == "console":
+        assert len(semel_lines("acls", "for", piece, f"User:{USER}")) == len(PIECES[piece].rights)
+    else:
+        assert semel_failure("acls", "for", piece, f"User:{USER}") == f"the rules for {piece} need --topic"
