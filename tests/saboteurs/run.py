@@ -1,11 +1,11 @@
 """`make saboteurs`: plants each known bug in semel, and runs the tests over it that must catch it.
 
-    PYTHONPATH=tests python -m saboteurs.run [--mutants] [--only WORDS] [--jobs N] [--slowest N]
+    PYTHONPATH=tests python -m saboteurs.run [--mutants] [--only WORDS] [--some N] [--jobs N] [--slowest N]
 
-`make mutants` does the same with the mutants, of which there are more than a change has to wait for.
-Python, pytest and all libraries are loaded once; each bug has a process that is forked from that. In the end the tests
-that caught a bug run without it, and must pass. SEMEL_FIGURES names a file that gets the figures as JSON, for
-docs/RELIABILITY.md. Exit code 1 if a bug was not caught, or could not be planted.
+`make mutants` does the same with the mutants, of which there are more than a change has to wait for. Python, pytest and
+all libraries are loaded once; each bug has a process that is forked from that. In the end the tests that caught a bug
+run without it, and must pass. SEMEL_FIGURES names a file that gets the figures as JSON, for docs/RELIABILITY.md. With
+`--some N` it plants that many, others for each commit. Exit code 1 if a bug was not caught, or could not be planted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=prog, description="Plant known bugs: the tests must catch them.")
     parser.add_argument("--mutants", action="store_true", help="plant the mutants instead")
     parser.add_argument("--only", metavar="WORDS", help="those with these words in their name or their place")
+    parser.add_argument("--some", type=int, metavar="N", help="plant only this many: others for each commit")
     parser.add_argument(
         "--jobs",
         type=int,
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     bugs = [bug for bug in known if (options.only or "").lower() in f"{bug.name}\n{bug.place}".lower()]
     if not bugs:
         parser.error(f"no bug has {options.only!r} in its name or its place")
+    if options.some is not None:
+        bugs = some_of(bugs, options.some, _commit())
     # So that what was begun is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with _postgres():
@@ -83,6 +87,19 @@ def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0) -> int:
         verdicts = judge_again(verdicts, list(_endings_without_bugs(verdicts, jobs, Path(scratch))))
     _tell_slowest(verdicts, slowest)
     return _tell_all(verdicts, round(time.monotonic() - began))
+
+
+def some_of(bugs: Sequence[Bug], count: int, commit: str) -> list[Bug]:
+    """The same ones for the same commit, and each one sooner or later: no bug waits for ever."""
+    return sorted(bugs, key=lambda bug: sha256(f"{commit} {bug.name}".encode()).digest())[:count]
+
+
+def _commit() -> str:
+    """The commit of this checkout; empty if there is no git, or none that wants to read it."""
+    with contextlib.suppress(OSError):
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        return asked.stdout.strip()
+    return ""
 
 
 def endings(trials: Iterable[Trial], jobs: int, scratch: Path) -> Iterator[Ending]:

@@ -11,6 +11,9 @@ from typing import Final
 
 import pytest
 
+from saboteurs.all_bugs import ALL_BUGS
+from saboteurs.run import some_of
+
 TESTS: Final = Path(__file__).parent.parent
 
 # A library with two modules, of which one has copied a name of the other.
@@ -148,3 +151,10 @@ def test_a_run_in_which_all_are_caught_passes(tmp_path: Path) -> None:
     first, last = said.stdout.splitlines()[-2:]
     assert first.startswith("1 planted bugs, all caught, in ")
     assert last == "1 passed, 0 failed"
+
+
+def test_some_of_the_bugs_are_others_for_each_commit_and_none_waits_for_ever() -> None:
+    chosen = [[bug.name for bug in some_of(ALL_BUGS, 150, f"commit {number}")] for number in range(200)]
+    assert chosen[0] == [bug.name for bug in some_of(ALL_BUGS, 150, "commit 0")]
+    assert all(len(set(names)) == 150 for names in chosen)
+    assert {name for names in chosen for name in names} == {bug.name for bug in ALL_BUGS}
