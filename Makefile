@@ -10,6 +10,9 @@ STAMP := .venv/set-up
 # What drives a browser; only the tests of pages and the pictures need it, so it is not in the lock.
 PLAYWRIGHT := playwright==1.65.2
 BROWSER := build/browser
+# What tests the alert rules: a program of Prometheus, which Go builds.
+PROMETHEUS := v0.313.5
+PROMTOOL := build/promtool/promtool
 # Tests that are compiled, and an archive of the classes that Spark loads: the first run would make them otherwise.
 READY := build/ready-for-tests
 
@@ -21,7 +24,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -55,6 +58,13 @@ test-java: $(STAMP) ## Run the Java clients and Kafka's console tools against se
 
 test-go: $(STAMP) ## Log three clients of Go in to semel, each way, right and wrong; needs Go 1.26
 	@SEMEL_TEST_GO=1 .venv/bin/python -m pytest tests/go -rs $(ARGS)
+
+test-alarms: $(STAMP) $(PROMTOOL) ## Provoke each alarm of deploy/prometheus, and a quiet day; needs Go 1.26
+	@.venv/bin/python -m pytest tests/deploy -rs $(ARGS)
+
+$(PROMTOOL):
+	@echo "semel: building promtool of Prometheus $(PROMETHEUS)"
+	@GOBIN=$(CURDIR)/build/promtool go install github.com/prometheus/prometheus/cmd/promtool@$(PROMETHEUS)
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \

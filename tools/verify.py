@@ -51,6 +51,7 @@ def make(target: str, **variables: str) -> tuple[str, ...]:
 # The shortest parts first: what is wrong is known sooner.
 PARTS: Final = (
     Part("logins of Go's clients", make("test-go")),
+    Part("each alarm of Prometheus", make("test-alarms")),
     Part("Java clients and Kafka's console tools", make("test-java")),
     Part("the payment service under load", make("example")),
     Part("the console in a browser", make("test-browser")),
