@@ -197,8 +197,8 @@ def test_the_arrows_are_told_apart() -> None:
     assert crossing("semel.Broker") == "semel"
     assert crossing("asyncio.sleep") is None
     assert may("spark", "wire.sequences.Window")
-    assert not may("spark", "log.running.Broker")
-    assert not may("wire", "log.running")
+    assert not may("spark", "log.brokers.Broker")
+    assert not may("wire", "log.brokers")
     assert not may("outbox", "wire.sequences")
     assert may("testing", "log.doubles.Exchange")
     assert not may("testing", "log.broker.exchange.Exchange")

@@ -25,8 +25,8 @@ from semel.wire.records import Record
 PROJECT: Final = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 ROOMS: Final = {
     "": (
-        *("semel", "semel.broker", "semel.chaos", "semel.client", "semel.settings", "semel.log.store", "semel.testing"),
-        *("semel.testing.stores", "semel.ui.cli.doctor", "semel.ui.console.server"),
+        *("semel", "semel.log.brokers", "semel.log.stores", "semel.chaos", "semel.client", "semel.settings"),
+        *("semel.testing", "semel.testing.stores", "semel.ui.cli.doctor", "semel.ui.console.server"),
     ),
     "app": (
         "semel.ui.console.claims",

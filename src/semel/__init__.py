@@ -9,8 +9,8 @@ What a program gets from `import semel` is a broker:
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from semel.log.brokers import Broker
     from semel.log.embedded import EmbeddedBroker, broker
-    from semel.log.running import Broker
 
 __all__ = ["Broker", "EmbeddedBroker", "__version__", "broker"]
 
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use: the application pieces need no broker.
 _HOMES = {
-    "Broker": "semel.log.running",
+    "Broker": "semel.log.brokers",
     "EmbeddedBroker": "semel.log.embedded",
     "broker": "semel.log.embedded",
 }

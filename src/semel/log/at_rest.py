@@ -1,4 +1,4 @@
-"""A log that no broker runs on: what commands need that show, check, repair or move one."""
+"""A log that no broker runs on: for commands that show, check, repair or move one."""
 
 from semel.log.replica.examination import ExaminedStore, examine_store, objects_of, slots_of
 from semel.log.replica.move import Moved, move_from_store, move_to_store

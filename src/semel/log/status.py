@@ -1,4 +1,4 @@
-"""Who is active on a store and who stands by: it is asked of the store, for all brokers may be down."""
+"""The active broker of a store and those that stand by: the store is asked, because all brokers may be down."""
 
 from semel.log.core.slots import BrokenHistory
 from semel.log.replica.lease import Addresses

@@ -1,4 +1,4 @@
-"""The stores under a log, for whoever opens one, looks into it, or makes a double of it."""
+"""The stores under a log: to open one, to look into it, and to make a double of it."""
 
 from semel.log.store import Missing, Store, StoreError, StoreRefused, Unsure, open_store
 from semel.log.store.contents import contents_of

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
+from semel.log.brokers import Broker
 from semel.log.doubles import (
     Buffer,
     Exchange,
@@ -30,7 +31,6 @@ from semel.log.doubles import (
     refusal,
 )
 from semel.log.embedded import EmbeddedBroker
-from semel.log.running import Broker
 from semel.log.throwaway_login import add_user
 from semel.testing.ports import free_port
 from semel.wire import messages, versions

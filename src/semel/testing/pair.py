@@ -16,8 +16,8 @@ from collections.abc import Collection
 from typing import Any, Final, Literal, Self
 
 from semel.log.at_rest import MemoryFiles
+from semel.log.brokers import Broker
 from semel.log.doubles import LEASE_KEY
-from semel.log.running import Broker
 from semel.log.stores import Missing
 from semel.testing.broker import FaultyBroker
 from semel.testing.stores import MemoryStore

@@ -3,6 +3,6 @@
 `frames` divides a stream into requests and writes the headers of answers, `produce` and `fetch` are the codecs of the
 two hot paths, `messages` uses kio for all other APIs, `records` reads and writes record batches for the command line
 and the tests, and `versions` is the table of announced versions. `sequences` has the rules by which a batch is new, a
-duplicate or late, for the broker and for the deduplication in Spark. This package has no sockets, and imports nothing
-of semel.
+duplicate or late, for the broker and for the deduplication in Spark. This package must never open a socket, nor
+import another one of semel.
 """

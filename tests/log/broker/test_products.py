@@ -60,7 +60,7 @@ from stepping import ask, create, in_a_broker
 
 TABLE: dict[str, Any] = {
     product.name: product
-    for product in runpy.run_path(str(Path(__file__).parent.parent.parent / "tools/products.py"))["PRODUCTS"]
+    for product in runpy.run_path(str(Path(__file__).parents[3] / "tools/products.py"))["PRODUCTS"]
 }
 TOPIC, OTHER_TOPIC = 1, 2
 GROUP = "readers"

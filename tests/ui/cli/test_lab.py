@@ -12,7 +12,7 @@ import pytest
 from forked import SECONDS_MAX
 from semel_command import SEMEL, semel, semel_failure, semel_lines
 
-EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 
 
 def answers(*lines: str) -> list[str]:

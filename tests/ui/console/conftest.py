@@ -19,7 +19,7 @@ from semel.testing.broker import FaultyBroker
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-ROOT: Final = Path(__file__).parent.parent.parent
+ROOT: Final = Path(__file__).parents[3]
 AXE: Final = "axe-core@4.14.1"
 
 

@@ -17,7 +17,7 @@ from semel.wire.hosts import is_loopback, shown_address
 if TYPE_CHECKING:
     import asyncio
 
-    from semel.log.running import Broker
+    from semel.log.brokers import Broker
 
 OVER_TLS: Final = "https://"
 
@@ -33,7 +33,7 @@ class MetricsDoor(NamedTuple):
 
     async def open(self, broker: "Broker", *, insecure: bool) -> "asyncio.Server":
         """Serve the metrics; OSError if the port is not free."""
-        from semel.log.running import serve_metrics
+        from semel.log.brokers import serve_metrics
 
         tls: Callable[[], ssl.SSLContext] | None = broker.doors.tls_context if self.over_tls else None
         return await serve_metrics(broker, self.host, self.port, login=self.login, tls=tls, insecure=insecure)

@@ -30,7 +30,7 @@ from semel.ui.cli.tls import add_tls, tls_of
 from semel.ui.cli.tokens import add_tokens, tokens_of
 
 if TYPE_CHECKING:
-    from semel.log.running import Broker, Limits, Listener, SecurityLog
+    from semel.log.brokers import Broker, Limits, Listener, SecurityLog
     from semel.log.stores import Store
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
     import uvloop
 
     from semel.log.at_rest import not_promised
-    from semel.log.running import Broker, BrokerCutOff
+    from semel.log.brokers import Broker, BrokerCutOff
 
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -360,7 +360,7 @@ def _store(options: argparse.Namespace) -> "Store | None":
 
 def _cache_bytes(options: argparse.Namespace) -> int:
     """How many bytes of the store the disk may cache."""
-    from semel.log.running import CACHE_BYTES, CACHE_BYTES_MIN
+    from semel.log.brokers import CACHE_BYTES, CACHE_BYTES_MIN
 
     wanted: int = CACHE_BYTES if options.cache_bytes is None else options.cache_bytes
     if wanted < CACHE_BYTES_MIN:
@@ -372,7 +372,7 @@ def _cache_bytes(options: argparse.Namespace) -> int:
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """A context in which every error that keeps the broker from serving becomes one line."""
     from semel.log.at_rest import Cached, Damaged, Lost, Misfit, OwnLog
-    from semel.log.running import BrokerFailed, BrokerFenced, CertificatesRefused, ListenersRefused, TokensRefused
+    from semel.log.brokers import BrokerFailed, BrokerFenced, CertificatesRefused, ListenersRefused, TokensRefused
     from semel.log.status import BrokenHistory
     from semel.log.stores import StoreError
 
@@ -427,7 +427,7 @@ def _tell_ready(broker: "Broker", metrics_place: str, standby_seconds: float | N
 
 
 def _security_log(path: str | None) -> "SecurityLog | None":
-    from semel.log.running import SecurityLog
+    from semel.log.brokers import SecurityLog
 
     try:
         return SecurityLog(path) if path is not None else None
@@ -443,7 +443,7 @@ def _principal(text: str) -> str:
 
 
 def _limits(assignments: list[str]) -> "Limits":
-    from semel.log.running import Limits
+    from semel.log.brokers import Limits
 
     names = [field.name for field in fields(Limits)]
     values: dict[str, int] = {}

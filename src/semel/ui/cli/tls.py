@@ -12,7 +12,7 @@ from semel.ui.cli.errors import Failure
 from semel.ui.cli.password_file import password_in
 
 if TYPE_CHECKING:
-    from semel.log.running import TlsSettings
+    from semel.log.brokers import TlsSettings
 
 KEY_PASSWORD: Final = "SEMEL_TLS_KEY_PASSWORD"
 _CLIENT_AUTH: Final = ("none", "requested", "required")
@@ -44,7 +44,7 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
 
 def tls_of(options: argparse.Namespace) -> "TlsSettings | None":
     """The settings of TLS; None if no certificate is named."""
-    from semel.log.running import ClientAuth, TlsSettings
+    from semel.log.brokers import ClientAuth, TlsSettings
 
     if options.tls_certificate is None:
         for name in ("tls_key", "tls_key_password_file", "tls_client_authority"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from semel.ui.cli.errors import Failure
 
 if TYPE_CHECKING:
-    from semel.log.running import TokenSettings
+    from semel.log.brokers import TokenSettings
 
 
 def add_tokens(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_tokens(parser: argparse.ArgumentParser) -> None:
 
 def tokens_of(options: argparse.Namespace) -> "TokenSettings | None":
     """The settings of tokens; None if no keys are named."""
-    from semel.log.running import ALGORITHMS_DEFAULT, TokenSettings
+    from semel.log.brokers import ALGORITHMS_DEFAULT, TokenSettings
 
     if options.token_keys is None:
         for name in ("token_issuer", "token_audience", "token_algorithm", "token_user_claim"):

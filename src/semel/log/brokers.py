@@ -1,4 +1,4 @@
-"""What a program needs that runs a broker: its settings, and the errors with which it may end."""
+"""For a program that runs a broker: the broker, its settings, and the errors with which it may end."""
 
 from semel.log.broker.broker import Broker
 from semel.log.broker.certificates import CertificatesRefused, ClientAuth, TlsSettings
