@@ -64,7 +64,8 @@ test-alarms: $(STAMP) $(PROMTOOL) ## Provoke each alarm of deploy/prometheus, an
 
 $(PROMTOOL):
 	@echo "semel: building promtool of Prometheus $(PROMETHEUS)"
-	@GOBIN=$(CURDIR)/build/promtool go install github.com/prometheus/prometheus/cmd/promtool@$(PROMETHEUS)
+	@source=$$(go mod download -json github.com/prometheus/prometheus@$(PROMETHEUS) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
+		GOWORK=off go build -C "$$source" -o "$(CURDIR)/$(PROMTOOL)" ./cmd/promtool
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \
