@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
-import psycopg
 import pytest
 from sqlalchemy import Column, Connection, Engine, MetaData, Table, Text, create_engine, inspect, text
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -111,10 +109,7 @@ def test_an_application_on_asyncio_makes_and_checks_them_on_its_connection(url: 
 
 
 def test_a_database_that_cannot_store_every_id_is_refused(postgres: PostgresServer) -> None:
-    name = f"in_latin1_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0".encode())
-    engine = engine_of(postgres.url(name))
+    engine = engine_of(postgres.new_database("LATIN1"))
     for call in (schema.make, schema.check):
         with pytest.raises(schema.SchemaDiffers, match="encoding of this database is LATIN1"):
             call(engine)

@@ -109,13 +109,14 @@ class PostgresServer:
         """The URL of a database; without a name, of the one that every server has."""
         return f"postgresql://semel@127.0.0.1:{self._port}/{database}"
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """Create a database; returns its URL."""
         import psycopg
 
         name = f"test_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            options = f" ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0" if encoding != "UTF8" else ""
+            connection.execute(f"CREATE DATABASE {name}{options}".encode())
         return self.url(name)
 
     def new_standby(self, name: str) -> "PostgresServer":

@@ -112,9 +112,7 @@ def test_after_a_crash_of_the_server_the_next_calls_find_it_again(postgres_to_cr
 
 def test_who_only_looks_makes_no_table(postgres: PostgresServer) -> None:
     """`semel dump` and `semel status` of a mistyped URL leave nothing behind."""
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE only_looked_at")
-    url = postgres.url().replace("/postgres", "/only_looked_at")
+    url = postgres.new_database()
     with closing(opened(f"{url}?allow_async=1")) as store:
         with pytest.raises(Missing, match=f"floor is not in .*which has no table {TABLE}"):
             store.get("floor")
@@ -182,11 +180,7 @@ def test_the_schema_that_the_options_of_the_url_name_has_the_table(postgres: Pos
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_a_database_of_any_encoding_lists_its_keys(postgres: PostgresServer, encoding: str) -> None:
     """A server that was set up without a locale has SQL_ASCII, and its text comes as bytes to a client of the same."""
-    name = f"in_{encoding.lower()}"
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        statement = f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
-        connection.execute(statement.encode())
-    with closing(opened(f"{postgres.url(name)}?allow_async=1")) as store:
+    with closing(opened(f"{postgres.new_database(encoding)}?allow_async=1")) as store:
         store.create("floor", b"one")
         store.create("journal/0", b"")
         assert [(each.key, each.size_bytes) for page in store.list("") for each in page] == [
