@@ -47,8 +47,8 @@ demo: $(STAMP) ## The main job: payments through a bad network, three ways, then
 example: $(STAMP) ## A payment service under load, each of its processes killed again and again; then its books are checked
 	@PYTHONPATH=examples .venv/bin/python -m payments.trial $(ARGS)
 
-test: $(STAMP) $(READY) ## Run the tests, side by side; make test ARGS='tests/log/core -k wrap' runs some, one after another
-	@.venv/bin/python -m pytest $(if $(ARGS),$(ARGS),-n auto --durations=10 --durations-min=1)
+test: $(STAMP) $(READY) ## Run the tests, side by side; make test ARGS='tests/log/core -k wrap' runs some
+	@.venv/bin/python -m pytest $(if $(findstring ::,$(ARGS)),,-n auto) $(if $(ARGS),$(ARGS),--durations=10 --durations-min=1)
 
 verify: $(STAMP) ## Everything that is too slow for make test: planted bugs, histories, crashes, soak, Java, Apache Kafka
 	@.venv/bin/python tools/verify.py $(ARGS)
@@ -139,8 +139,8 @@ map: $(STAMP) ## Write the pages anew that are read off the code: the file map a
 	@.venv/bin/python tools/reference.py
 	@.venv/bin/python tools/python_reference.py
 
-lock: ## Write locks/dev.txt anew: the newest versions that pyproject.toml allows
-	@PYTHON="$(PYTHON)" sh tools/lock.sh
+lock: ## Add to locks/dev.txt what pyproject.toml names; make lock ARGS=--upgrade takes the newest version of everything
+	@PYTHON="$(PYTHON)" sh tools/lock.sh $(ARGS)
 
 clean: ## Remove all that was made here
 	rm -rf .venv build dist demo-report.html .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from semel.testing.broker import FaultyBroker
 
-# The logins of the client under it are held by tests/client/test_logins.py and tests/security.
+# The logins of the client under it are held by tests/client/test_logins.py and tests/log/security.
 pytestmark = [pytest.mark.slow, pytest.mark.semel_broker(security="SASL_SSL")]
 
 SECRET, WRONG = "planted-5ecret", "planted-wr0ng"
