@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -132,8 +134,7 @@ def test_a_step_of_one_caller_is_not_taken_for_that_of_another_with_the_same_key
         with lease.steps.step("charge") as step:  # type: ignore[union-attr]
             assert step.first
             step.result = name
-        with lease.steps.step("charge") as step:  # type: ignore[union-attr]
-            results.append(step.result)
+        results.append(step.result)
     assert results == ["anna", "bert"]
 
 
@@ -160,6 +161,44 @@ def test_a_finished_step_refuses_to_be_done_again(engine: Engine) -> None:
     service = Service(engine, handler)
     assert service.post().status_code == 500
     assert service.post().content == b"1"
+
+
+def test_a_second_step_of_the_same_name_is_refused_and_not_skipped(engine: Engine) -> None:
+    """A loop over the items of an order would book the first one, and answer that it has booked them all."""
+
+    def handler(key: Any) -> bytes:
+        for item in json.loads(body):
+            with key.step(f"book {item}" if is_mended else "book") as step:
+                if step.first:
+                    with within(step.connection()) as connection:
+                        book(connection, {"amount": item})
+        return b"booked"
+
+    body, is_mended = '["pen", "ink"]', False
+    service = Service(engine, handler)
+    # In the first try the step was done here, and in the second one by an earlier try.
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"has a step 'book' already.*'book-2'.*id of the item"):
+            service.post()
+        assert count(engine) == 1
+    is_mended = True
+    assert service.post().content == service.post().content == b"booked"
+    assert count(engine) == 3
+
+
+def test_a_step_that_has_failed_may_be_tried_again_in_the_same_request(engine: Engine) -> None:
+    calls: list[int] = []
+
+    def handler(key: Any) -> bytes:
+        for number in range(3):
+            with contextlib.suppress(ConnectionError), key.step("charge") as step:
+                calls.append(number)
+                if number < 2:
+                    raise ConnectionError
+        return str(step.first).encode()
+
+    assert Service(engine, handler).post().content == b"True"
+    assert calls == [0, 1, 2]
 
 
 def test_whoever_is_late_is_fenced_and_writes_nothing(engine: Engine) -> None:
@@ -286,6 +325,9 @@ def test_in_coroutines_on_an_asynchronous_engine(url: str, engine: Engine) -> No
                 await within_async(await step.connection(), lambda connection: book(connection, {}))
                 step.result = "ch_1"
         charged = step.result
+        with pytest.raises(RuntimeError, match="has a step 'charge' already"):
+            async with key.step("charge"):
+                """It was done above, or by the try before."""
         async with key.step("mail") as step:
             calls.append("mail")
             if len(calls) == 2:

@@ -220,6 +220,13 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),
     Bug(
+        "a second step of the same name is skipped",
+        "semel.http.steps:AnyStep._finish",
+        "self._key.done.add(self._name)",
+        "pass",
+        (_STEPS, "-k", "sqlite and second_step"),
+    ),
+    Bug(
         "each attempt calls the other service under another key",
         "semel.http.steps:KeySteps.derived_key",
         "derived_key(self.name.scope, self.name.key, step)",

@@ -37,6 +37,8 @@ class KeySteps:
         self.token = token
         self.tally = tally
         self.inside: str | None = None
+        # The steps that this request is done with. One that has failed is not, and may be tried again.
+        self.done: set[str] = set()
         # Whether a step has its transaction open. Then nobody else can take the key over, whatever the lease says.
         self.is_locked = False
 
@@ -119,12 +121,20 @@ class AnyStep:
 
         if self._key.inside is not None:
             raise RuntimeError(f"step {self._name!r} begins inside of step {self._key.inside!r}: end that one first")
+        if self._name in self._key.done:
+            raise RuntimeError(
+                f"this request has a step {self._name!r} already, so a second one would get the result of the first "
+                f"and never be done: give it a name of its own, such as {self._name + '-2'!r}; in a loop, put the id "
+                "of the item into the name"
+            )
         try:
             result_json: str | None = yield self._transaction.start(look)
             yield self._transaction.commit()
         finally:
             yield self._transaction.roll_back()
         self.first = result_json is None
+        if not self.first:
+            self._key.done.add(self._name)
         self._result = None if result_json is None else json.loads(result_json)
         self._key.inside = self._name
         if self.is_in_doubt:
@@ -178,6 +188,7 @@ class AnyStep:
         yield self._transaction.commit(finish)
         if self._key.idempotency.confirms:
             yield from confirmed(self._key.name, self._transaction, self._is_finished)
+        self._key.done.add(self._name)
 
     def _is_finished(self, connection: Connection) -> bool:
         return finished_step(connection, self._key.name, self._name) is not None
