@@ -39,8 +39,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.watch": (),
     "semel.schema": (),
     "semel.database": (
-        *("engine_of", "begin_immediately", "within", "within_async"),
-        *("NotImmediate", "NotInTransaction", "UnknownConnection", "UnknownDatabase"),
+        *("engine_of", "begin_immediately", "within", "within_async", "elsewhere"),
+        *("NotImmediate", "NotInTransaction", "UnknownConnection", "UnknownDatabase", "WrittenElsewhere"),
     ),
     "semel.spark": (),
     "semel.audit": (),

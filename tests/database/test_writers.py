@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.database import WaitsForItself, engine_of, within
-from semel.database.connections import file_of
-from semel.database.writers import writing
+from semel.database.writers import file_of, writing
 
 
 def test_only_a_transaction_on_the_file_in_which_its_caller_writes_is_refused(tmp_path: Path) -> None:

@@ -144,15 +144,12 @@ def flask(idempotency: Idempotency, gate: Gate) -> Any:
 
 
 def django(idempotency: Idempotency, gate: Gate) -> Any:
-    """Django takes its settings once for the process; what differs stands in the module of the views."""
-    import django as framework
-    from django.conf import settings
-    from django.core.wsgi import get_wsgi_application
+    """What differs stands in the module of the views."""
+    from djangos import configure
 
-    if not settings.configured:
-        settings.configure(ROOT_URLCONF="django_shop", ALLOWED_HOSTS=["*"], SECRET_KEY="test", LOGGING_CONFIG=None)
-        framework.setup()
+    configure()
     import django_shop
+    from django.core.wsgi import get_wsgi_application
 
     django_shop.parts = idempotency, gate
     return WsgiIdempotency(get_wsgi_application(), idempotency)

@@ -6,19 +6,18 @@ import asyncio
 import contextlib
 import io
 import sqlite3
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import applications
 import httpx
 import pytest
-from applications import Gate, payments
+from applications import payments
 from conftest_http import caller
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
+from djangos import alias_of, model_on
 from semel.database import TransactionBroken
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
 
@@ -27,33 +26,8 @@ View = Callable[[Any], Any]
 
 @pytest.fixture
 def alias(engine: Engine) -> Iterator[str]:
-    """The name of the engine's database as one of Django's, which has its settings for the whole process."""
-    applications.django(Idempotency(engine, scope=caller), Gate())
-    from django.db import connections
-
-    name = f"shop_{uuid.uuid4().hex}"
-    url = engine.url
-    if engine.dialect.name == "sqlite":
-        options = {"transaction_mode": "IMMEDIATE", "timeout": 30}
-        settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.database, "OPTIONS": options}
-    else:
-        settings = {"ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username or ""}
-        settings |= {"HOST": url.host or "", "PORT": url.port or "", "PASSWORD": url.password or ""}
-    connections.settings[name] = connections.configure_settings({"default": {}, name: settings})[name]
-    yield name
-    connections[name].close()
-    del connections[name], connections.settings[name]
-
-
-def model_on(alias: str) -> Any:
-    from django.db import models
-
-    def of(name: str) -> Any:
-        meta = type("Meta", (), {"app_label": f"shop_{uuid.uuid4().hex}", "db_table": "payments", "managed": False})
-        amount = models.CharField(max_length=100)
-        return type(name, (models.Model,), {"__module__": __name__, "Meta": meta, "amount": amount})
-
-    return of("Payment").objects.using(alias)
+    with alias_of(engine) as name:
+        yield name
 
 
 def plain(alias: str) -> Any:

@@ -32,6 +32,7 @@ from saboteurs.store_bugs import STORE_BUGS
 from saboteurs.table_bugs import TABLE_BUGS
 from saboteurs.token_bugs import TOKEN_BUGS
 from saboteurs.transfer_bugs import TRANSFER_BUGS
+from saboteurs.trap_bugs import TRAP_BUGS
 from saboteurs.watching_bugs import WATCHING_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
@@ -65,4 +66,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *QUOTA_BUGS,
     *TOKEN_BUGS,
     *TRANSFER_BUGS,
+    *TRAP_BUGS,
 )

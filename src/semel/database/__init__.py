@@ -11,6 +11,7 @@ if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
 from semel.database.connections import AsyncHandle, Handle, within, within_async
+from semel.database.effects import elsewhere
 from semel.database.engines import begin_immediately, engine_of, read_only
 from semel.database.errors import (
     REMEDY,
@@ -23,6 +24,7 @@ from semel.database.errors import (
     UnknownConnection,
     UnknownDatabase,
     WaitsForItself,
+    WrittenElsewhere,
     is_missing_table,
     is_passing,
 )
@@ -52,7 +54,9 @@ __all__ = [
     "UnknownConnection",
     "UnknownDatabase",
     "WaitsForItself",
+    "WrittenElsewhere",
     "begin_immediately",
+    "elsewhere",
     "engine_of",
     "is_missing_table",
     "is_passing",

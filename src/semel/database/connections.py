@@ -31,6 +31,7 @@ from semel.database.errors import (
     told_remedy,
 )
 from semel.database.transactions import watch
+from semel.database.writers import PATH
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,8 +43,6 @@ else:
 
 T = TypeVar("T")
 
-# The key under which a pooled SQLite connection keeps the path of its file, so that it is queried only once.
-_PATH: Final = "semel.path"
 _SQLITE_BEGIN: Final = "execute BEGIN IMMEDIATE first"
 _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begin a transaction on it first"
 
@@ -98,20 +97,15 @@ def _checked(connection: Connection) -> Connection:
 
 
 def _check_sqlite(connection: Connection, driver: Any) -> None:
-    path = connection.info.get(_PATH)
+    path = connection.info.get(PATH)
     if path is None or not connection.in_transaction():
         # SQLAlchemy begins the caller's transaction with the first statement, so this sends one.
         main = connection.exec_driver_sql("PRAGMA database_list").first()
-        path = connection.info[_PATH] = main[2] if main is not None else ""
+        path = connection.info[PATH] = main[2] if main is not None else ""
     if not driver.in_transaction:
         raise NotInTransaction(_SQLITE_BEGIN)
     if not may_be_immediate(path):
         raise NotImmediate
-
-
-def file_of(connection: Connection) -> str:
-    """The file of a SQLite connection that was checked; empty for a database in memory, and for PostgreSQL."""
-    return str(connection.info.get(_PATH, ""))
 
 
 def _check_postgresql(connection: Connection, driver: Any) -> None:

@@ -18,9 +18,12 @@ class UnknownConnection(TypeError):
 
     def __init__(self, value: object) -> None:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        # Before Django has used its connection, the driver's own is None.
+        is_djangos = value is None or kind.startswith("django.")
         super().__init__(
             f"{kind} is no connection that semel knows; hand over a SQLAlchemy Connection or Session "
             "(or the asynchronous ones), a sqlite3.Connection or a psycopg.Connection"
+            + ("; with Django, hand over connection.connection inside of transaction.atomic()" if is_djangos else "")
         )
 
 
@@ -54,6 +57,18 @@ class WaitsForItself(RuntimeError):
             f"the transaction in which this handler works holds the write lock of {file}, so a second one on another "
             "connection waits for it until it fails: do the work on the connection or session that the handler was "
             "handed, or read on semel.database.read_only(engine)"
+        )
+
+
+class WrittenElsewhere(RuntimeError):
+    """The work of a claim writes on another connection, so its effect would commit apart from the claim."""
+
+    def __init__(self, statement: str, connection: str, remedy: str) -> None:
+        begins = " ".join(statement.split()[:3])
+        super().__init__(
+            f"{begins} ... goes over {connection}, and the claim of this event or request is on another one: the two "
+            f"would not commit together, and a repetition would write it again. So {remedy}. What may happen twice, "
+            "write inside of `with semel.database.elsewhere():`"
         )
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from semel.database.connections import AsyncHandle, Handle, borrowed
+from semel.database.effects import effects_on
 from semel.database.errors import TransactionBroken
 from semel.database.transactions import IsClaimed, OpenTransaction, transaction_id
 
@@ -36,7 +37,8 @@ def kept_open(handle: Handle, is_claimed: IsClaimed) -> Iterator[None]:
     it, the transaction cannot be committed while the claim is in it."""
     transaction = keep_open(handle)
     try:
-        yield
+        with effects_on(transaction.driver, transaction.file):
+            yield
         transaction.check()
     except BaseException:
         transaction.fail(is_claimed)
@@ -51,6 +53,8 @@ class AsyncOpenTransaction:
     def __init__(self, connection: AsyncConnection, transaction: OpenTransaction) -> None:
         self._connection = connection
         self._transaction = transaction
+        self.driver = transaction.driver
+        self.file = transaction.file
         self.release = transaction.release
         self.fail = transaction.fail
 
@@ -76,7 +80,8 @@ async def kept_open_async(handle: AsyncHandle, is_claimed: IsClaimed) -> AsyncIt
     """`kept_open` on an asynchronous connection or session."""
     transaction = await keep_open_async(handle)
     try:
-        yield
+        with effects_on(transaction.driver, transaction.file):
+            yield
         await transaction.check()
     except BaseException:
         transaction.fail(is_claimed)
@@ -104,6 +109,9 @@ class OpenRawTransaction:
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
+        self.driver = raw
+        # Its file is unknown without a statement.
+        self.file = ""
         self._is_sqlite = isinstance(raw, sqlite3.Connection)
         self._is_released = False
         if self._is_sqlite:

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from semel.database import joined_sessions
 from semel.database.errors import CommitTooEarly, EffectFailed, NotFlushed, TransactionBroken
+from semel.database.writers import file_of
 
 IsClaimed: TypeAlias = Callable[[Connection], bool]
 """Whether the claim is still in the transaction: a rollback to a savepoint undoes it."""
@@ -30,13 +31,14 @@ IsClaimed: TypeAlias = Callable[[Connection], bool]
 _IDLE: Final = 0
 _IN_ERROR: Final = 3
 
-_COMMENTS: Final = r"(?>\s+|;|/\*(?s:.*?)\*/|--[^\n]*(?:\n|$))*"
+# What may stand before the first word of a statement.
+COMMENTS: Final = r"(?>\s+|;|/\*(?s:.*?)\*/|--[^\n]*(?:\n|$))*"
 _END: Final = (
     r"(?:(?P<commit>COMMIT|END|PREPARE\s+TRANSACTION)|ABORT|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))\b"
 )
-_ENDS: Final = re.compile(_COMMENTS + _END, re.IGNORECASE)
+_ENDS: Final = re.compile(COMMENTS + _END, re.IGNORECASE)
 # A text of several statements, of which a later one may end the transaction. A function's body looks the same.
-_MAY_END: Final = re.compile(r";" + _COMMENTS + _END, re.IGNORECASE)
+_MAY_END: Final = re.compile(r";" + COMMENTS + _END, re.IGNORECASE)
 
 
 class Watched:
@@ -98,6 +100,8 @@ class OpenTransaction:
         _check_open(connection, self._watched)
         self._watched.holders += 1
         self._is_released = False
+        self.driver: object = connection.connection.driver_connection
+        self.file = file_of(connection)
         if session is not None:
             _needed_by[session] = self._watched
 

@@ -10,13 +10,21 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from semel.database.errors import WaitsForItself
 
 logger = logging.getLogger("semel.database")
+
+# The key under which a pooled SQLite connection keeps the path of its file, so that it is queried only once.
+PATH: Final = "semel.path"
+
+
+def file_of(connection: Connection) -> str:
+    """The file of a SQLite connection that was checked; empty for a database in memory, and for PostgreSQL."""
+    return str(connection.info.get(PATH, ""))
 
 
 class _Writer(NamedTuple):

@@ -18,10 +18,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from semel.database.connections import file_of
+from semel.database.effects import Work, driver_of
 from semel.database.errors import one_line
 from semel.database.procedures import Procedure, drive, drive_async
-from semel.database.writers import writing
+from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
     DATABASE_BUSY,
@@ -99,8 +99,8 @@ class InTransaction:
         self.tally = Tally()
         self._token = 0
         self._was_asked = False
-        self._file = ""
         self._is_executing = False
+        self._work = Work(lambda: self._is_executing and self._transaction.is_open)
 
     @property
     def was_asked(self) -> bool:
@@ -125,12 +125,18 @@ class InTransaction:
         return outcome
 
     def _claim(self, connection: Connection) -> KeyState:
-        self._file = file_of(connection)
+        self._work.driver, self._work.file = driver_of(connection), file_of(connection)
         return claim(connection, self._name, self._fingerprint, self.idempotency.term)
 
-    def executing(self) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def executing(self) -> Iterator[None]:
         self._is_executing = True
-        return writing(self._file, lambda: self._is_executing and self._transaction.is_open)
+        self._work.begin()
+        try:
+            with writing(self._work.file, self._work.is_open):
+                yield
+        finally:
+            self._work.end()
 
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         # What is begun from here on, such as a look at what was committed, is of this holder.
@@ -138,6 +144,7 @@ class InTransaction:
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None
+        self._work.check()
         if fate is Fate.UNDONE:
             # The claim is rolled back with the effect, so another request may claim the key first now. Then its answer
             # counts, and this request has done nothing.

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
 from semel.database.clock import Clock, now_ms
+from semel.database.effects import listen
 from semel.database.kinds import check_callable, check_kind
 from semel.http.answers import (
     BODY_TOO_LARGE,
@@ -101,6 +102,7 @@ class Idempotency:
         strict: bool = False,
         clock: Clock = now_ms,
     ) -> None:
+        listen()
         check_database(database)
         for argument, function in (("scope", scope), ("commits", commits), ("clock", clock)):
             check_callable(argument, function)

@@ -13,10 +13,10 @@ from typing import Any, Final, Self
 
 from sqlalchemy import Connection
 
-from semel.database.connections import file_of
+from semel.database.effects import Work, driver_of
 from semel.database.keys import derived_key
 from semel.database.procedures import Procedure, drive, drive_async
-from semel.database.writers import note_writer
+from semel.database.writers import file_of, note_writer
 from semel.http.claims import STEP_BEGUN, Fenced, Name, begin_step, finish_step, finished_step, hold, noted_step
 from semel.http.counters import REPEATED, Tally
 from semel.http.idempotency import Idempotency
@@ -86,8 +86,9 @@ class AnyStep:
         self._result: Any = None
         self._transaction = transaction
         self._is_open = False
-        self._file = ""
         self._is_handed_over = False
+        self._is_worked_on = False
+        self._work = Work(lambda: self._is_worked_on)
         self._unkeyed = unkeyed
         self.first = False
         self.is_in_doubt = False
@@ -137,6 +138,10 @@ class AnyStep:
             self._key.done.add(self._name)
         self._result = None if result_json is None else json.loads(result_json)
         self._key.inside = self._name
+        # What happens in a step that may be made twice may be written twice.
+        if self.first and not self._unkeyed:
+            self._is_worked_on = True
+            self._work.begin()
         if self.is_in_doubt:
             REPEATED.add(self._name)
             logger.warning(
@@ -155,18 +160,21 @@ class AnyStep:
                 raise
             self._is_open = True
             self._is_handed_over = True
-            note_writer(self._file, lambda: self._is_handed_over and self._transaction.is_open)
+            note_writer(self._work.file, lambda: self._is_handed_over and self._transaction.is_open)
         # After the end of the step this is refused.
         return self._transaction.handle
 
     def _hold_open(self, connection: Connection) -> None:
-        self._file = file_of(connection)
+        self._work.driver, self._work.file = driver_of(connection), file_of(connection)
         self._key.is_locked = True
         self._key.hold(connection)
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
+        self._is_worked_on = False
+        self._work.end()
         try:
             if error is None and self.first:
+                self._work.check()
                 yield from self._finish()
         finally:
             self._key.inside = None

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 
 from semel.database import keep_open_async, within_async
+from semel.database.effects import effects_on
 from semel.database.procedures import drive_async
 from semel.inbox.admission import Due
 from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC_SEEN, Brokers, LoopFailed, checked_config
@@ -47,7 +48,8 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
             if due is not None and due.outcome:
                 transaction = await keep_open_async(handle)
                 try:
-                    await handler(handle, due.message)
+                    with effects_on(transaction.driver, transaction.file):
+                        await handler(handle, due.message)
                     await transaction.check()
                 finally:
                     transaction.release()

@@ -20,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.database import AsyncHandle, Handle, kept_open, kept_open_async, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.database.effects import Work, work_on
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, time_of
 from semel.inbox.quarantine import Aside, Cause, put, subject_of
@@ -193,7 +194,9 @@ def claim_many(handle: Handle, consumer: str, ids: Iterable[str | UUID], *, cloc
     """
     checked_ids = [checked_id(one) for one in ids]
     with within(handle) as connection:
-        return _counted(consumer, checked_ids, claim_each(connection, checked_consumer(consumer), checked_ids, clock()))
+        first = claim_each(connection, checked_consumer(consumer), checked_ids, clock())
+        work = work_on(connection)
+    return _counted(consumer, checked_ids, first, work)
 
 
 async def claim_many_async(
@@ -201,12 +204,16 @@ async def claim_many_async(
 ) -> set[str]:
     """`claim_many` on an asynchronous connection or session."""
     checked_ids, name = [checked_id(one) for one in ids], checked_consumer(consumer)
-    first = await within_async(handle, lambda connection: claim_each(connection, name, checked_ids, clock()))
-    return _counted(consumer, checked_ids, first)
+    first, work = await within_async(
+        handle, lambda connection: (claim_each(connection, name, checked_ids, clock()), work_on(connection))
+    )
+    return _counted(consumer, checked_ids, first, work)
 
 
-def _counted(consumer: str, ids: list[str], first: set[str]) -> set[str]:
+def _counted(consumer: str, ids: list[str], first: set[str], work: Work) -> set[str]:
     """An id below the floor counts as a duplicate here; it is in the quarantine."""
+    if first:
+        work.begin()
     CLAIMS.add(consumer, "accepted", by=len(first))
     CLAIMS.add(consumer, "duplicate", by=len(ids) - len(first))
     return first

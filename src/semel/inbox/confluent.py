@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import sessionmaker
 
 from semel.database import keep_open, within
+from semel.database.effects import effects_on
 from semel.database.procedures import drive
 from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
@@ -102,7 +103,8 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
             if due is not None and due.outcome:
                 transaction = keep_open(handle)
                 try:
-                    handler(handle, due.message)
+                    with effects_on(transaction.driver, transaction.file):
+                        handler(handle, due.message)
                     transaction.check()
                 finally:
                     transaction.release()

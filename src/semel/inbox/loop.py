@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
 from semel.database.clock import Clock, now_ms
+from semel.database.effects import listen
 from semel.database.procedures import Procedure, transaction
 from semel.inbox import quarantine
 from semel.inbox.admission import Admission, Due, Identity, reason_of
@@ -95,6 +96,7 @@ class Loop(ABC, Generic[DatabaseT]):
         and never counts them as attempts. `budget` slows down retries if the process makes many. `chance` returns a
         number from 0 to below 1."""
         self.counts = Counts()
+        listen()
         self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
         self._database = database
         self._engine = self._engine_of(database)

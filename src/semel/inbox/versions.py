@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.database.effects import Work, work_on
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Outcome, Version, checked_consumer, checked_version
 from semel.inbox.tables import insert_new, is_new, versions
@@ -29,8 +30,8 @@ def next_version(
     target = checked_version(aggregate, version)
     with within(handle) as connection:
         outcome = claim_version(connection, checked_consumer(consumer), target, first_version, clock())
-    CLAIMS.add(consumer, outcome.value)
-    return outcome
+        work = work_on(connection)
+    return _counted(consumer, outcome, work)
 
 
 async def next_version_async(
@@ -44,10 +45,17 @@ async def next_version_async(
 ) -> Outcome:
     """`next_version` on an asynchronous connection or session."""
     target, name = checked_version(aggregate, version), checked_consumer(consumer)
-    outcome = await within_async(
-        handle, lambda connection: claim_version(connection, name, target, first_version, clock())
+    outcome, work = await within_async(
+        handle,
+        lambda connection: (claim_version(connection, name, target, first_version, clock()), work_on(connection)),
     )
+    return _counted(consumer, outcome, work)
+
+
+def _counted(consumer: str, outcome: Outcome, work: Work) -> Outcome:
     CLAIMS.add(consumer, outcome.value)
+    if outcome:
+        work.begin()
     return outcome
 
 

@@ -1,0 +1,62 @@
+"""The planted bugs of what a new user falls into: effects on another connection."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_HTTP: Final = "tests/http/test_written_elsewhere.py"
+_INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
+_EFFECTS: Final = "tests/database/test_effects.py"
+
+TRAP_BUGS: Final[tuple[Bug, ...]] = (
+    # -- effects on another connection ------------------------------------------------------------------------------
+    Bug(
+        "the orm of django writes beside the claim",
+        "semel.database.effects:_djangos_is_made",
+        "connection.execute_wrappers.insert(0, _around_djangos)",
+        "pass",
+        (_HTTP, "-k", "sqlite and another_alias"),
+    ),
+    Bug(
+        "the wrapper of the application stays, and that of semel goes",
+        "semel.database.effects:_djangos_is_made",
+        "connection.execute_wrappers.insert(0, _around_djangos)",
+        "connection.execute_wrappers.append(_around_djangos)",
+        (_EFFECTS, "-k", "ends_with_its_block"),
+    ),
+    Bug(
+        "an effect on another connection is let through in the handler of a loop",
+        "semel.inbox.confluent:Inbox._handle",
+        "effects_on(transaction.driver, transaction.file)",
+        "keep_open(handle) and __import__('contextlib').nullcontext()",
+        (_INBOX, "-k", "sqlite and session_of_its_own"),
+    ),
+    Bug(
+        "a refusal that the application catches is forgotten",
+        "semel.database.effects:Work.refuse",
+        "self._refused = error",
+        "pass",
+        (_HTTP, "-k", "sqlite and catches_the_refusal"),
+    ),
+    Bug(
+        "the work of a claim never ends",
+        "semel.database.effects:effects_on",
+        "is_open = False",
+        "pass",
+        (_INBOX, "-k", "sqlite and cannot_commit"),
+    ),
+    Bug(
+        "a claim inside of another one's work is refused",
+        "semel.database.effects:_writes",
+        "not _OF_CLAIMS.search(text)",
+        "True",
+        (_HTTP, "-k", "sqlite and same_process"),
+    ),
+    Bug(
+        "a step is let write on another connection",
+        "semel.http.steps:AnyStep._enter",
+        "self._work.begin()",
+        "pass",
+        (_HTTP, "-k", "sqlite and in_a_step"),
+    ),
+)
