@@ -1,4 +1,4 @@
-"""The planted bugs of what a new user falls into: effects on another connection."""
+"""The planted bugs of what a new user falls into: effects on another connection, and scopes."""
 
 from typing import Final
 
@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _HTTP: Final = "tests/http/test_written_elsewhere.py"
 _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
+_SCOPE: Final = "tests/http/test_scope.py"
 
 TRAP_BUGS: Final[tuple[Bug, ...]] = (
     # -- effects on another connection ------------------------------------------------------------------------------
@@ -58,5 +59,34 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         "self._work.begin()",
         "pass",
         (_HTTP, "-k", "sqlite and in_a_step"),
+    ),
+    # -- callers that share a name ----------------------------------------------------------------------------------
+    Bug(
+        "the address of a proxy is a caller",
+        "semel.http.callers:_is_behind_proxy",
+        "bool(added)",
+        "False",
+        (_SCOPE, "-k", "sqlite and no_caller"),
+    ),
+    Bug(
+        "an address with a port is a caller",
+        "semel.http.callers:checked_caller",
+        "caller in ports",
+        "False",
+        (_SCOPE, "-k", "sqlite and with_its_port"),
+    ),
+    Bug(
+        "all strangers are one caller",
+        "semel.http.callers:checked_caller",
+        "caller.strip() in _NOBODY",
+        "False",
+        (_SCOPE, "-k", "sqlite and text_of_nobody"),
+    ),
+    Bug(
+        "commits that returns nothing undoes the effect of a success",
+        "semel.http.answers:_wish",
+        "not isinstance(wish, bool | Fate)",
+        "False",
+        (_SCOPE, "-k", "sqlite and forgets_to_return"),
     ),
 )

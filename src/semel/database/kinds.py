@@ -3,6 +3,7 @@
 The messages say what to hand over instead, and never show a URL, which may have a password in it.
 """
 
+import inspect
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine
@@ -56,9 +57,18 @@ def check_engine(argument: str, value: Any, wanted: type | tuple[type, ...] = En
         raise UnknownDatabase(f"{dialect.name} is no database that semel knows; there are SQLite and PostgreSQL")
 
 
-def check_callable(argument: str, value: object) -> None:
+def check_callable(argument: str, value: object, *, may_wait: bool = False) -> None:
+    """Refuse what is no function. A coroutine function is one only if its caller waits for it: otherwise a call does
+    nothing, and its result counts as true. That of a function with a `yield` does nothing either."""
     if not callable(value):
         raise WrongKind(f"{argument} has to be a function, and is of the kind {_name_of(value)}{_remedy(value)}")
+    if may_wait:
+        return
+    for function in (value, type(value).__call__):
+        if inspect.iscoroutinefunction(function):
+            raise WrongKind(f"{argument} is a coroutine function, and nobody awaits it: write it without `async`")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise WrongKind(f"{argument} has a `yield`, so a call does nothing: write it without")
 
 
 def _name_of(value: object) -> str:

@@ -11,6 +11,7 @@ if importlib.util.find_spec("sqlalchemy") is None:
 
 from semel.http.answers import PROBLEMS, Fate, Problem
 from semel.http.asgi import AsgiIdempotency
+from semel.http.callers import UnusableScope
 from semel.http.claims import Fenced, reap, reap_async
 from semel.http.idempotency import Idempotency, NoKey, Request
 from semel.http.openapi import document
@@ -26,6 +27,7 @@ __all__ = [
     "NoKey",
     "Problem",
     "Request",
+    "UnusableScope",
     "WsgiIdempotency",
     "document",
     "metadata",

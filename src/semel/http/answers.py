@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from semel.database.kinds import WrongKind
+
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 REPLAYED_HEADER: Final = b"idempotency-replayed"
@@ -133,16 +135,25 @@ def fate_of(status: int, headers: Headers, commits: Commits, keeps: Keeps | None
     if status in _ELSEWHERE:
         return Fate.FORGOTTEN
     if keeps is not None and status >= 400:
-        wish = commits(status) if keeps(status) else Fate.FORGOTTEN
+        wish = _wish("commits", commits, status) if _wish("keeps", keeps, status) else Fate.FORGOTTEN
         return wish if isinstance(wish, Fate) else Fate.KEPT if wish else Fate.UNDONE
     if status >= 500:
         return Fate.FORGOTTEN
-    wish = commits(status)
+    wish = _wish("commits", commits, status)
     if isinstance(wish, Fate):
         return wish
     if status in _NOT_OF_THE_EFFECT or _says_come_again(status, headers):
         return Fate.FORGOTTEN
     return Fate.KEPT if wish else Fate.UNDONE
+
+
+def _wish(name: str, function: Commits | Keeps, status: int) -> bool | Fate:
+    """What the application's function returns. If it forgets to return anything, the effect would be lost."""
+    wish = function(status)
+    if not isinstance(wish, bool | Fate):
+        kinds = "True, False or a Fate" if name == "commits" else "True or False"
+        raise WrongKind(f"{name} has to return {kinds}, and has returned {wish!r} for {status}")
+    return wish
 
 
 def _says_come_again(status: int, headers: Headers) -> bool:

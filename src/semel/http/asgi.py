@@ -31,7 +31,7 @@ class AsgiIdempotency:
 
     def __init__(self, app: Application, idempotency: Idempotency) -> None:
         check_kind("idempotency", idempotency, Idempotency)
-        check_callable("the application", app)
+        check_callable("the application", app, may_wait=True)
         idempotency.check_loop()
         self._app = app
         self._idempotency = idempotency

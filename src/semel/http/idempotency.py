@@ -31,6 +31,7 @@ from semel.http.answers import (
     commits_success,
     fate_of,
 )
+from semel.http.callers import checked_caller
 from semel.http.claims import NO_LEASE, Name, Term, name_of
 from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
 from semel.http.slots import Slots
@@ -104,7 +105,8 @@ class Idempotency:
     ) -> None:
         listen()
         check_database(database)
-        for argument, function in (("scope", scope), ("commits", commits), ("clock", clock)):
+        check_callable("scope", scope, may_wait=True)
+        for argument, function in (("commits", commits), ("clock", clock)):
             check_callable(argument, function)
         if keeps is not None:
             check_callable("keeps", keeps)
@@ -120,6 +122,7 @@ class Idempotency:
         self.answer_bytes_max = _positive("answer_bytes_max", answer_bytes_max)
         self.strict = strict
         self._told: set[str] = set()
+        self._has_told_of_stranger = False
         self.clock = clock
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
@@ -156,16 +159,13 @@ class Idempotency:
         if key is None:
             return None
         caller = self._scope(request)
-        return _named(await caller if inspect.isawaitable(caller) else caller, key)
+        return self._named(await caller if inspect.isawaitable(caller) else caller, key, request)
 
     def keyed(self, request: Request, fields: Sequence[str]) -> Name | None:
         key = self._key(request, fields)
         if key is None:
             return None
-        caller = self._scope(request)
-        if inspect.isawaitable(caller):
-            raise TypeError("scope is a coroutine function, and this application is synchronous: give it a function")
-        return _named(caller, key)
+        return self._named(self._scope(request), key, request)
 
     def fingerprint(self, request: Request, path: bytes, query: bytes, body: bytes) -> str:
         return fingerprint(request.method, path, query, request.headers.get("content-type", ""), body)
@@ -234,6 +234,7 @@ class Idempotency:
             raise TypeError(
                 "the database is an asynchronous one, and this application is synchronous: give it an Engine"
             )
+        check_callable("scope", self._scope)
 
     def check_loop(self) -> None:
         """Refuse a database with which an asynchronous application cannot work."""
@@ -264,11 +265,18 @@ class Idempotency:
             raise RequestRefused(KEY_MISSING, f"Send a header {KEY_HEADER} with a name of your choice, such as a UUID.")
         return key
 
-
-def _named(caller: str | None, key: str) -> Name:
-    if not caller:
+    def _named(self, returned: object, key: str, request: Request) -> Name:
+        caller = checked_caller(returned, request.headers, request.native)
+        if caller is not None:
+            return name_of(caller, key)
+        if not self._has_told_of_stranger:
+            self._has_told_of_stranger = True
+            logger.warning(
+                "%s %s was refused: scope has returned %r, as it should for a stranger alone. For others it has to "
+                "return the name under which the application has authenticated them",
+                *(request.method, request.path, returned),
+            )
         raise RequestRefused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
-    return name_of(caller, key)
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

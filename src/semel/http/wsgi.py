@@ -28,7 +28,7 @@ class WsgiIdempotency:
 
     def __init__(self, app: "WSGIApplication", idempotency: Idempotency) -> None:
         check_kind("idempotency", idempotency, Idempotency)
-        check_callable("the application", app)
+        check_callable("the application", app, may_wait=True)
         if iscoroutinefunction(app) or iscoroutinefunction(type(app).__call__):
             raise TypeError("the application is one of ASGI: take AsgiIdempotency around it")
         idempotency.check_threads()
