@@ -1,4 +1,5 @@
-"""The planted bugs of what a new user falls into: effects on another connection, and scopes."""
+"""The planted bugs of what a new user falls into: effects on another connection, scopes, and handlers that do
+nothing."""
 
 from typing import Final
 
@@ -8,6 +9,7 @@ _HTTP: Final = "tests/http/test_written_elsewhere.py"
 _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
 _SCOPE: Final = "tests/http/test_scope.py"
+_LOST: Final = "tests/inbox/test_at_most_once.py"
 
 TRAP_BUGS: Final[tuple[Bug, ...]] = (
     # -- effects on another connection ------------------------------------------------------------------------------
@@ -88,5 +90,28 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         "not isinstance(wish, bool | Fate)",
         "False",
         (_SCOPE, "-k", "sqlite and forgets_to_return"),
+    ),
+    # -- events that are lost ---------------------------------------------------------------------------------------
+    Bug(
+        "a handler that returns a coroutine counts as done",
+        "semel.inbox.confluent:_check_done",
+        "inspect.isawaitable(result)",
+        "False",
+        (_LOST, "-k", "sqlite and returns_a_coroutine"),
+    ),
+    Bug(
+        "a client that commits by itself is taken",
+        "semel.inbox.brokers:checked_config",
+        "str(settings.get(name)).lower() in _TRUE",
+        "settings.get(name) is True",
+        (_LOST, "-k", "however_it_is_written"),
+    ),
+    Bug(
+        "a topic without ids is put aside as a whole",
+        "semel.inbox.loop:Loop._check_identities",
+        "self._without_identity += 1",
+        "pass",
+        (_LOST, "-k", "sqlite and ends_and_says_why"),
+        seconds_max=10,
     ),
 )

@@ -7,14 +7,16 @@ partition is revoked; a message that was fetched and not begun is dropped.
 import asyncio
 import contextlib
 import importlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 
 from semel.database import keep_open_async, within_async
 from semel.database.effects import effects_on
+from semel.database.kinds import WrongKind, check_callable
 from semel.database.procedures import drive_async
 from semel.inbox.admission import Due
 from semel.inbox.brokers import ASK_SECONDS, NO_BROKER, NO_TOPIC_SEEN, Brokers, LoopFailed, checked_config
@@ -24,6 +26,8 @@ from semel.publish.clients import NO_WAY_THERE, lacking
 
 # With an engine, a handler gets an AsyncConnection; with an async_sessionmaker, an AsyncSession.
 AsyncHandler = Callable[[Any, Message], Awaitable[object]]
+# For the words with which a handler is refused.
+_HANDLER: Final = "the handler of an AsyncInbox"
 
 
 class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
@@ -31,6 +35,7 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
 
     async def run(self, handler: AsyncHandler, kafka: Mapping[str, Any], topics: Sequence[str]) -> None:
         """Consume `topics` until `stop`; `kafka` are the arguments of an AIOKafkaConsumer."""
+        check_callable(_HANDLER, handler, may_wait=True)
         brokers = Brokers(self._clock)
         await drive_async(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
 
@@ -49,7 +54,7 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
                 transaction = await keep_open_async(handle)
                 try:
                     with effects_on(transaction.driver, transaction.file):
-                        await handler(handle, due.message)
+                        await _awaitable(handler(handle, due.message))
                     await transaction.check()
                 finally:
                     transaction.release()
@@ -61,6 +66,12 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+def _awaitable(result: Any) -> Awaitable[object]:
+    if not inspect.isawaitable(result):
+        raise WrongKind(f"{_HANDLER} has to be a coroutine function: write `async def`, or run an Inbox")
+    return result
 
 
 class _Client:

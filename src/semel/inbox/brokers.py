@@ -19,6 +19,10 @@ SAY_AFTER_MS: Final = 5_000
 # How long the loop waits for the answer to a check. It checks only while it has nothing else to do.
 ASK_SECONDS: Final = 1.0
 _PATTERN: Final = "^"
+# As librdkafka reads a setting.
+_TRUE: Final = ("true", "t", "1")
+# Its older name.
+_OTHER_AUTO_COMMITS: Final = ("auto.commit.enable",)
 
 logger = logging.getLogger("semel.inbox")
 
@@ -106,8 +110,7 @@ class Brokers:
 def checked_config(settings: Mapping[str, Any], group: str, auto_commit: str) -> dict[str, Any]:
     if not settings.get(group):
         raise LoopFailed(f"the consumer has no {group}, so its offsets could not be stored: name one")
-    if settings.get(auto_commit) in (True, "true"):
-        raise LoopFailed(
-            f"{auto_commit}=true would commit offsets before their effects, which loses events: leave it out"
-        )
+    for name in (auto_commit, *_OTHER_AUTO_COMMITS):
+        if str(settings.get(name)).lower() in _TRUE:
+            raise LoopFailed(f"{name}=true would commit offsets before their effects, which loses events: leave it out")
     return dict(settings)

@@ -4,6 +4,7 @@ Rebalances happen between two messages, so when a partition is revoked, no messa
 offsets of the done messages, and the next consumer gets the rest. The client must never commit an offset by itself.
 """
 
+import inspect
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from sqlalchemy.orm import sessionmaker
 
 from semel.database import keep_open, within
 from semel.database.effects import effects_on
+from semel.database.kinds import WrongKind, check_callable
 from semel.database.procedures import drive
 from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
@@ -70,6 +72,10 @@ _LATER: Final = frozenset(
 _HEADERS_OF: Final = methodcaller("headers")
 
 
+# For the words with which a handler is refused.
+_HANDLER: Final = "the handler of an Inbox"
+
+
 class Inbox(Loop[Engine | sessionmaker[Any]]):
     """The loop over confluent-kafka; `counts` has the outcomes of the records so far.
 
@@ -82,6 +88,7 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
         The handler gets a connection or a session in the transaction of the claim, and the message. It does not commit
         or roll back. If it raises, the transaction is rolled back, with the claim.
         """
+        check_callable(_HANDLER, handler)
         brokers = Brokers(self._clock)
         drive(self._run(handler, _Client(self, brokers, kafka, topics), brokers))
 
@@ -90,10 +97,12 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
 
         For a loop of your own, which then has to commit the offset. During an outage, this waits until it is over.
         """
+        check_callable(_HANDLER, handler)
         return drive(self._take(handler, message))
 
     def retry_due(self, handler: Handler) -> None:
         """Retry once each message that a person has marked, in the order in which they were put aside."""
+        check_callable(_HANDLER, handler)
         drive(self._retry_due(handler))
 
     def _handle(self, work: Callable[[Connection], Due | None], handler: Handler) -> Due | None:
@@ -104,7 +113,7 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
                 transaction = keep_open(handle)
                 try:
                     with effects_on(transaction.driver, transaction.file):
-                        handler(handle, due.message)
+                        _check_done(handler(handle, due.message))
                     transaction.check()
                 finally:
                     transaction.release()
@@ -116,6 +125,14 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def _check_done(result: object) -> None:
+    """A handler that returns a coroutine has done nothing yet, and its claim would commit."""
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise WrongKind(f"{_HANDLER} has returned what nobody awaits: run an AsyncInbox, or wait for it in the handler")
 
 
 class _Client:

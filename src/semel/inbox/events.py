@@ -109,8 +109,13 @@ class Version(NamedTuple):
     version: int
 
 
-def checked_id(value: str | UUID) -> str:
+def checked_id(value: str | UUID | None) -> str:
     """The text under which an event is claimed. Raises if the value cannot name an event, or is a place in a topic."""
+    if value is None:
+        raise UnusableId(
+            "there is no event id (None): take the one that the producer gave the event; without, nobody can tell an "
+            "event that comes again from a new one"
+        )
     if isinstance(value, UUID):
         return str(value)
     _refuse_messages(value)

@@ -22,6 +22,7 @@ from sqlalchemy.orm import sessionmaker
 
 from semel.database.clock import Clock, now_ms
 from semel.database.effects import listen
+from semel.database.kinds import check_callable
 from semel.database.procedures import Procedure, transaction
 from semel.inbox import quarantine
 from semel.inbox.admission import Admission, Due, Identity, reason_of
@@ -42,6 +43,9 @@ Place = tuple[str, int]
 POLL_SECONDS: Final = 0.2
 # Records whose offsets may wait for the next commit while records keep coming.
 UNCOMMITTED_MAX: Final = 100
+# If so many records come first, and none has an identity, the topic has no ids, or `identity` looks in the wrong place.
+# A few that somebody has sent by mistake must not end the loop; the quarantine must not take a whole topic.
+WITHOUT_IDENTITY_MAX: Final = 100
 # How often the loop looks in the quarantine for messages to retry, and how many it retries before the next record.
 RETRY_EVERY_MS: Final = 1_000
 DUE_COUNT_MAX: Final = 100
@@ -97,6 +101,8 @@ class Loop(ABC, Generic[DatabaseT]):
         number from 0 to below 1."""
         self.counts = Counts()
         listen()
+        for argument, function in (("identity", identity), ("passing", passing), ("clock", clock), ("chance", chance)):
+            check_callable(argument, function)
         self._admission = Admission(checked_consumer(consumer), identity, first_version, passing, clock)
         self._database = database
         self._engine = self._engine_of(database)
@@ -108,6 +114,9 @@ class Loop(ABC, Generic[DatabaseT]):
         self._clock = clock
         self._chance = chance
         self._committable = CommittableOffsets()
+        # The identity of the last record, or why it has none; and how many had none, until the first one has.
+        self._identity: str | Version | Exception = ""
+        self._without_identity: int | None = 0
         self._is_stopping = False
         self._retrying = Every(RETRY_EVERY_MS, clock)
         self._reaping = Every(REAP_EVERY_MS, clock)
@@ -188,9 +197,25 @@ class Loop(ABC, Generic[DatabaseT]):
         if outcome is not None:
             self._count(outcome)
             self._committable.note(message)
+            self._check_identities()
         elif not self._is_stopping:
             # Poll for it again: a member that does not poll during an outage loses its partitions.
             client.read_again(message)
+
+    def _check_identities(self) -> None:
+        """End the loop on a topic without ids: each record would be put aside, and none handled."""
+        identity = self._identity
+        if self._without_identity is None or not isinstance(identity, Exception):
+            self._without_identity = None
+            return
+        self._without_identity += 1
+        if self._without_identity == WITHOUT_IDENTITY_MAX:
+            raise LoopFailed(
+                f"identity has found none in the first {WITHOUT_IDENTITY_MAX} records ({reason_of(identity)}), and the "
+                "quarantine has them: it has to return the id that the producer gave the event, from its value or a "
+                "header. If the events have none, let the producer add one; without, nobody can tell an event that "
+                "comes again from a new one"
+            ) from identity
 
     def _settle(self, handler: Any, message: Message) -> Procedure[Outcome | None]:
         """None if `stop` came before the outcome was known, or if the message was held up so often that the loop has to
@@ -215,7 +240,7 @@ class Loop(ABC, Generic[DatabaseT]):
                 return None
 
     def _attempt(self, handler: Any, message: Message, attempts: Attempts) -> Procedure[Outcome]:
-        identity = self._admission.identity_of(message)
+        identity = self._identity = self._admission.identity_of(message)
         attempts.identity = None if isinstance(identity, Exception) else identity
         due: Due = yield self._handle(
             lambda connection: Due(self._admit(connection, message, identity, attempts), message), handler
