@@ -4,17 +4,16 @@
         with started("console", "--listen", "127.0.0.1:0", *stage.options()) as console: ...
 
 Every part is the real one: a broker in a process of its own, a producer whose ACKs are lost on the way, transactions,
-groups, an application's tables, kept verdicts, a store with a standby, a registry that answers over HTTP.
+groups, an application's tables, kept verdicts, a store with a standby.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,6 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import insert
 
-from http_served import Answer, http_served
 from semel import outbox, schema
 from semel.audit.history import keep
 from semel.audit.verdict import Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
@@ -44,18 +42,6 @@ HOUR_MS: Final = 3_600_000
 STUCK: Final = "billing-7"
 PAYMENTS: Final = 40
 LOST_ACKS: Final = 6
-_SCHEMA: Final = {
-    "type": "record",
-    "name": "Order",
-    "namespace": "shop",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
-        {"name": "placed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "items", "type": {"type": "array", "items": "string"}},
-        {"name": "coupon", "type": ["null", "string"]},
-    ],
-}
 
 
 @dataclass
@@ -65,13 +51,12 @@ class Stage:
     broker: ServedBroker
     database: str
     audits: Path
-    registry: str
     store: str | None
 
     def options(self) -> list[str]:
         """What a console takes to show all of it."""
         told = ["--bootstrap", self.broker.bootstrap, "--decisions", self.broker.metrics_address]
-        told += ["--database", self.database, "--audits", str(self.audits), "--registry", self.registry]
+        told += ["--database", self.database, "--audits", str(self.audits)]
         return told + ([] if self.store is None else ["--store", self.store])
 
 
@@ -79,7 +64,6 @@ class Stage:
 def scene(directory: Path, *, has_store: bool = False) -> Iterator[Stage]:
     with ExitStack() as stack:
         broker = stack.enter_context(ServedBroker(directory / "data", metrics=True))
-        registry = stack.enter_context(served_registry())
         store = None
         if has_store:
             store = f"file://{directory}/store"
@@ -92,12 +76,12 @@ def scene(directory: Path, *, has_store: bool = False) -> Iterator[Stage]:
         open_producer = _transactions(broker)
         _groups(broker)
         _pipelines(broker)
-        yield Stage(broker, url, directory / "audits", registry, store)
+        yield Stage(broker, url, directory / "audits", store)
         del open_producer
 
 
 def produced(broker: ServedBroker) -> None:
-    """Payments of one idempotent producer, some of whose ACKs are lost on the way; and orders in Avro."""
+    """Payments of one idempotent producer, some of whose ACKs are lost on the way; and orders."""
     with cluster_of(broker) as cluster:
         admin.create_topic(cluster, "payments", 3, {"retention.ms": "604800000", "min.insync.replicas": "1"})
         admin.create_topic(cluster, "orders", 1, {})
@@ -113,7 +97,9 @@ def produced(broker: ServedBroker) -> None:
             assert producer.flush(60) == 0
     orders = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for number in range(5):
-        orders.produce("orders", avro_order(number), key=f"order-{number}")
+        orders.produce(
+            "orders", json.dumps({"id": f"order-{number}", "total": f"{20 + number}.00"}), key=f"order-{number}"
+        )
     assert orders.flush(60) == 0
 
 
@@ -130,25 +116,6 @@ def produced_on(broker: ServedBroker, stop: threading.Event) -> None:
             producer.produce("payments", json.dumps({"id": f"p-on-{number}"}), partition=1 + number % 2)
             producer.poll(0)
         producer.flush(60)
-
-
-def avro_order(number: int, goods: Sequence[str] = ("book", "lamp")) -> bytes:
-    """An order as a client of a registry writes it: a zero, the schema's number, and Avro."""
-
-    def long(value: int) -> bytes:
-        zigzag, out = (value << 1) ^ (value >> 63), b""
-        while zigzag > 0x7F:
-            out += bytes([zigzag & 0x7F | 0x80])
-            zigzag >>= 7
-        return out + bytes([zigzag])
-
-    def text(value: str) -> bytes:
-        return long(len(value)) + value.encode()
-
-    total = (1999 + number).to_bytes(2, "big")
-    items = long(len(goods)) + b"".join(map(text, goods)) + long(0)
-    body = text(f"order-{number}") + long(len(total)) + total + long(1_790_000_000_000) + items + long(0)
-    return struct.pack(">bI", 0, 17) + body
 
 
 def _transactions(broker: ServedBroker) -> Producer:
@@ -241,14 +208,3 @@ def _ago(hours: float) -> int:
 def cluster_of(broker: ServedBroker) -> Cluster:
     host, _, port = broker.bootstrap.rpartition(":")
     return Cluster(ClientSettings(bootstrap=((host, int(port)),)))
-
-
-def served_registry() -> AbstractContextManager[str]:
-    """A schema registry with one schema, over HTTP."""
-
-    def answer(path: str) -> Answer:
-        is_known = path == "/schemas/ids/17"
-        body = json.dumps({"schema": json.dumps(_SCHEMA)} if is_known else {"error_code": 40403}).encode()
-        return 200 if is_known else 404, {"Content-Length": str(len(body))}, body
-
-    return http_served(answer)

@@ -74,13 +74,6 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/ui/console/test_pages_of_topics.py", "-k", "committed_nothing_yet"),
     ),
     Bug(
-        "a registry that hangs is waited for at each schema",
-        "semel.ui.console.registry:Registry._schema",
-        "self._away = (time.monotonic(), str(away))",
-        "pass",
-        ("tests/ui/console/test_registry.py", "-k", "hangs"),
-    ),
-    Bug(
         "a console that only reads changes how a file of SQLite keeps its journal",
         "semel.ui.console.claims:Databases.__init__",
         "reader_of(engine)",
@@ -198,27 +191,6 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         "next((one for one in self._newest() if one.name == name), None)",
         "self._directory / name",
         ("tests/ui/console/test_pages_of_audits.py", "-k", "outside"),
-    ),
-    Bug(
-        "a few bytes of Avro take all the memory",
-        "semel.ui.console.avro:_Reader.value",
-        "self._left < 0",
-        "False",
-        ("tests/ui/console/test_avro.py", "-k", "claim_a_million"),
-    ),
-    Bug(
-        "a byte of a record becomes a million digits",
-        "semel.ui.console.avro:_meant",
-        "0 <= scale <= SCALE_MAX and len(value) <= SCALE_MAX",
-        "len(value) <= SCALE_MAX",
-        ("tests/ui/console/test_avro.py", "-k", "million_digits"),
-    ),
-    Bug(
-        "each byte of a record becomes a megabyte of its schema",
-        "semel.ui.console.avro:_Reader._of_schema",
-        "self._left_text < 0",
-        "False",
-        ("tests/ui/console/test_avro.py", "-k", "long_text_of_a_schema"),
     ),
     Bug(
         "the marker of another transaction stands beside an aborted record",

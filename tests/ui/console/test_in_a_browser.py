@@ -349,13 +349,6 @@ def test_a_window_is_what_the_broker_would_know_again(full: tuple[Stage, Page]) 
     assert row.locator(".window li").all_inner_texts() == ["8", "9", "10", "11", "12", "next 13"]
 
 
-def test_a_record_in_avro_is_shown_as_its_schema_says(full: tuple[Stage, Page]) -> None:
-    _, page = full
-    visit(page, "/records?topic=orders&from=earliest")
-    page.get_by_text('"total": "20.02"').wait_for()
-    assert page.get_by_text("AVRO, schema 17").count() == 5
-
-
 def test_an_audit_names_the_ids_that_are_lost(full: tuple[Stage, Page]) -> None:
     _, page = full
     visit(page, "/audits")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
     from semel.ui.console.broker_door import BrokerDoor
     from semel.ui.console.claims import Databases
-    from semel.ui.console.registry import Registry
     from semel.ui.console.server import Given
     from semel.ui.console.standbys import Stores
 
@@ -83,11 +82,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--decisions-authority",
         metavar="FILE",
         help="the certificates to trust there, as PEM (the system's)",
-    )
-    parser.add_argument(
-        "--registry",
-        metavar="URL",
-        help="show values that were written with this schema registry as their schemas say: http://HOST:8081",
     )
     parser.add_argument(
         "--audits", metavar="DIR", type=Path, help="show the audits that semel audit --keep DIR has kept here"
@@ -183,12 +177,6 @@ def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
 # A console imports each of these only if it is to show it: importing all would make every start longer by half.
 
 
-def _registry(url: str) -> "Registry":
-    from semel.ui.console.registry import Registry
-
-    return Registry(url)
-
-
 def _stores(url: str) -> "Stores":
     from semel.ui.console.standbys import Stores
 
@@ -208,7 +196,6 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings
         given = Given(
             databases=_databases(options.database, options.application),
             decisions=_door_of(options),
-            registry=_registry(options.registry) if options.registry else None,
             audits=Audits(options.audits) if options.audits else None,
             stores=_stores(options.store) if options.store else None,
             people=People(options.users) if options.users else None,

@@ -11,14 +11,11 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.settings import ClientSettings
 from semel.ui.console.broker_door import BrokerDoor
-
-if TYPE_CHECKING:
-    from semel.ui.console.registry import Registry
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -30,11 +27,10 @@ ANSWER_MS_MAX: Final = 15_000
 
 
 class View(NamedTuple):
-    """The cluster, and sources that know more about it than the protocol tells."""
+    """The cluster, and the door of the broker, which knows more about it than the protocol tells."""
 
     cluster: Cluster
     door: BrokerDoor | None = None
-    registry: "Registry | None" = None
 
 
 _Report = Callable[[Any, BaseException | None], None]
@@ -94,10 +90,8 @@ def askers_of(one: R) -> Askers[R]:
     return Askers(lambda: one)
 
 
-def cluster_askers(
-    settings: ClientSettings, door: BrokerDoor | None = None, registry: "Registry | None" = None
-) -> Askers[View]:
-    """Askers of the cluster, and of the sources that know more about it."""
+def cluster_askers(settings: ClientSettings, door: BrokerDoor | None = None) -> Askers[View]:
+    """Askers of the cluster, and of the broker's door, which knows more about it."""
     own = replace(
         settings,
         client_id="semel-console",
@@ -105,4 +99,4 @@ def cluster_askers(
         request_timeout_ms=min(settings.request_timeout_ms, ANSWER_MS_MAX),
         fetch_wait_ms_max=0,
     )
-    return Askers(lambda: View(Cluster(own), door, registry))
+    return Askers(lambda: View(Cluster(own), door))

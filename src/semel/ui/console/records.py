@@ -10,7 +10,7 @@ comes in pieces.
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.client.aborted import batches
 from semel.client.bad_batches import BadBatch, Report, refuse
@@ -24,9 +24,6 @@ from semel.ui.console.query import Query
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Batch, Record
 from semel.wire.sequences import advance
-
-if TYPE_CHECKING:
-    from semel.ui.console.registry import Registry
 
 # How many records one page shows.
 RECORDS_MAX: Final = 50
@@ -51,10 +48,9 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 Answer = dict[str, Any]
 
 
-def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = None) -> Answer:
+def some_records(cluster: Cluster, query: Query) -> Answer:
     """A page of records: `from` is an offset, `earliest` or `latest`, `time` overrides it, and `find` is a text that
-    the key or the value has to contain, or only the one that `in` names. With a registry, a value is also shown decoded
-    by its schema.
+    the key or the value has to contain, or only the one that `in` names.
     """
     topic = topic_of(cluster, query.text("topic"))
     where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
@@ -89,8 +85,7 @@ def some_records(cluster: Cluster, query: Query, registry: "Registry | None" = N
         "stable": stable,
         "end": end,
         "start": start,
-        "has_registry": registry is not None,
-        "records": [_shown(row, stable, markers, registry) for row in shown],
+        "records": [_shown(row, stable, markers) for row in shown],
         "unreadable": [{"first": one.first, "last": one.last, "why": one.why} for one in told],
         "next": at if at < end else None,
         "searched_bytes": searched_bytes if wanted.text else None,
@@ -231,7 +226,7 @@ class _Markers:
         return None
 
 
-def _shown(row: Row, stable: int, markers: _Markers, registry: "Registry | None") -> Answer:
+def _shown(row: Row, stable: int, markers: _Markers) -> Answer:
     batch, record, is_aborted = row
     is_claimed = batch.producer_id >= 0 and not batch.is_control
     return {
@@ -245,20 +240,13 @@ def _shown(row: Row, stable: int, markers: _Markers, registry: "Registry | None"
         "sequence": advance(batch.base_sequence, record.offset - batch.base_offset) if is_claimed else None,
         "transactional": batch.is_transactional,
         "codec": batch.codec,
-        "key": None if batch.is_control else _decoded(record.key, registry),
-        "value": None if batch.is_control else _decoded(record.value, registry),
+        "key": None if batch.is_control else field(record.key),
+        "value": None if batch.is_control else field(record.value),
         "headers": [
             {"name": name[:SHOWN_BYTES_MAX], **(field(value) or {})} for name, value in record.headers[:HEADERS_MAX]
         ],
         "headers_left_out": max(len(record.headers) - HEADERS_MAX, 0),
     }
-
-
-def _decoded(data: bytes | None, registry: "Registry | None") -> Answer | None:
-    shown = field(data)
-    if shown is not None and registry is not None:
-        shown["decoded"] = registry.decoded(data)
-    return shown
 
 
 def _held(record: Record, stable: int) -> str:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from semel.ui.console.audits import Audits
     from semel.ui.console.claims import Databases
     from semel.ui.console.people import People
-    from semel.ui.console.registry import Registry
     from semel.ui.console.standbys import Stores
     from semel.ui.console.trial import Trial
 
@@ -54,7 +53,6 @@ class Given:
 
     databases: "Databases | None" = None
     decisions: BrokerDoor | None = None
-    registry: "Registry | None" = None
     audits: "Audits | None" = None
     stores: "Stores | None" = None
     trial: "Trial | None" = None
@@ -104,7 +102,6 @@ class Console:
             "bootstrap": [f"{host}:{port}" for host, port in self._settings.bootstrap],
             "has_databases": given.databases is not None,
             "has_decisions": given.decisions is not None,
-            "has_registry": given.registry is not None,
             "has_audits": given.audits is not None,
             "has_store": given.stores is not None,
             "has_trial": given.trial is not None,
@@ -128,7 +125,7 @@ class Console:
         }
         return sources.Sources(
             {
-                sources.CLUSTER: cluster_askers(self._settings, given.decisions, given.registry),
+                sources.CLUSTER: cluster_askers(self._settings, given.decisions),
                 **{name: askers_of(one) for name, one in others.items() if one is not None},
             }
         )

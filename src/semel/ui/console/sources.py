@@ -45,7 +45,7 @@ QUESTIONS: Final[Mapping[str, Asked]] = {
     "overview": _of_cluster(overview.now),
     "topics": _of_cluster(topics.every_topic),
     "topic": _of_cluster(topics.one_topic),
-    "records": Asked(CLUSTER, lambda view, query: records.some_records(view.cluster, query, view.registry)),
+    "records": _of_cluster(records.some_records),
     "piece": _of_cluster(records.piece_of_record),
     "transactions": _of_cluster(transactions.open_transactions),
     "producers": Asked(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),

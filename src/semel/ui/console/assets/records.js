@@ -109,20 +109,11 @@ function field(answer, one, part) {
   const data = one[part];
   if (data === null) return h("span", { class: "quiet" }, "null");
   if (data.bytes === 0) return h("span", { class: "quiet" }, "empty");
-  const shown = data.decoded ? decoded(data) : lines(text(data));
+  const shown = lines(text(data));
   if (data.next === null) return shown;
   const place = { topic: answer.topic, partition: answer.partition, offset: one.offset, part };
   const file = { href: address("/file/record", place), download: true, "aria-label": `Download the ${part} at offset ${one.offset}` };
   return [shown, h("button", { type: "button", onclick: () => whole(place, data) }, `Show all ${bytes(data.bytes)}`), " ", h("a", file, "Download")];
-}
-
-// The value decoded by its schema, with the raw bytes in a part that can be opened.
-function decoded(data) {
-  const { schema, trouble, left_out } = data.decoded;
-  const raw = h("details", {}, h("summary", {}, "as it is in the log"), lines(text(data)));
-  const said = trouble === undefined ? lines(data.decoded.text) : h("p", { class: "held" }, trouble);
-  const rest = left_out ? h("p", { class: "quiet" }, `${counted(left_out, "more character is", "more characters are")} not shown.`) : null;
-  return h("div", {}, h("span", { class: "quiet" }, schema), said, rest, raw);
 }
 
 function lines(content) {
