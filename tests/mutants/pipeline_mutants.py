@@ -313,13 +313,6 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         (_MARKERS, "-k", "waited_for"),
     ),
     Bug(
-        "what is stable is taken for all there is",
-        "semel.spark.lanes.progress:read_marker",
-        "stable >= end",
-        "True",
-        (_MARKERS, "-k", "waited_for"),
-    ),
-    Bug(
         "a digest leaves out the topic that an option names",
         "semel.spark.lanes.digest:_columns",
         "_hash_of(rows.topics.encode())",

@@ -208,7 +208,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint forgets who took the room for producers",
         "semel.log.core.state:State.restore",
-        'snapshot.get("producer_room", ())',
+        'snapshot["producer_shares"]',
         "()",
         ("tests/log/storage/test_shares_after_restart.py",),
     ),

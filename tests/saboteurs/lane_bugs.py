@@ -271,18 +271,11 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         (_ATTEMPTS, "-k", "overtaken"),
     ),
     Bug(
-        "what an older version left open is not fenced",
-        "semel.spark.lanes.progress:read_marker",
-        "fence_older()",
-        "pass",
-        (_IDS, "-k", "older_version_left_open"),
-    ),
-    Bug(
-        "each attempt fences the older id, which may be the user's",
-        "semel.spark.lanes.progress:read_marker",
-        "marker.is_older if marker is not None else end > 0",
-        "True",
-        (_IDS, "-k", "no_producer_of_the_user or leaves_its_older_id_alone"),
+        "a lane has the transactional id of a worker of the user's",
+        "semel.spark.lanes.protocol:fence_of",
+        'f"semel-lane-{claim.sink_id}-{claim.lane}"',
+        'f"{claim.sink_id}-{claim.lane}"',
+        (_IDS, "-k", "no_producer_of_the_user"),
     ),
     Bug(
         "the marker comes after the commit",

@@ -308,18 +308,11 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/client/test_client_cluster.py",),
     ),
     Bug(
-        "a driver of an older version goes on beside the new one",
-        "semel.spark.tables.delta_sink:DeltaSink.claimed",
-        "NOBODYS_QUERY",
-        "int(claim.query_id)",
-        ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
-    ),
-    Bug(
-        "claims of an older version are forgotten",
-        "semel.spark.tables.delta_sink:held",
-        "claim_under(table, older_app_ids(sink)) if transactions is None else transactions",
-        "transactions",
-        ("tests/spark/tables/test_delta_sink.py", "-k", "older_version"),
+        "a number of another writer's is taken for the claim",
+        "semel.spark.tables.delta_sink:app_ids",
+        'f"{APP_ID_PREFIX}{sink}"',
+        "sink",
+        ("tests/spark/tables/test_delta_sink.py", "-k", "users_own"),
     ),
     Bug(
         "a Delta table takes files wherever they lie",

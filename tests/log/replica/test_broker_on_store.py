@@ -189,7 +189,7 @@ def test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced() -> None:
 def test_a_store_of_another_version_or_depth_is_refused() -> None:
     async def scenario() -> None:
         store = MemoryStore()
-        await store.create("format", b'{"version":1,"depth":4,"cluster_id":"x"}')
+        await store.create("format", encode_record("format", {"version": 1, "depth": 4, "cluster_id": "x"}))
         with pytest.raises(BrokenHistory, match="version 1"):
             await Broker(store=store).start()
         store = MemoryStore()

@@ -109,7 +109,7 @@ def test_a_marker_behind_the_open_transaction_of_somebody_else_is_waited_for(
     assert stored(broker) == [b"one"]
     somebody.abort_transaction(SECONDS_MAX)
     with LogClient(lane.client) as client:
-        found = progress.read_marker(client, lane.progress_topic, 0, "sink", lambda: None)
+        found = progress.read_marker(client, lane.progress_topic, 0, "sink")
     assert found == marker
 
 

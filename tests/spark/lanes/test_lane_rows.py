@@ -42,7 +42,6 @@ def read(**options: str) -> SinkOptions:
         ({"sinkId": ""}, "option sinkId is missing"),
         ({"sinkId": "a b"}, "option sinkId: 'a b' may have letters"),
         ({"lanes": "0"}, "option lanes: '0' is not a whole number from 1 to 1000"),
-        ({"firstBatch": "7"}, "option firstBatch is acceptAfter now: say acceptAfter=nothing-7"),
         ({"acceptAfter": "7"}, "option acceptAfter: '7' is no mark, such as 41-9c1f02ab or nothing-7"),
         ({"transactionTimeout": "soon"}, "option transactionTimeout: 'soon' is not a time"),
         ({"transactionTimeout": "10ms"}, "of a second or more"),

@@ -84,25 +84,6 @@ def test_an_application_id_of_the_users_own_that_is_the_name_of_the_sink_is_no_c
     assert [DeltaTable(tmp_path).transaction_version(app_id) for app_id in ("semel", "billing")] == [41, 7]
 
 
-def test_a_table_with_claims_of_an_older_version_is_gone_on_from_and_that_version_writes_no_more(
-    tmp_path: Path, payments: DataFrame
-) -> None:
-    """Its ids had no prefix. A driver that still runs it must not take its own last claim for that of the table."""
-    older = delta.numbered(delta.claim_of(FIRST))
-    noted(
-        tmp_path,
-        **{"semel": 0, "semel/query": int(older.query_id), "semel/digest": int(older.digest), "semel/attempt": 7},
-    )
-    sink = delta_sink(tmp_path)
-    assert sink.write(payments, FIRST) is Outcome.DUPLICATE
-    with pytest.raises(BatchRefused, match="a gap"):
-        sink.write(payments, Batch("query", 2))
-    assert sink.write(payments, SECOND) is Outcome.ACCEPTED
-    assert sink.write(payments, SECOND) is Outcome.DUPLICATE
-    assert DeltaTable(tmp_path).transaction_version("semel/query") not in (None, int(older.query_id))
-    assert ids(tmp_path) == [*range(100)]
-
-
 def test_what_an_attempt_that_came_too_late_left_is_in_no_commit(tmp_path: Path) -> None:
     """A zombie makes the committer's directories again, behind the commit of its job."""
     late = "_temporary/0/_temporary/attempt_2_m_1"

@@ -176,7 +176,7 @@ class Quotas:
         return self._part
 
     def restore(self, snapshot: Iterable[Any]) -> None:
-        """Load the state in `snapshot`. Snapshots of earlier versions have no quotas."""
+        """Load the state in `snapshot`."""
         for parts, values in snapshot:
             self.apply(QuotasChanged(tuple((kind, name) for kind, name in parts), values))
 

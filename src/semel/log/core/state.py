@@ -349,8 +349,7 @@ class State(Generic[H]):
         return {
             "cluster_id": self.cluster_id,
             "leader_epoch": self.partitions.leader_epoch,
-            # Earlier versions used this name, and checkpoints keep it.
-            "producer_room": self.producer_shares.snapshot(),
+            "producer_shares": self.producer_shares.snapshot(),
             "catalog": self.catalog.snapshot(),
             "producer_ids": self.producer_ids.snapshot(),
             "transactions": self.transactions.snapshot(),
@@ -364,17 +363,16 @@ class State(Generic[H]):
     def restore(self, snapshot: Mapping[str, Any], restore_partitions: Callable[[], None]) -> None:
         """Load the state in `snapshot`. It calls `restore_partitions` when the partitions exist but are empty."""
         self.cluster_id = snapshot["cluster_id"]
-        self.partitions.leader_epoch = snapshot.get("leader_epoch", 0)
-        self.producer_shares.restore(snapshot.get("producer_room", ()))
+        self.partitions.leader_epoch = snapshot["leader_epoch"]
+        self.producer_shares.restore(snapshot["producer_shares"])
         self.catalog.restore(snapshot["catalog"])
         self.producer_ids.restore(snapshot["producer_ids"])
         self.transactions.restore(snapshot["transactions"])
         self.groups.restore(snapshot["groups"])
-        self.access.restore(snapshot.get("access", ()))
-        self.users.restore(snapshot.get("users", {}))
-        self.quotas.restore(snapshot.get("quotas", ()))
-        if "silence" in snapshot:
-            self.silence.restore(snapshot["silence"])
+        self.access.restore(snapshot["access"])
+        self.users.restore(snapshot["users"])
+        self.quotas.restore(snapshot["quotas"])
+        self.silence.restore(snapshot["silence"])
         for topic in self.catalog:
             self.partitions.note_size(topic)
         restore_partitions()

@@ -312,7 +312,7 @@ class Transactions:
             owner = owner._replace(last_end=State(owner.last_end))
             self._owners[owner.producer_id] = owner
             self._producer_ids[owner.transactional_id] = owner.producer_id
-        self._doubted = set(snapshot.get("doubted", ()))
+        self._doubted = set(snapshot["doubted"])
         for producer_id, began_at_ms, partitions, groups in snapshot["open"]:
             transaction = OpenTransaction(
                 began_at_ms, {PartitionName(*name): None for name in partitions}, dict.fromkeys(groups)

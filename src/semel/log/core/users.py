@@ -8,7 +8,7 @@ a random number.
 
 import hmac
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from semel.log.core.cached_part import CachedPart
@@ -146,10 +146,9 @@ class Users:
         return self._part
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Load the state in `snapshot`. Snapshots of earlier versions have no users."""
-        self.secret = bytes.fromhex(snapshot.get("secret", ""))
-        rows: Sequence[Sequence[Any]] = snapshot.get("credentials", ())
-        for user, mechanism, salt, stored_key, server_key, iterations in rows:
+        """Load the state in `snapshot`."""
+        self.secret = bytes.fromhex(snapshot["secret"])
+        for user, mechanism, salt, stored_key, server_key, iterations in snapshot["credentials"]:
             salt, stored_key, server_key = map(bytes.fromhex, (salt, stored_key, server_key))
             self.apply(UserCredentialSet(user, mechanism, salt, stored_key, server_key, iterations))
 

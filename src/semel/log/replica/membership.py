@@ -7,11 +7,10 @@ used.
 
 import asyncio
 import contextlib
-import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from semel.log.core.slots import DEPTH, BrokenHistory
 from semel.log.replica.floor import FIRST_FLOOR, FLOOR_KEY, Floor
@@ -25,8 +24,6 @@ from semel.log.replica.writer import Fenced, answered, create_surely
 from semel.log.store import Missing, Store, StoreError, Unsure
 
 FORMAT_KEY: Final = "format"
-# Version 2 added the floor, below which objects may be deleted; version 3 what tells a slot that was lost from one that
-# was never created; version 4 the owners of producer ids; version 5 what a standby's note says of the active broker.
 VERSION: Final = 5
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
@@ -114,10 +111,7 @@ async def _why_without_format(store: Store) -> str:
 def read_cluster_id(content: bytes, where: str) -> str:
     """The id of the cluster in the object `format`; BrokenHistory if this semel must not use the store."""
     try:
-        fields: Any = json.loads(content)
-        # Before version 3 there was no digest.
-        if fields["version"] >= VERSION:
-            fields = decode_record(FORMAT_KEY, content)
+        fields = decode_record(FORMAT_KEY, content)
         version, depth = fields["version"], fields["depth"]
         if (version, depth) != (VERSION, DEPTH):
             raise BrokenHistory(

@@ -37,7 +37,7 @@ from semel.wire.checksum import crc32c
 
 A = TypeVar("A")
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 NAME: Final = "checkpoint"
 RESERVE_BYTES: Final = 1024 * 1024
 _UNFINISHED: Final = "checkpoint.new"

@@ -1,14 +1,14 @@
 """Entries of `semel.log.core.entries` as bytes, and back.
 
 Most entries are batches, which are large: a fixed head, then the batch itself, which is never copied. The other entries
-are few and small. They are JSON, so that a person with a hex viewer can read them, and a field can be added without a
-new format. Only the members of a classic group bring up to ten megabytes of their own bytes, which would take long in
-JSON. They follow it as they are, and the JSON has the size of each.
+are few and small. They are JSON, so that a person with a hex viewer can read them. Only the members of a classic group
+bring up to ten megabytes of their own bytes, which would take long in JSON. They follow it as they are, and the JSON
+has the size of each.
 """
 
 import json
 import struct
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from semel.log.core import entries
@@ -88,8 +88,6 @@ def decode(kind: int, payload: memoryview) -> Entry:
     try:
         values = _with_members(payload) if entry_type is ClassicGroupChanged else json.loads(bytes(payload))
         for field in fields(entry_type):
-            if field.name not in values and field.default is not MISSING:
-                continue  # An earlier version of semel wrote the entry, and had no such field.
             value = values[field.name]
             if field.type is bytes:
                 values[field.name] = bytes.fromhex(value)

@@ -94,7 +94,7 @@ def recover(
                 on_progress(position - bookmark.position)
     except Lost as lost:
         repair.lose(lost)
-    if snapshot.get("acknowledges_unsynced") and not snapshot["clean"]:
+    if snapshot["acknowledges_unsynced"] and not snapshot["clean"]:
         # Records that were acknowledged or read before may be lost: consumers and transactional producers must notice.
         state.partitions.leader_epoch += 1
         state.transactions.doubt()

@@ -34,7 +34,6 @@ from semel.spark.lanes.protocol import (
     decide,
     fence_of,
     misfit,
-    older_fence_of,
 )
 from semel.spark.lanes.rows import RowReader, RowsRefused, placed, topics_of
 
@@ -70,10 +69,7 @@ class LaneWriter:
             claim = replace(claim, topic_id=self._topic_id(client, claim))
             self._look(client, claim)
             transaction = self._fence(client, claim, fence_of(claim))
-            marker = progress.read_marker(
-                *(client, self.progress_topic, claim.lane, claim.sink_id),
-                lambda: self._fence(client, claim, older_fence_of(claim)),
-            )
+            marker = progress.read_marker(client, self.progress_topic, claim.lane, claim.sink_id)
             decision = decide(marker, claim)
             if isinstance(decision, Refusal):
                 raise BatchRefused(decision.reason)

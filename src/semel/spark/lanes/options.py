@@ -69,7 +69,6 @@ _NAMES: Final = {option.name.lower(): option.name for option in OPTIONS if not o
 _SPARKS: Final = frozenset(("checkpointlocation", "path", "queryname"))
 _BATCHES_ONLY: Final = ("batchId", "queryId")
 _STREAMS_ONLY: Final = ("acceptAfter",)
-_FORMER: Final = "firstbatch"
 _UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -99,9 +98,6 @@ class SinkOptions:
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
     """Reads a user's options; names are compared without regard to case, as Spark does it."""
-    for name, value in options.items():
-        if name.lower() == _FORMER:
-            raise OptionRefused(f"option firstBatch is acceptAfter now: say acceptAfter=nothing-{value.strip()}")
     texts = {
         canonical(name, _NAMES): value.strip()
         for name, value in options.items()

@@ -40,10 +40,7 @@ TOPIC_CONFIGS: Final = {
 }
 # How many offsets before the end are searched for a marker first: only aborted transactions may come after it.
 TAIL_OFFSETS: Final = 64
-# The first format was written when the transactional ids of lanes had no prefix. A version that knows only that format
-# must not write after this one: it would claim the wrong transactional id. The second one had no id of the topic.
 _FORMAT: Final = 3
-_OLDER_FORMAT: Final = 1
 
 
 class ProgressRefused(LogError):
@@ -95,20 +92,9 @@ def await_commit(client: LogClient, topic: Topic, lane: int, transactional_id: s
     patience.end()
 
 
-def read_marker(
-    client: LogClient, topic: Topic, lane: int, sink_id: str, fence_older: Callable[[], object]
-) -> Marker | None:
-    """The lane's last marker. The caller has claimed the lane's transactional id, so that id has no open transaction.
-    If an older version may have written, `fence_older` first claims the id that the lane had then."""
-    where = TopicPartition(topic.name, lane)
-    end = client.offsets([where], LATEST, Isolation.READ_UNCOMMITTED)[where]
-    stable = client.offsets([where], LATEST, Isolation.READ_COMMITTED)[where]
-    marker = _last_marker(client, topic, lane, sink_id, stable)
-    if marker.is_older if marker is not None else end > 0:
-        fence_older()
-    elif stable >= end:
-        return marker
-    return _last_marker(client, topic, lane, sink_id, _stable_end(client, where))
+def read_marker(client: LogClient, topic: Topic, lane: int, sink_id: str) -> Marker | None:
+    """The lane's last marker. The caller has claimed the lane's id, so that id has no open transaction."""
+    return _last_marker(client, topic, lane, sink_id, _stable_end(client, TopicPartition(topic.name, lane)))
 
 
 def marker_below(client: LogClient, topic: Topic, lane: int, sink_id: str, offset: int) -> Marker | None:
@@ -171,7 +157,7 @@ def decode(value: bytes) -> Marker:
     """A marker from its record. Raises for anything else, because an unknown state is no reason to write."""
     try:
         marker = json.loads(value)
-        if marker["format"] not in range(_OLDER_FORMAT, _FORMAT + 1):
+        if marker["format"] != _FORMAT:
             raise ProgressRefused(f"a marker has format {marker['format']}, and this version of semel knows {_FORMAT}")
         return Marker(
             marker["sinkId"],
@@ -179,8 +165,7 @@ def decode(value: bytes) -> Marker:
             marker["laneCount"],
             Order(marker["order"]),
             tuple(Written(w["queryId"], w["batchId"], Digest(w["rows"], w["sum"])) for w in marker["written"]),
-            marker.get("topicId"),
-            marker["format"] == _OLDER_FORMAT,
+            marker["topicId"],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ProgressRefused(f"a record in the progress topic is no marker: {error!r}") from None

@@ -75,8 +75,6 @@ class Marker:
     order: Order
     written: tuple[Written, ...]
     topic_id: str | None = None
-    is_older: bool = False
-    """It was written under the lane's older id: only a fence under that id stops its writer."""
 
     @property
     def newest(self) -> Written:
@@ -108,12 +106,6 @@ Decision = Write | Duplicate | Refusal
 def fence_of(claim: LaneClaim) -> str:
     """The transactional id of a lane."""
     return f"semel-lane-{claim.sink_id}-{claim.lane}"
-
-
-def older_fence_of(claim: LaneClaim) -> str:
-    """The transactional id of a lane in older versions, without a prefix. A producer of the user may have the same
-    id."""
-    return f"{claim.sink_id}-{claim.lane}"
 
 
 def decide(marker: Marker | None, claim: LaneClaim) -> Decision:

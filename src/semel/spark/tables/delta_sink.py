@@ -50,8 +50,6 @@ APP_ID_PREFIX = "semel-sink-"
 AFRESH = (
     "delete the rows from there on (DeltaTable.delete), and give the sink a new sink_id: the table keeps the old claim"
 )
-# No query has this number.
-NOBODYS_QUERY = 0
 # The property that says how long a table keeps application transactions; without it, it keeps them for good.
 FORGETTING = "delta.setTransactionRetentionDuration"
 # Promises of a table that a writer has to check for each row, which this sink does not do.
@@ -107,8 +105,6 @@ class DeltaSink(Sink):
         noted = dict(zip(app_ids(self.sink_id), versions, strict=True))
         # The commit succeeds as this version, or not at all.
         noted[version_app_id(self.sink_id)] = table.version() + 1
-        if goes_over(table, self.sink_id):
-            noted[older_app_ids(self.sink_id)[1]] = NOBODYS_QUERY
         return CommitProperties(
             app_transactions=[Transaction(app_id, version) for app_id, version in noted.items()],
             # In a retry the library would check for conflicts by its own rules, and not for our claim.
@@ -163,18 +159,16 @@ def number_of(text: str) -> int:
 
 def app_ids(sink: str) -> tuple[str, str, str, str]:
     """The application transactions of one claim. All of them change in the same commit."""
-    return older_app_ids(f"{APP_ID_PREFIX}{sink}")
-
-
-def older_app_ids(sink: str) -> tuple[str, str, str, str]:
-    """The ids that older versions used. A user may have the same ids: an option of Spark's Delta writer takes any
-    name."""
-    return sink, f"{sink}/query", f"{sink}/digest", f"{sink}/attempt"
+    name = f"{APP_ID_PREFIX}{sink}"
+    return name, f"{name}/query", f"{name}/digest", f"{name}/attempt"
 
 
 def held(table: DeltaTable, sink: str) -> TableClaim | None:
-    transactions = claim_under(table, app_ids(sink))
-    return claim_under(table, older_app_ids(sink)) if transactions is None else transactions
+    """The sink's claim, if all its parts exist: one alone is not ours."""
+    batch_id, query, digest, attempt = map(table.transaction_version, app_ids(sink))
+    return (
+        None if batch_id is None or None in (query, digest, attempt) else TableClaim(str(query), batch_id, str(digest))
+    )
 
 
 def version_app_id(sink: str) -> str:
@@ -228,22 +222,6 @@ def restored_version(table: DeltaTable, parameters: Mapping[str, str]) -> int:
     time = parameters.get("datetime") or parameters.get("timestamp") or ""
     found.load_as_version(datetime.fromtimestamp(int(time) / 1000, UTC) if time.isdigit() else time)
     return int(found.version())
-
-
-def claim_under(table: DeltaTable, ids: tuple[str, str, str, str]) -> TableClaim | None:
-    """The claim under these ids, if all of them exist: one alone is not ours."""
-    batch_id, query, digest, attempt = map(table.transaction_version, ids)
-    return (
-        None if batch_id is None or None in (query, digest, attempt) else TableClaim(str(query), batch_id, str(digest))
-    )
-
-
-def goes_over(table: DeltaTable, sink: str) -> bool:
-    """Whether the next commit is the first under the present ids. That commit puts a number that no query has into the
-    older claim, so that a driver of an older version, which reads that claim, refuses its batch as one of another
-    query.
-    """
-    return claim_under(table, app_ids(sink)) is None and claim_under(table, older_app_ids(sink)) is not None
 
 
 def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTable:

@@ -2,12 +2,10 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.log.core.entries import ConsumerPosition, HeldSpan, PartitionName
-from semel.log.core.groups.consumer_members import position_from, target_from
+from semel.log.core.entries import PartitionName
 from semel.log.core.groups.partitions import NOTHING, Partitions, lowest, span_bits
 
 names = st.builds(PartitionName, st.integers(0, 3), st.integers(0, 9) | st.sampled_from([63, 64, 200]))
@@ -51,12 +49,3 @@ def test_what_a_topic_does_not_have_is_no_partition_whatever_a_client_names(inde
 def test_a_number_without_bound_takes_no_memory() -> None:
     assert Partitions.of_indexes(1, [2**31 - 1, -(2**31)], 3) == NOTHING
     assert PartitionName(1, -1) not in Partitions({1: span_bits(0, 3)})
-
-
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_entries_that_name_each_partition_by_itself_can_still_be_read(kind: type) -> None:
-    """A version before this one wrote them."""
-    assert target_from([kind((0, 1)), kind((0, 2)), kind((3, 0))]) == Partitions.of_spans([(0, 1, 3), (3, 0, 1)])
-    assert target_from([kind((0, 1, 3))]) == Partitions.of_spans([(0, 1, 3)])
-    position = position_from(("m", 5, 4, 0, [kind((0, 1, 5))], [kind((0, 2, 4, 5))]))
-    assert position == ConsumerPosition("m", 5, 4, 0, (HeldSpan(0, 1, 2, 5),), (HeldSpan(0, 2, 4, 5),))

@@ -189,22 +189,14 @@ def position_from(fields: Iterable[Any]) -> ConsumerPosition:
     """A position from an entry or a checkpoint, likewise."""
     position = ConsumerPosition(*fields)
     return position._replace(
-        held=tuple([_span_from(*span) for span in position.held]),
-        revoking=tuple([_span_from(*span) for span in position.revoking]),
+        held=tuple([HeldSpan(*span) for span in position.held]),
+        revoking=tuple([HeldSpan(*span) for span in position.revoking]),
     )
-
-
-def _span_from(number: int, begin: int, end_or_epoch: int, epoch: int | None = None) -> HeldSpan:
-    # Earlier versions of semel stored each partition singly.
-    if epoch is None:
-        return HeldSpan(number, begin, begin + 1, end_or_epoch)
-    return HeldSpan(number, begin, end_or_epoch, epoch)
 
 
 def target_from(spans: Iterable[Iterable[int]]) -> Partitions:
     """A target from an entry or a checkpoint, likewise."""
-    # Earlier versions of semel stored each partition singly.
-    return Partitions.back_from((number, begin, *(end or (begin + 1,))) for number, begin, *end in spans)
+    return Partitions.back_from((number, begin, end) for number, begin, end in spans)
 
 
 def next_position(

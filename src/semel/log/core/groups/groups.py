@@ -446,7 +446,7 @@ class Groups:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Load the state in `snapshot`. Only for new, empty `Groups`."""
-        self._configs = dict(snapshot.get("configs", {}))
+        self._configs = dict(snapshot["configs"])
         for group_fields in snapshot["groups"]:
             group = Group(group_fields["name"], GroupOffsets.restore(group_fields["offsets"], self._tally))
             self._groups[group.name] = group
