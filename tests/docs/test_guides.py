@@ -15,7 +15,7 @@ import forked
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
-    *("test-your-code", "exactly-once", "settings", "audit", "http", "http-client", "outbox", "inbox", "watch"),
+    *("test-your-code", "exactly-once", "settings", "audit", "http", "outbox", "inbox", "watch"),
     "recover-a-producer",
     "offsets",
 )
