@@ -6,8 +6,10 @@ Besides, the real databases and the cluster of whoever asks for one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import inspect
 import logging
 import os
 import signal
@@ -109,6 +111,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from semel.testing.virtual_loop import VirtualLoop
+
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run = VirtualLoop().run if pyfuncitem.get_closest_marker("virtual_time") else asyncio.run
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(trylast=True)

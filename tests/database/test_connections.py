@@ -127,22 +127,18 @@ def asynchronous(url: str, driver: str) -> AsyncEngine:
 
 
 @pytest.mark.parametrize("driver", ["sqlite+aiosqlite", "postgresql+asyncpg", "postgresql+psycopg"])
-def test_asynchronous_connections_and_sessions_do(url: str, driver: str, stored: Callable[[], list[int]]) -> None:
+async def test_asynchronous_connections_and_sessions_do(url: str, driver: str, stored: Callable[[], list[int]]) -> None:
     if driver.partition("+")[0] not in url:
         pytest.skip("another database")
-
-    async def work() -> None:
-        engine = asynchronous(url, driver)
-        async with engine.begin() as given:
-            await within_async(given, lambda connection: add(connection, 1))
-        async with AsyncSession(engine) as session:
-            await within_async(session, lambda connection: add(connection, 2))
-            await session.commit()
-            await within_async(session, lambda connection: add(connection, 3))
-            await session.rollback()
-        await engine.dispose()
-
-    asyncio.run(work())
+    engine = asynchronous(url, driver)
+    async with engine.begin() as given:
+        await within_async(given, lambda connection: add(connection, 1))
+    async with AsyncSession(engine) as session:
+        await within_async(session, lambda connection: add(connection, 2))
+        await session.commit()
+        await within_async(session, lambda connection: add(connection, 3))
+        await session.rollback()
+    await engine.dispose()
     assert stored() == [1, 2]
 
 

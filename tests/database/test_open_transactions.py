@@ -1,6 +1,5 @@
 """What commits is the transaction in which semel has written, whole; otherwise nothing does, and an error says so."""
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -398,49 +397,44 @@ DRIVERS = ["sqlite+aiosqlite", "postgresql+asyncpg", "postgresql+psycopg"]
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("way", ["commit", "rollback", "COMMIT", "ROLLBACK"])
-def test_an_asynchronous_transaction_ends_with_an_error(url: str, engine: Engine, driver: str, way: str) -> None:
-    async def work() -> None:
-        made = asynchronous(url, driver)
-        async with made.connect() as connection:
-            await within_async(connection, lambda one: add(one, 1))
-            held = await connection.run_sync(OpenTransaction)
-            with contextlib.suppress(TransactionBroken):
-                await (connection.exec_driver_sql(way) if way.isupper() else getattr(connection, way)())
-            with contextlib.suppress(TransactionBroken, SQLAlchemyError):
-                await connection.execute(insert(numbers), {"number": 2})
-                await connection.commit()
-            with pytest.raises(TransactionBroken):
-                await connection.run_sync(lambda _: held.check())
-            held.release()
-            await connection.rollback()
-        await made.dispose()
-
-    asyncio.run(work())
+async def test_an_asynchronous_transaction_ends_with_an_error(url: str, engine: Engine, driver: str, way: str) -> None:
+    made = asynchronous(url, driver)
+    async with made.connect() as connection:
+        await within_async(connection, lambda one: add(one, 1))
+        held = await connection.run_sync(OpenTransaction)
+        with contextlib.suppress(TransactionBroken):
+            await (connection.exec_driver_sql(way) if way.isupper() else getattr(connection, way)())
+        with contextlib.suppress(TransactionBroken, SQLAlchemyError):
+            await connection.execute(insert(numbers), {"number": 2})
+            await connection.commit()
+        with pytest.raises(TransactionBroken):
+            await connection.run_sync(lambda _: held.check())
+        held.release()
+        await connection.rollback()
+    await made.dispose()
     assert stored(engine) == []
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("kind", [AsyncConnection, AsyncSession])
-def test_an_asynchronous_commit_fails_after_a_caught_error(url: str, engine: Engine, driver: str, kind: type) -> None:
+async def test_an_asynchronous_commit_fails_after_a_caught_error(
+    url: str, engine: Engine, driver: str, kind: type
+) -> None:
     with engine.begin() as connection:
         if "sqlite" in url:
             connection.exec_driver_sql(ROLLING_BACK)
         else:
             add(connection, 13)
-
-    async def work() -> None:
-        made = asynchronous(url, driver)
-        handle: Any = made.connect() if kind is AsyncConnection else AsyncSession(made)
-        async with handle as given:
-            await within_async(given, lambda one: add(one, 1))
-            with contextlib.suppress(DBAPIError):
-                await given.execute(insert(numbers), {"number": 13})
-            with pytest.raises(TransactionBroken):
-                await given.commit()
-            await given.rollback()
-            await within_async(given, lambda one: add(one, 2))
+    made = asynchronous(url, driver)
+    handle: Any = made.connect() if kind is AsyncConnection else AsyncSession(made)
+    async with handle as given:
+        await within_async(given, lambda one: add(one, 1))
+        with contextlib.suppress(DBAPIError):
+            await given.execute(insert(numbers), {"number": 13})
+        with pytest.raises(TransactionBroken):
             await given.commit()
-        await made.dispose()
-
-    asyncio.run(work())
+        await given.rollback()
+        await within_async(given, lambda one: add(one, 2))
+        await given.commit()
+    await made.dispose()
     assert stored(engine) == ([2] if "sqlite" in url else [2, 13])

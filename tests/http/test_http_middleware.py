@@ -194,7 +194,7 @@ def test_bodies_are_bounded_and_keys_checked_before_anything_runs(new_shop: NewS
         assert shop.gate.executions == shop.keys() == 0
 
 
-def test_where_no_key_is_required_a_request_without_one_passes(engine: Engine) -> None:
+async def test_where_no_key_is_required_a_request_without_one_passes(engine: Engine) -> None:
     async def handler(scope: Any, send: Any) -> None:
         with pytest.raises(NoKey, match="carries no Idempotency-Key"):
             asked.idempotency.connection(scope)
@@ -203,13 +203,9 @@ def test_where_no_key_is_required_a_request_without_one_passes(engine: Engine) -
 
     asked = Asked(engine, handler, required=())
     transport = httpx.ASGITransport(asked.app)
-
-    async def run() -> None:
-        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
-            assert (await client.post("/payments")).content == b"done"
-            assert (await client.get("/payments", headers={"Idempotency-Key": "k"})).content == b"done"
-
-    asyncio.run(run())
+    async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+        assert (await client.post("/payments")).content == b"done"
+        assert (await client.get("/payments", headers={"Idempotency-Key": "k"})).content == b"done"
 
 
 def test_the_scope_may_be_a_coroutine_and_is_not_stored_as_it_is(new_shop: NewShop) -> None:

@@ -146,25 +146,21 @@ def test_a_place_of_a_loop_that_was_closed_and_of_a_task_that_was_cancelled_is_f
     asyncio.run(run())
 
 
-def test_a_waiter_whose_loop_was_closed_is_passed_over() -> None:
+async def test_a_waiter_whose_loop_was_closed_is_passed_over() -> None:
     slots = Slots(1)
     loop = asyncio.new_event_loop()
+    await slots.acquire()
 
-    async def hold() -> None:
-        await slots.acquire()
+    async def line_up() -> None:
+        waiting = asyncio.create_task(slots.acquire())
+        await asyncio.sleep(0)
+        assert not waiting.done()
 
-        async def line_up() -> None:
-            waiting = asyncio.create_task(slots.acquire())
-            await asyncio.sleep(0)
-            assert not waiting.done()
-
-        await asyncio.to_thread(lambda: loop.run_until_complete(line_up()))
-        await asyncio.to_thread(loop.close)
-        slots.release()
-        await slots.acquire()
-        slots.release()
-
-    asyncio.run(hold())
+    await asyncio.to_thread(lambda: loop.run_until_complete(line_up()))
+    await asyncio.to_thread(loop.close)
+    slots.release()
+    await slots.acquire()
+    slots.release()
 
 
 # -- a large body ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ silence."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -205,7 +204,7 @@ def asynchronous(engine: Engine) -> AsyncEngine:
     return made
 
 
-def test_coroutines_with_sessions_are_looked_after_in_the_same_way(engine: Engine) -> None:
+async def test_coroutines_with_sessions_are_looked_after_in_the_same_way(engine: Engine) -> None:
     async def add(session: AsyncSession, taken: Message) -> None:
         session.add(Effect(name="added"))
 
@@ -219,26 +218,23 @@ def test_coroutines_with_sessions_are_looked_after_in_the_same_way(engine: Engin
         own.add(Effect(name="never"))
         await own.close()
 
-    async def work() -> None:
-        made = asynchronous(engine)
-        maker = async_sessionmaker(made)
-        inbox = inbox_of(maker, AsyncInbox)
-        assert await inbox.take(add, message("e-1")) is Outcome.ACCEPTED
-        assert await inbox.take(add, message("e-1")) is Outcome.DUPLICATE
-        assert await inbox.take(commit, message("e-2")) is Outcome.QUARANTINED
-        assert await inbox.take(unflushed, message("e-3")) is Outcome.QUARANTINED
-        async with maker() as session:
-            with contextlib.suppress(RuntimeError):
-                async with once_async(session, consumer="billing", message_id="e-4"):
-                    raise RuntimeError
-            with pytest.raises(TransactionBroken):
-                await session.commit()
-        async with made.connect() as connection:
-            with pytest.raises(TransactionBroken):
-                await commit_inside(connection)
-        await made.dispose()
-
-    asyncio.run(work())
+    made = asynchronous(engine)
+    maker = async_sessionmaker(made)
+    inbox = inbox_of(maker, AsyncInbox)
+    assert await inbox.take(add, message("e-1")) is Outcome.ACCEPTED
+    assert await inbox.take(add, message("e-1")) is Outcome.DUPLICATE
+    assert await inbox.take(commit, message("e-2")) is Outcome.QUARANTINED
+    assert await inbox.take(unflushed, message("e-3")) is Outcome.QUARANTINED
+    async with maker() as session:
+        with contextlib.suppress(RuntimeError):
+            async with once_async(session, consumer="billing", message_id="e-4"):
+                raise RuntimeError
+        with pytest.raises(TransactionBroken):
+            await session.commit()
+    async with made.connect() as connection:
+        with pytest.raises(TransactionBroken):
+            await commit_inside(connection)
+    await made.dispose()
     assert done(engine) == ["added"]
 
 

@@ -76,21 +76,17 @@ def test_the_aggregate_is_locked_before_the_message_takes_its_number(
 
 
 @pytest.mark.parametrize("kind", [AsyncSession, "scoped"])
-def test_so_is_it_in_an_asynchronous_session(engine: Engine, url: str, topic: str, kind: Any) -> None:
+async def test_so_is_it_in_an_asynchronous_session(engine: Engine, url: str, topic: str, kind: Any) -> None:
     if engine.dialect.name == "sqlite":
         pytest.skip("its one writer has the lock from the start")
-
-    async def work() -> None:
-        made = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"))
-        session: Any = AsyncSession(made)
-        if kind == "scoped":
-            session = async_scoped_session(lambda: AsyncSession(made, autoflush=False), scopefunc=asyncio.current_task)
-        async with session.begin():
-            account = await session.get(Account, 1)
-            account.cents += 1
-            await add_async(session, topic, "account-1", "1")
-            assert is_locked(engine)
-        await session.close()
-        await made.dispose()
-
-    asyncio.run(work())
+    made = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"))
+    session: Any = AsyncSession(made)
+    if kind == "scoped":
+        session = async_scoped_session(lambda: AsyncSession(made, autoflush=False), scopefunc=asyncio.current_task)
+    async with session.begin():
+        account = await session.get(Account, 1)
+        account.cents += 1
+        await add_async(session, topic, "account-1", "1")
+        assert is_locked(engine)
+    await session.close()
+    await made.dispose()

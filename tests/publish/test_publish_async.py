@@ -15,23 +15,20 @@ def numbered(topic: str, number: int) -> Record:
     return Record(topic, value=b"%d" % number, partition=0)
 
 
-def test_numbers_are_published_in_the_order_of_the_calls(bootstrap: str, name: str, topic: str) -> None:
-    async def publish() -> None:
-        async with AsyncPublisher(bootstrap, name, client=CLIENT) as publisher:
-            assert await publisher.last() == -1
-            outcomes = await asyncio.gather(*(publisher.publish(n, numbered(topic, n)) for n in range(5)))
-            assert outcomes == [Receipt.ACCEPTED] * 5
-            assert await publisher.publish_many([(n, [numbered(topic, n)]) for n in (4, 5)]) == [
-                Receipt.DUPLICATE,
-                Receipt.ACCEPTED,
-            ]
-            with pytest.raises(Gap):
-                await publisher.publish(9)
-        await publisher.close()
-        with pytest.raises(PublishRefused, match="was closed"):
-            await publisher.last()
-
-    asyncio.run(publish())
+async def test_numbers_are_published_in_the_order_of_the_calls(bootstrap: str, name: str, topic: str) -> None:
+    async with AsyncPublisher(bootstrap, name, client=CLIENT) as publisher:
+        assert await publisher.last() == -1
+        outcomes = await asyncio.gather(*(publisher.publish(n, numbered(topic, n)) for n in range(5)))
+        assert outcomes == [Receipt.ACCEPTED] * 5
+        assert await publisher.publish_many([(n, [numbered(topic, n)]) for n in (4, 5)]) == [
+            Receipt.DUPLICATE,
+            Receipt.ACCEPTED,
+        ]
+        with pytest.raises(Gap):
+            await publisher.publish(9)
+    await publisher.close()
+    with pytest.raises(PublishRefused, match="was closed"):
+        await publisher.last()
     assert committed_values(bootstrap, topic) == [b"%d" % n for n in range(6)]
 
 

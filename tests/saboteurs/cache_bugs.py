@@ -49,7 +49,7 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
         "semel.log.replica.uploads:Uploads.contents",
         "error.key in self._unreadable",
         "True",
-        (f"{_CACHE}::test_an_object_that_is_damaged_or_gone_is_named_and_does_not_keep_anybody_from_a_checkpoint",),
+        (f"{_CACHE}::test_an_object_that_is_damaged_or_gone_is_named_and_keeps_nobody_from_a_checkpoint",),
     ),
     Bug(
         "small parts stay as many as they are",

@@ -156,7 +156,7 @@ def test_a_client_whose_acknowledgement_is_lost_is_seen_to_repeat_itself() -> No
     beside_a_broker(scenario)
 
 
-def test_nothing_is_put_together_while_nobody_watches() -> None:
+async def test_nothing_is_put_together_while_nobody_watches() -> None:
     """Counted: calls of anything in the file, in the thread of the event loop."""
     calls: list[str] = []
 
@@ -164,32 +164,29 @@ def test_nothing_is_put_together_while_nobody_watches() -> None:
         if event == "call" and frame.f_code.co_filename == decisions.__file__:
             calls.append(frame.f_code.co_name)
 
-    async def serve() -> None:
-        async with Broker() as broker:
+    async with Broker() as broker:
 
-            def send() -> None:
+        def send() -> None:
+            with Asker(broker.bootstrap) as asker:
+                asker.create("payments")
+                sender_of = sender(asker)
+                for sequence in (0, 0, 2, 9):
+                    sender_of(sequence)
+
+        with profiled(note):
+            await asyncio.to_thread(send)
+            assert calls == []
+            assert broker.metrics.judged_batches == 4
+            subscription = broker.decisions.subscribe()
+            assert subscription is not None
+            calls.clear()
+
+            def send_one() -> None:
                 with Asker(broker.bootstrap) as asker:
-                    asker.create("payments")
-                    sender_of = sender(asker)
-                    for sequence in (0, 0, 2, 9):
-                        sender_of(sequence)
+                    sender(asker)(0)
 
-            with profiled(note):
-                await asyncio.to_thread(send)
-                assert calls == []
-                assert broker.metrics.judged_batches == 4
-                subscription = broker.decisions.subscribe()
-                assert subscription is not None
-                calls.clear()
-
-                def send_one() -> None:
-                    with Asker(broker.bootstrap) as asker:
-                        sender(asker)(0)
-
-                await asyncio.to_thread(send_one)
-            assert calls == ["tell"], "so the count above is one of something"
-
-    asyncio.run(serve())
+            await asyncio.to_thread(send_one)
+        assert calls == ["tell"], "so the count above is one of something"
 
 
 HEADER = read_header(encode_batch(at(1)))
@@ -271,49 +268,43 @@ async def turns() -> None:
 
 
 @pytest.mark.parametrize("outcome", [ACCEPTED, GAP])
-def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile(
+async def test_a_quiet_stream_is_woken_by_the_next_decision_and_a_busy_one_finds_what_fell_meanwhile(
     outcome: Outcome,
 ) -> None:
-    async def story() -> None:
-        metrics = Metrics()
-        watched = Decisions(metrics)
-        quiet, busy = watched.subscribe(), watched.subscribe()
-        assert quiet is not None
-        assert busy is not None
-        waiting = asyncio.create_task(quiet.wait(60))
-        await turns()
-        assert not waiting.done()
-        fall(watched, metrics, outcome)
-        await turns()
-        assert waiting.done()
-        assert [decision.number for decision in quiet.take().decisions] == [1]
-        late = asyncio.create_task(busy.wait(60))
-        await turns()
-        assert late.done()
-
-    asyncio.run(story())
+    metrics = Metrics()
+    watched = Decisions(metrics)
+    quiet, busy = watched.subscribe(), watched.subscribe()
+    assert quiet is not None
+    assert busy is not None
+    waiting = asyncio.create_task(quiet.wait(60))
+    await turns()
+    assert not waiting.done()
+    fall(watched, metrics, outcome)
+    await turns()
+    assert waiting.done()
+    assert [decision.number for decision in quiet.take().decisions] == [1]
+    late = asyncio.create_task(busy.wait(60))
+    await turns()
+    assert late.done()
 
 
-def test_an_accepted_batch_can_wait_where_another_verdict_cannot() -> None:
-    async def story() -> None:
-        metrics = Metrics()
-        watched = Decisions(metrics)
-        subscription = watched.subscribe()
-        assert subscription is not None
-        fall(watched, metrics, ACCEPTED)
-        waiting = asyncio.create_task(subscription.wait(60, others_only=True))
-        await turns()
-        fall(watched, metrics, ACCEPTED)
-        await turns()
-        assert not waiting.done()
-        fall(watched, metrics, DUPLICATE)
-        await turns()
-        assert waiting.done()
-        late = asyncio.create_task(subscription.wait(60, others_only=True))
-        await turns()
-        assert late.done()
-
-    asyncio.run(story())
+async def test_an_accepted_batch_can_wait_where_another_verdict_cannot() -> None:
+    metrics = Metrics()
+    watched = Decisions(metrics)
+    subscription = watched.subscribe()
+    assert subscription is not None
+    fall(watched, metrics, ACCEPTED)
+    waiting = asyncio.create_task(subscription.wait(60, others_only=True))
+    await turns()
+    fall(watched, metrics, ACCEPTED)
+    await turns()
+    assert not waiting.done()
+    fall(watched, metrics, DUPLICATE)
+    await turns()
+    assert waiting.done()
+    late = asyncio.create_task(subscription.wait(60, others_only=True))
+    await turns()
+    assert late.done()
 
 
 def fall(watched: Decisions, metrics: Metrics, outcome: Outcome) -> None:
@@ -346,16 +337,12 @@ def test_an_event_is_one_line_of_json_whatever_stands_in_it(
         assert told["decisions"][0]["said"] == f"ERROR: {message}"
 
 
-def test_a_stream_ends_at_once_when_its_subscriber_went_before_it_waits() -> None:
+async def test_a_stream_ends_at_once_when_its_subscriber_went_before_it_waits() -> None:
     """Otherwise the place of a console that connects again is taken until the next keep-alive."""
-
-    async def scenario() -> None:
-        subscription = Decisions(Metrics()).subscribe()
-        assert subscription is not None
-        subscription.end()
-        await asyncio.wait_for(subscription.wait(3600), 10)
-
-    asyncio.run(scenario())
+    subscription = Decisions(Metrics()).subscribe()
+    assert subscription is not None
+    subscription.end()
+    await asyncio.wait_for(subscription.wait(3600), 10)
 
 
 @pytest.mark.parametrize(

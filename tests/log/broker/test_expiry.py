@@ -1,6 +1,5 @@
 """What nobody has used for a week is forgotten by itself, for good, and an operator hears of it; downtime is no use."""
 
-import asyncio
 import logging
 
 import pytest
@@ -96,34 +95,26 @@ async def appended(broker: Broker, sent: bytearray) -> Outcome:
 
 
 @pytest.mark.parametrize("dies", [True, False])
-def test_a_batch_that_is_sent_again_after_a_month_of_downtime_is_known(dies: bool) -> None:
+async def test_a_batch_that_is_sent_again_after_a_month_of_downtime_is_known(dies: bool) -> None:
     """The client went on sending; it was the broker that was away."""
     files, clock = MemoryFiles(), Clock(NOW_MS)
-
-    async def scenario() -> None:
-        broker = Broker(files=files, clock=clock.time)
-        await broker.start()
-        assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
-        await (broker.kill() if dies else broker.stop())
-        clock.ms += (30 * DAY_SECONDS) * 1000
-        async with Broker(files=files, clock=clock.time) as again:
-            assert await appended(again, batch(1000, 0)) is Outcome.DUPLICATE
-            assert again.metrics.forgotten_producers == 0
-
-    asyncio.run(scenario())
+    broker = Broker(files=files, clock=clock.time)
+    await broker.start()
+    assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
+    await (broker.kill() if dies else broker.stop())
+    clock.ms += (30 * DAY_SECONDS) * 1000
+    async with Broker(files=files, clock=clock.time) as again:
+        assert await appended(again, batch(1000, 0)) is Outcome.DUPLICATE
+        assert again.metrics.forgotten_producers == 0
 
 
-def test_a_clock_that_is_a_month_ahead_for_a_moment_forgets_no_producer() -> None:
+async def test_a_clock_that_is_a_month_ahead_for_a_moment_forgets_no_producer() -> None:
     clock = Clock(NOW_MS)
-
-    async def scenario() -> None:
-        async with Broker(clock=clock.time) as broker:
-            assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
-            for skipped_seconds in (30 * DAY_SECONDS, -30 * DAY_SECONDS):
-                clock.ms += skipped_seconds * 1000
-                assert await appended(broker, batch(1000, 0)) is Outcome.DUPLICATE
-
-    asyncio.run(scenario())
+    async with Broker(clock=clock.time) as broker:
+        assert await appended(broker, batch(1000, 0)) is Outcome.ACCEPTED
+        for skipped_seconds in (30 * DAY_SECONDS, -30 * DAY_SECONDS):
+            clock.ms += skipped_seconds * 1000
+            assert await appended(broker, batch(1000, 0)) is Outcome.DUPLICATE
 
 
 def test_a_producer_that_was_silent_for_as_long_as_the_limit_says_is_forgotten_and_counted(

@@ -50,23 +50,20 @@ def test_a_full_disk_refuses_with_an_error_that_is_retried_and_serves_on_once_th
 
 
 @pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
-def test_a_checkpoint_for_which_there_is_no_space_or_file_is_put_off_and_is_no_failure_of_the_disk(
+async def test_a_checkpoint_for_which_there_is_no_space_or_file_is_put_off_and_is_no_failure_of_the_disk(
     monkeypatch: pytest.MonkeyPatch, refusal: int
 ) -> None:
     def run(job: CheckpointJob) -> None:
         raise OSError(refusal, os.strerror(refusal))
 
-    async def scenario() -> None:
-        async with Broker() as broker:
-            monkeypatch.setattr(CheckpointJob, "run", run)
-            broker.pump.begin_checkpoint()
-            ended = asyncio.Event()
-            broker.pump._checkpoints._thread.run(lambda: None, lambda _: ended.set())
-            await ended.wait()
-            monkeypatch.undo()
-            assert not broker.failed.done()
-            finish(broker.pump.look_for_space())
-            broker.pump.begin_checkpoint()
-            assert broker.log.checkpoint_running
-
-    asyncio.run(scenario())
+    async with Broker() as broker:
+        monkeypatch.setattr(CheckpointJob, "run", run)
+        broker.pump.begin_checkpoint()
+        ended = asyncio.Event()
+        broker.pump._checkpoints._thread.run(lambda: None, lambda _: ended.set())
+        await ended.wait()
+        monkeypatch.undo()
+        assert not broker.failed.done()
+        finish(broker.pump.look_for_space())
+        broker.pump.begin_checkpoint()
+        assert broker.log.checkpoint_running

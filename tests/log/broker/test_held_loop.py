@@ -345,35 +345,29 @@ def last_offset_fetched(count: int) -> bytes:
     return frame_of(OFFSET_FETCH, 7, group_id="g", topics=topics, require_stable=False)
 
 
-def test_the_next_request_of_a_connection_sees_all_that_a_long_one_did() -> None:
-    async def run() -> None:
-        async with stranger() as (broker, ask):
-            await ask(topics_made(("t0", MANY)))
-            both = [frame async for frame in answers(broker, offsets_committed(MANY), last_offset_fetched(MANY))]
-            fetched = messages.decode_response(OFFSET_FETCH, 7, both[1][5:])
-            assert fetched.topics[0].partitions[0].committed_offset == 7
-            committed = messages.decode_response(OFFSET_COMMIT, 9, both[0][5:])
-            assert [one.error_code for one in committed.topics[0].partitions] == [0] * MANY
-
-    asyncio.run(run())
+async def test_the_next_request_of_a_connection_sees_all_that_a_long_one_did() -> None:
+    async with stranger() as (broker, ask):
+        await ask(topics_made(("t0", MANY)))
+        both = [frame async for frame in answers(broker, offsets_committed(MANY), last_offset_fetched(MANY))]
+        fetched = messages.decode_response(OFFSET_FETCH, 7, both[1][5:])
+        assert fetched.topics[0].partitions[0].committed_offset == 7
+        committed = messages.decode_response(OFFSET_COMMIT, 9, both[0][5:])
+        assert [one.error_code for one in committed.topics[0].partitions] == [0] * MANY
 
 
-def test_others_are_served_while_a_long_request_is() -> None:
-    async def run() -> None:
-        async with stranger() as (broker, ask):
-            await ask(topics_made(("t0", MANY)))
-            long = answers(broker, offsets_committed(MANY))
-            heard: list[str] = []
+async def test_others_are_served_while_a_long_request_is() -> None:
+    async with stranger() as (broker, ask):
+        await ask(topics_made(("t0", MANY)))
+        long = answers(broker, offsets_committed(MANY))
+        heard: list[str] = []
 
-            async def hear(name: str, what: AsyncIterator[bytes]) -> None:
-                await anext(what)
-                heard.append(name)
+        async def hear(name: str, what: AsyncIterator[bytes]) -> None:
+            await anext(what)
+            heard.append(name)
 
-            short = answers(broker, frame_of(LIST_GROUPS, 3))
-            await asyncio.gather(hear("long", long), hear("short", short))
-            assert heard == ["short", "long"]
-
-    asyncio.run(run())
+        short = answers(broker, frame_of(LIST_GROUPS, 3))
+        await asyncio.gather(hear("long", long), hear("short", short))
+        assert heard == ["short", "long"]
 
 
 def heartbeat_of(member_id: str, epoch: int, regex: str | None) -> bytes:
@@ -439,17 +433,14 @@ def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> No
     assert asyncio.run(run()) < CALLS_MAX
 
 
-def test_a_member_hears_of_topics_that_came_while_its_expression_was_looked_up() -> None:
-    async def run() -> None:
-        async with stranger() as (broker, ask):
-            await ask(topics_made(*((f"a-{number}", 1) for number in range(MANY))))
-            joining, making = answers(broker, heartbeat_of("m", 0, ".*b")), answers(broker, topics_made(("b", 1)))
-            joined, _ = await asyncio.gather(anext(joining), anext(making))
-            heard = messages.decode_response(CONSUMER_GROUP_HEARTBEAT, 1, joined[5:])
-            assert heard.assignment is not None
-            assert [one.partitions for one in heard.assignment.topic_partitions] == [(0,)]
-
-    asyncio.run(run())
+async def test_a_member_hears_of_topics_that_came_while_its_expression_was_looked_up() -> None:
+    async with stranger() as (broker, ask):
+        await ask(topics_made(*((f"a-{number}", 1) for number in range(MANY))))
+        joining, making = answers(broker, heartbeat_of("m", 0, ".*b")), answers(broker, topics_made(("b", 1)))
+        joined, _ = await asyncio.gather(anext(joining), anext(making))
+        heard = messages.decode_response(CONSUMER_GROUP_HEARTBEAT, 1, joined[5:])
+        assert heard.assignment is not None
+        assert [one.partitions for one in heard.assignment.topic_partitions] == [(0,)]
 
 
 def test_the_end_of_a_transaction_in_very_many_partitions_is_prepared_in_many_turns() -> None:

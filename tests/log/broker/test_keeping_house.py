@@ -1,6 +1,5 @@
 """What a broker does by itself goes on after a fault of its own, or ends loudly where it must not go on."""
 
-import asyncio
 import logging
 
 import pytest
@@ -38,7 +37,7 @@ def test_a_chore_that_breaks_off_is_told_and_done_again_next_time(
 
 
 @pytest.mark.parametrize("step", ["finish_sync", "finish_checkpoint"])
-def test_a_broker_that_loses_track_of_what_is_durable_stops_serving(
+async def test_a_broker_that_loses_track_of_what_is_durable_stops_serving(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
     """Or those who wait for an answer would wait for ever."""
@@ -46,16 +45,13 @@ def test_a_broker_that_loses_track_of_what_is_durable_stops_serving(
     def slip(log: Log, job: object) -> None:
         raise ValueError("a slip")
 
-    async def scenario() -> None:
-        broker = Broker()
-        await broker.start()
-        monkeypatch.setattr(Log, step, slip)
-        broker.log.new_producer_id(0)
-        broker.pump.follow()
-        broker.pump.begin_checkpoint()
-        with pytest.raises(BrokerFailed, match="a fault of its own: ValueError"):
-            await broker.failed
-        await broker.stop()
-
-    asyncio.run(scenario())
+    broker = Broker()
+    await broker.start()
+    monkeypatch.setattr(Log, step, slip)
+    broker.log.new_producer_id(0)
+    broker.pump.follow()
+    broker.pump.begin_checkpoint()
+    with pytest.raises(BrokerFailed, match="a fault of its own: ValueError"):
+        await broker.failed
+    await broker.stop()
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]

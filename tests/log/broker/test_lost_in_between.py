@@ -62,33 +62,30 @@ def test_the_room_of_a_large_request_is_taken_until_it_has_been_served() -> None
     assert left == {"waiting": 0, "receiving": 0}
 
 
-def test_a_member_that_was_heard_over_a_connection_that_is_gone_by_then_is_missed_soon() -> None:
-    async def run() -> None:
-        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
-            create(broker, "orders", 3)
-            asked = Asked(
-                broker,
-                CONSUMER_GROUP_HEARTBEAT,
-                1,
-                over=1,
-                group_id="readers",
-                member_id="one",
-                member_epoch=0,
-                instance_id=None,
-                rack_id=None,
-                rebalance_timeout=10_000,
-                subscribed_topic_names=["orders"],
-                subscribed_topic_regex=None,
-                server_assignor=None,
-                topic_partitions=[],
-            )
-            asked.step()
-            asked.is_lost = True
-            broker.groups.connection_lost(1)
-            assert asked.answer().error_code == 0
-            group = broker.log.state.groups.named("readers")
-            assert group is not None
-            assert isinstance(group.machine, ConsumerGroup)
-            assert group.machine.members["one"].has_lost_connection
-
-    asyncio.run(run())
+async def test_a_member_that_was_heard_over_a_connection_that_is_gone_by_then_is_missed_soon() -> None:
+    async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+        create(broker, "orders", 3)
+        asked = Asked(
+            broker,
+            CONSUMER_GROUP_HEARTBEAT,
+            1,
+            over=1,
+            group_id="readers",
+            member_id="one",
+            member_epoch=0,
+            instance_id=None,
+            rack_id=None,
+            rebalance_timeout=10_000,
+            subscribed_topic_names=["orders"],
+            subscribed_topic_regex=None,
+            server_assignor=None,
+            topic_partitions=[],
+        )
+        asked.step()
+        asked.is_lost = True
+        broker.groups.connection_lost(1)
+        assert asked.answer().error_code == 0
+        group = broker.log.state.groups.named("readers")
+        assert group is not None
+        assert isinstance(group.machine, ConsumerGroup)
+        assert group.machine.members["one"].has_lost_connection

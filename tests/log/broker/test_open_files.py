@@ -56,25 +56,22 @@ def test_so_do_the_sockets_with_which_a_standby_forwards(monkeypatch: pytest.Mon
     assert taken + 96 <= allowed
 
 
-def test_a_standby_forwards_no_more_at_once_than_it_has_sockets_for() -> None:
-    async def scenario() -> None:
-        reached = asyncio.Event()
+async def test_a_standby_forwards_no_more_at_once_than_it_has_sockets_for() -> None:
+    reached = asyncio.Event()
 
-        async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            await reached.wait()
-            raise OSError
+    async def reach(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        await reached.wait()
+        raise OSError
 
-        forwards = Forwarder(reach, 1000, under_way_max=2)
-        exchange: Any = SimpleNamespace(api_key=METADATA, connection=SimpleNamespace(is_of_a_standby=False))
-        for _ in range(2):
-            assert forwards.takes(exchange)
-            forwards.forward(("host", 9092), exchange, b"", lambda: None, lambda: None)
-        assert not forwards.takes(exchange)
-        exchange.is_lost = True
-        forwards.stop()
-        await asyncio.gather(*forwards._tasks, return_exceptions=True)
-
-    asyncio.run(scenario())
+    forwards = Forwarder(reach, 1000, under_way_max=2)
+    exchange: Any = SimpleNamespace(api_key=METADATA, connection=SimpleNamespace(is_of_a_standby=False))
+    for _ in range(2):
+        assert forwards.takes(exchange)
+        forwards.forward(("host", 9092), exchange, b"", lambda: None, lambda: None)
+    assert not forwards.takes(exchange)
+    exchange.is_lost = True
+    forwards.stop()
+    await asyncio.gather(*forwards._tasks, return_exceptions=True)
 
 
 @pytest.mark.parametrize("allowed", [40, 256, 400, 1_024, 65_536])

@@ -27,34 +27,32 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, job: type) -> None:
 
 
 @pytest.mark.parametrize("job", [SyncJob, CheckpointJob])
-def test_a_sync_that_fails_while_the_broker_stops_is_not_made_good_by_another(
+async def test_a_sync_that_fails_while_the_broker_stops_is_not_made_good_by_another(
     monkeypatch: pytest.MonkeyPatch, job: type
 ) -> None:
     """After a failed sync the next one may succeed though nothing reached the disk: a checkpoint would vouch for it."""
     files = MemoryFiles()
-
-    async def scenario() -> None:
-        broker = Broker(files=files)
-        await broker.start()
-        asker = await asyncio.to_thread(Asker, broker.bootstrap)
-        await asyncio.to_thread(asker.create, "payments")
-        await asyncio.to_thread(asker.produce, "payments", at(1))
-        broker.log.new_producer_id(0)
-        fail_once(monkeypatch, job)
-        # Both begin in this turn of the event loop; how they end is known when the broker has begun to stop.
-        broker.pump._begin_sync()
-        broker.pump.begin_checkpoint()
-        await broker.stop()
-        asker.close()
-        assert broker.failed.done()
-        found = checkpoint.read(files)
-        assert found is None or not found[0]["clean"]
-
-    asyncio.run(scenario())
+    broker = Broker(files=files)
+    await broker.start()
+    asker = await asyncio.to_thread(Asker, broker.bootstrap)
+    await asyncio.to_thread(asker.create, "payments")
+    await asyncio.to_thread(asker.produce, "payments", at(1))
+    broker.log.new_producer_id(0)
+    fail_once(monkeypatch, job)
+    # Both begin in this turn of the event loop; how they end is known when the broker has begun to stop.
+    broker.pump._begin_sync()
+    broker.pump.begin_checkpoint()
+    await broker.stop()
+    asker.close()
+    assert broker.failed.done()
+    found = checkpoint.read(files)
+    assert found is None or not found[0]["clean"]
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_nothing_happens_to_the_directory_once_a_broker_has_ended(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_nothing_happens_to_the_directory_once_a_broker_has_ended(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """Another one may have it by then."""
     late: list[str] = []
     ended = False
@@ -71,24 +69,19 @@ def test_nothing_happens_to_the_directory_once_a_broker_has_ended(monkeypatch: p
 
     watched("finish_checkpoint")
     watched("finish_sync")
-
-    async def scenario() -> None:
-        nonlocal ended
-        broker = Broker()
-        await broker.start()
-        broker.log.new_producer_id(0)
-        broker.pump._begin_sync()
-        broker.pump.begin_checkpoint()
-        await getattr(broker, how)()
-        ended = True
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+    broker = Broker()
+    await broker.start()
+    broker.log.new_producer_id(0)
+    broker.pump._begin_sync()
+    broker.pump.begin_checkpoint()
+    await getattr(broker, how)()
+    ended = True
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert late == []
 
 
-def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops() -> None:
+async def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops() -> None:
     """Stopping waits for the thread that brings it, and thousands of consumers may have asked for a megabyte."""
     jobs: list[Callable[[], None]] = []
     opened: list[str] = []
@@ -105,31 +98,25 @@ def test_what_is_still_to_be_brought_from_the_disk_is_not_once_the_broker_stops(
     def thread(name: str, loop: asyncio.AbstractEventLoop) -> DiskThread:
         return (Held if name == "semel-read" else DiskThread)(name, loop)
 
-    async def scenario() -> None:
-        async with Broker(files=WatchedFiles(), disk_threads=thread) as broker:
-            for _ in range(2):
-                broker.warmer.warm([Stretch("a segment", 0, 1)], lambda: None)
-            jobs[0]()
-            assert "a segment" in opened
-        opened.clear()
-        jobs[1]()
-        assert opened == []
-
-    asyncio.run(scenario())
+    async with Broker(files=WatchedFiles(), disk_threads=thread) as broker:
+        for _ in range(2):
+            broker.warmer.warm([Stretch("a segment", 0, 1)], lambda: None)
+        jobs[0]()
+        assert "a segment" in opened
+    opened.clear()
+    jobs[1]()
+    assert opened == []
 
 
-def test_requests_that_come_while_the_broker_stops_are_not_begun() -> None:
-    async def scenario() -> None:
-        broker = Broker()
-        await broker.start()
-        asker = await asyncio.to_thread(Asker, broker.bootstrap)
-        await asyncio.to_thread(asker.create, "payments")
-        for connection in broker.connections:
-            connection.stop_serving()
-        served = broker.metrics.latencies.copy()
-        asker.post(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
-        await broker.stop()
-        assert broker.metrics.latencies == served
-        asker.close()
-
-    asyncio.run(scenario())
+async def test_requests_that_come_while_the_broker_stops_are_not_begun() -> None:
+    broker = Broker()
+    await broker.start()
+    asker = await asyncio.to_thread(Asker, broker.bootstrap)
+    await asyncio.to_thread(asker.create, "payments")
+    for connection in broker.connections:
+        connection.stop_serving()
+    served = broker.metrics.latencies.copy()
+    asker.post(b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
+    await broker.stop()
+    assert broker.metrics.latencies == served
+    asker.close()

@@ -134,20 +134,16 @@ def test_a_transaction_that_its_offsets_alone_have_opened_ends_at_its_deadline()
         assert eventually(lambda: described(ask, "silent").transaction_state == "CompleteAbort")
 
 
-def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
+async def test_a_transaction_of_before_a_restart_keeps_its_deadline() -> None:
     files, clock = MemoryFiles(), Clock()
-
-    async def scenario() -> None:
-        broker = Broker(files=files, clock=clock.time)
-        await broker.start()
-        begin(broker, "silent", 10_000)
-        await broker.kill()
-        clock.ms += 10_000
-        async with Broker(files=files, clock=clock.time) as again:
-            await until(lambda: again.log.state.transactions.open_count == 0)
-            assert state_of(again, "silent") is State.COMPLETE_ABORT
-
-    asyncio.run(scenario())
+    broker = Broker(files=files, clock=clock.time)
+    await broker.start()
+    begin(broker, "silent", 10_000)
+    await broker.kill()
+    clock.ms += 10_000
+    async with Broker(files=files, clock=clock.time) as again:
+        await until(lambda: again.log.state.transactions.open_count == 0)
+        assert state_of(again, "silent") is State.COMPLETE_ABORT
 
 
 def test_a_transaction_that_began_under_a_clock_far_ahead_gets_no_more_than_its_time_after_a_restart() -> None:

@@ -45,23 +45,19 @@ def opening(opened: list["ref[Large]"]) -> Steps[None]:
     del large
 
 
-def test_nothing_more_is_made_elsewhere_once_all_stops() -> None:
+async def test_nothing_more_is_made_elsewhere_once_all_stops() -> None:
     """A broker that stops waits for its threads: for each thing that is still to be opened it would be 0.2 s."""
     opened: list[ref[Large]] = []
     ended: list[Exception | None] = []
-
-    async def scenario() -> None:
-        thread = HeldThread()
-        turns = Turns(lambda: None, thread.run, 3)
-        for _ in range(4):
-            turns.begin(opening(opened), ended.append)
+    thread = HeldThread()
+    turns = Turns(lambda: None, thread.run, 3)
+    for _ in range(4):
+        turns.begin(opening(opened), ended.append)
+    thread.work()
+    turns.stop()
+    while thread.jobs:
         thread.work()
-        turns.stop()
-        while thread.jobs:
-            thread.work()
-        await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+    await asyncio.sleep(0)
     assert len(opened) == 1
     assert not ended
 

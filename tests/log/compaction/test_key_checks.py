@@ -50,51 +50,42 @@ class Senders:
             await asyncio.sleep(0)
 
 
-def test_one_large_batch_is_open_at_a_time_and_everybodys_turn_comes_in_the_order_in_which_they_came() -> None:
-    async def run() -> None:
-        senders = Senders(KeyChecks(64 * LARGE))
-        for key in (b"k", None, b"k", b"k"):
-            senders.send(batch_of(LARGE, key=key))
-        for number in range(4):
-            await senders.rest()
-            assert len(senders.jobs) == 1
-            assert [one for one, _ in senders.heard] == list(range(number))
-            senders.jobs.pop()()
-            # Opened, and not looked through yet: nobody else begins before that.
-            assert not senders.jobs
+async def test_one_large_batch_is_open_at_a_time_and_everybodys_turn_comes_in_the_order_in_which_they_came() -> None:
+    senders = Senders(KeyChecks(64 * LARGE))
+    for key in (b"k", None, b"k", b"k"):
+        senders.send(batch_of(LARGE, key=key))
+    for number in range(4):
         await senders.rest()
-        assert [type(error) for _, error in senders.heard] == [type(None), KeylessRecords, type(None), type(None)]
-        assert senders.turns.is_idle
-
-    asyncio.run(run())
-
-
-def test_small_batches_do_not_wait_for_large_ones_and_only_so_many_are_open_at_once() -> None:
-    async def run() -> None:
-        senders = Senders(KeyChecks(64 * LARGE, small_at_once=2))
-        senders.send(batch_of(LARGE))
-        for _ in range(5):
-            senders.send(batch_of(SMALL))
-        # Nothing has to be opened here, so it goes on together with the two that are let in.
-        senders.send(batch_of(LARGE, codec="none"))
-        await senders.rest()
-        assert [one for one, _ in senders.heard] == [1, 2, 6, 3, 4, 5]
         assert len(senders.jobs) == 1
+        assert [one for one, _ in senders.heard] == list(range(number))
+        senders.jobs.pop()()
+        # Opened, and not looked through yet: nobody else begins before that.
+        assert not senders.jobs
+    await senders.rest()
+    assert [type(error) for _, error in senders.heard] == [type(None), KeylessRecords, type(None), type(None)]
+    assert senders.turns.is_idle
 
-    asyncio.run(run())
+
+async def test_small_batches_do_not_wait_for_large_ones_and_only_so_many_are_open_at_once() -> None:
+    senders = Senders(KeyChecks(64 * LARGE, small_at_once=2))
+    senders.send(batch_of(LARGE))
+    for _ in range(5):
+        senders.send(batch_of(SMALL))
+    # Nothing has to be opened here, so it goes on together with the two that are let in.
+    senders.send(batch_of(LARGE, codec="none"))
+    await senders.rest()
+    assert [one for one, _ in senders.heard] == [1, 2, 6, 3, 4, 5]
+    assert len(senders.jobs) == 1
 
 
-def test_a_batch_that_cannot_be_opened_gives_its_place_to_the_next() -> None:
-    async def run() -> None:
-        senders = Senders(KeyChecks(LARGE * 3 // 4))
-        for size in (LARGE, LARGE, SMALL):
-            senders.send(batch_of(size))
-        for _ in range(2):
-            senders.jobs.pop()()
-            await senders.rest()
-        assert [type(error) for _, error in sorted(senders.heard)] == [Refused, Refused, type(None)]
-
-    asyncio.run(run())
+async def test_a_batch_that_cannot_be_opened_gives_its_place_to_the_next() -> None:
+    senders = Senders(KeyChecks(LARGE * 3 // 4))
+    for size in (LARGE, LARGE, SMALL):
+        senders.send(batch_of(size))
+    for _ in range(2):
+        senders.jobs.pop()()
+        await senders.rest()
+    assert [type(error) for _, error in sorted(senders.heard)] == [Refused, Refused, type(None)]
 
 
 # At a door

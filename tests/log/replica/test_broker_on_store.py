@@ -51,56 +51,48 @@ def pay(asker: Asker, *sequences: int) -> list[int]:
     ]
 
 
-def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
+async def test_what_was_acknowledged_is_there_again_on_an_empty_disk() -> None:
     """Records, and the five batches of a producer that are recognised."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        async with Broker(store=store, lease_seconds=LEASE_SECONDS) as first:
-            cluster_id = first.log.state.cluster_id
-            await asking(first, lambda asker: asker.create("payments"))
-            assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
-            await first.kill()
-        async with Broker(store=store) as second:
-            assert not second.role.is_active, "the lease of the one that was killed has not ended"
-            await second.activated
-            assert second.log.state.cluster_id == cluster_id
-            assert (first.role.epoch, second.role.epoch) == (1, 2)
-            assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
-            assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
-
-    asyncio.run(scenario())
+    store = MemoryStore()
+    async with Broker(store=store, lease_seconds=LEASE_SECONDS) as first:
+        cluster_id = first.log.state.cluster_id
+        await asking(first, lambda asker: asker.create("payments"))
+        assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
+        await first.kill()
+    async with Broker(store=store) as second:
+        assert not second.role.is_active, "the lease of the one that was killed has not ended"
+        await second.activated
+        assert second.log.state.cluster_id == cluster_id
+        assert (first.role.epoch, second.role.epoch) == (1, 2)
+        assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
+        assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_new_machine_starts_from_a_checkpoint_when_the_slots_before_it_are_gone() -> None:
+async def test_a_new_machine_starts_from_a_checkpoint_when_the_slots_before_it_are_gone() -> None:
     """Records, the five batches of a producer, and what was deleted."""
+    store = MemoryStore()
 
-    async def scenario() -> None:
-        store = MemoryStore()
+    def is_deleted() -> bool:
+        return decode_floor(store.objects.get(FLOOR_KEY).body).deleted_below > 5
 
-        def is_deleted() -> bool:
-            return decode_floor(store.objects.get(FLOOR_KEY).body).deleted_below > 5
-
-        settings = LogSettings(checkpoint_bytes=1)
-        async with Broker(store=store, lease_seconds=LEASE_SECONDS, settings=settings) as first:
-            await asking(first, lambda asker: asker.create("payments"))
-            assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
-            for name in ("two", "three", "four"):
-                await asking(first, lambda asker, name=name: asker.create(name))
-            assert await asyncio.to_thread(eventually, is_deleted)
-            await first.kill()
-        assert {listed.key for listed in store.objects.list("journal")} >= {key_of(0)}
-        assert key_of(4) not in {listed.key for listed in store.objects.list("journal")}
-        async with Broker(store=store) as second:
-            await second.activated
-            assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
-            assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
-
-    asyncio.run(scenario())
+    settings = LogSettings(checkpoint_bytes=1)
+    async with Broker(store=store, lease_seconds=LEASE_SECONDS, settings=settings) as first:
+        await asking(first, lambda asker: asker.create("payments"))
+        assert await asking(first, lambda asker: pay(asker, 0, 1, 2, 3, 4)) == [0, 1, 2, 3, 4]
+        for name in ("two", "three", "four"):
+            await asking(first, lambda asker, name=name: asker.create(name))
+        assert await asyncio.to_thread(eventually, is_deleted)
+        await first.kill()
+    assert {listed.key for listed in store.objects.list("journal")} >= {key_of(0)}
+    assert key_of(4) not in {listed.key for listed in store.objects.list("journal")}
+    async with Broker(store=store) as second:
+        await second.activated
+        assert await asking(second, lambda asker: records_of(asker, "payments")) == 5
+        assert await asking(second, lambda asker: pay(asker, 0, 1, 2, 3, 4, 5)) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("what", ["partitions", "offsets"])
-def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take(what: str) -> None:
+async def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take(what: str) -> None:
     """The next broker would not know the transaction that the client then wants to end."""
 
     class Held(MemoryStore):
@@ -128,23 +120,20 @@ def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_take(w
             v3_and_below_topics=[{"name": "payments", "partitions": [0]}],
         )
 
-    async def scenario() -> None:
-        store = Held()
-        async with Broker(store=store, lease_seconds=60) as broker:
-            await asking(broker, lambda asker: asker.create("payments"))
-            claim = {"transactional_id": "t", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-            owner = await asking(broker, lambda asker: asker(INIT_PRODUCER_ID, 4, **claim))
-            assert owner.error_code == 0
-            store.is_held = True
-            answer = asyncio.create_task(asking(broker, lambda asker: add(asker, owner.producer_id)))
-            await store.holds.wait()
-            # Whatever was to be answered at once has been by now.
-            await asking(broker, lambda asker: asker(API_VERSIONS, 0))
-            await broker.kill()
-            with pytest.raises(ConnectionEnded):
-                await answer
-
-    asyncio.run(scenario())
+    store = Held()
+    async with Broker(store=store, lease_seconds=60) as broker:
+        await asking(broker, lambda asker: asker.create("payments"))
+        claim = {"transactional_id": "t", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+        owner = await asking(broker, lambda asker: asker(INIT_PRODUCER_ID, 4, **claim))
+        assert owner.error_code == 0
+        store.is_held = True
+        answer = asyncio.create_task(asking(broker, lambda asker: add(asker, owner.producer_id)))
+        await store.holds.wait()
+        # Whatever was to be answered at once has been by now.
+        await asking(broker, lambda asker: asker(API_VERSIONS, 0))
+        await broker.kill()
+        with pytest.raises(ConnectionEnded):
+            await answer
 
 
 def error_of_a_payment(asker: Asker) -> int:
@@ -154,108 +143,87 @@ def error_of_a_payment(asker: Asker) -> int:
     return int(topic.partition_responses[0].error_code)
 
 
-def test_who_stands_by_takes_and_shows_no_records() -> None:
+async def test_who_stands_by_takes_and_shows_no_records() -> None:
     """It would acknowledge what the active broker never sees, and show what is not the newest."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        # Nobody takes over, however busy the machine is.
-        async with Broker(store=store, lease_seconds=60) as active, Broker(store=store) as standby:
-            await asking(active, lambda asker: asker.create("payments"))
-            assert await asking(active, error_of_a_payment) == ErrorCode.NONE
-            assert await asking(standby, error_of_a_payment) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            fetched = await asking(standby, lambda asker: asker.fetch("payments"))
-            assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
+    store = MemoryStore()
+    # Nobody takes over, however busy the machine is.
+    async with Broker(store=store, lease_seconds=60) as active, Broker(store=store) as standby:
+        await asking(active, lambda asker: asker.create("payments"))
+        assert await asking(active, error_of_a_payment) == ErrorCode.NONE
+        assert await asking(standby, error_of_a_payment) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        fetched = await asking(standby, lambda asker: asker.fetch("payments"))
+        assert fetched.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        broker = Broker(store=store, lease_seconds=LEASE_SECONDS)
-        await broker.start()
-        content, version = store.objects.get(LEASE_KEY)
-        other = decode_lease(content)._replace(epoch=2, nonce="somebody else")
-        store.objects.replace(LEASE_KEY, other.encode(), version)
-        with pytest.raises(BrokerFenced, match="another broker has taken over"):
-            async with asyncio.timeout(SECONDS_MAX):
-                await broker.failed
-        await broker.kill()
-
-    asyncio.run(scenario())
+async def test_a_broker_whose_lease_is_somebody_elses_ends_as_fenced() -> None:
+    store = MemoryStore()
+    broker = Broker(store=store, lease_seconds=LEASE_SECONDS)
+    await broker.start()
+    content, version = store.objects.get(LEASE_KEY)
+    other = decode_lease(content)._replace(epoch=2, nonce="somebody else")
+    store.objects.replace(LEASE_KEY, other.encode(), version)
+    with pytest.raises(BrokerFenced, match="another broker has taken over"):
+        async with asyncio.timeout(SECONDS_MAX):
+            await broker.failed
+    await broker.kill()
 
 
-def test_a_store_of_another_version_or_depth_is_refused() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        await store.create("format", encode_record("format", {"version": 1, "depth": 4, "cluster_id": "x"}))
-        with pytest.raises(BrokenHistory, match="version 1"):
-            await Broker(store=store).start()
-        store = MemoryStore()
-        await store.create("format", encode_record("format", {"version": VERSION, "depth": 5, "cluster_id": "x"}))
-        with pytest.raises(BrokenHistory, match=f"version {VERSION} and depth 5"):
-            await Broker(store=store).start()
-        store = MemoryStore()
-        await store.create("format", b"something else")
-        with pytest.raises(BrokenHistory, match="none of semel's"):
-            await Broker(store=store).start()
-
-    asyncio.run(scenario())
+async def test_a_store_of_another_version_or_depth_is_refused() -> None:
+    store = MemoryStore()
+    await store.create("format", encode_record("format", {"version": 1, "depth": 4, "cluster_id": "x"}))
+    with pytest.raises(BrokenHistory, match="version 1"):
+        await Broker(store=store).start()
+    store = MemoryStore()
+    await store.create("format", encode_record("format", {"version": VERSION, "depth": 5, "cluster_id": "x"}))
+    with pytest.raises(BrokenHistory, match=f"version {VERSION} and depth 5"):
+        await Broker(store=store).start()
+    store = MemoryStore()
+    await store.create("format", b"something else")
+    with pytest.raises(BrokenHistory, match="none of semel's"):
+        await Broker(store=store).start()
 
 
-def test_a_damaged_slot_is_named_and_refused() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        async with Broker(store=store) as broker:
-            await asking(broker, lambda asker: asker.create("payments"))
-        body, version = await store.get(key_of(4))
-        await store.replace(key_of(4), body[:-1] + b"?", version)
-        with pytest.raises(BrokenHistory, match="slot 4 is damaged"):
-            await Broker(store=store).start()
-
-    asyncio.run(scenario())
+async def test_a_damaged_slot_is_named_and_refused() -> None:
+    store = MemoryStore()
+    async with Broker(store=store) as broker:
+        await asking(broker, lambda asker: asker.create("payments"))
+    body, version = await store.get(key_of(4))
+    await store.replace(key_of(4), body[:-1] + b"?", version)
+    with pytest.raises(BrokenHistory, match="slot 4 is damaged"):
+        await Broker(store=store).start()
 
 
-def test_a_directory_is_either_a_log_or_the_cache_of_one() -> None:
+async def test_a_directory_is_either_a_log_or_the_cache_of_one() -> None:
     """A log of its own would be thrown away as a cache, and a cache lacks what its store has."""
-
-    async def scenario() -> None:
-        own, cache = MemoryFiles(), MemoryFiles()
-        async with Broker(files=own):
-            pass
-        with pytest.raises(Damaged, match="holds a log of its own"):
-            await Broker(files=own, store=MemoryStore()).start()
-        async with Broker(files=cache, store=MemoryStore()):
-            pass
-        with pytest.raises(Damaged, match="holds the cache of a log in a store"):
-            await Broker(files=cache).start()
-
-    asyncio.run(scenario())
+    own, cache = MemoryFiles(), MemoryFiles()
+    async with Broker(files=own):
+        pass
+    with pytest.raises(Damaged, match="holds a log of its own"):
+        await Broker(files=own, store=MemoryStore()).start()
+    async with Broker(files=cache, store=MemoryStore()):
+        pass
+    with pytest.raises(Damaged, match="holds the cache of a log in a store"):
+        await Broker(files=cache).start()
 
 
-def test_the_cache_of_one_cluster_is_not_used_for_another() -> None:
+async def test_the_cache_of_one_cluster_is_not_used_for_another() -> None:
     """A wrong URL would make the broker a standby of the other cluster, or begin an empty log."""
-
-    async def scenario() -> None:
-        cache, store, other, copy = MemoryFiles(), MemoryStore(), MemoryStore(), MemoryStore()
-        async with Broker(files=cache, store=store) as broker:
-            await asking(broker, lambda asker: asker.create("payments"))
-        async with Broker(store=other):
-            pass
-        with pytest.raises(BrokenHistory, match=r"holds cluster .* is the cache of cluster .*: correct the URL"):
-            await Broker(files=cache, store=other).start()
-        empty = MemoryStore()
-        with pytest.raises(BrokenHistory, match="holds no log, and the data directory is the cache"):
-            await Broker(files=cache, store=empty).start()
-        assert empty.objects.list("") == []
-        # The same cluster may have been brought back under another prefix.
-        for listed in store.objects.list(""):
-            copy.objects.create(listed.key, store.objects.get(listed.key).body)
-        async with Broker(files=cache, store=copy) as broker:
-            assert await asking(broker, lambda asker: asker.fetch("payments").error_code) == 0
-
-    asyncio.run(scenario())
+    cache, store, other, copy = MemoryFiles(), MemoryStore(), MemoryStore(), MemoryStore()
+    async with Broker(files=cache, store=store) as broker:
+        await asking(broker, lambda asker: asker.create("payments"))
+    async with Broker(store=other):
+        pass
+    with pytest.raises(BrokenHistory, match=r"holds cluster .* is the cache of cluster .*: correct the URL"):
+        await Broker(files=cache, store=other).start()
+    empty = MemoryStore()
+    with pytest.raises(BrokenHistory, match="holds no log, and the data directory is the cache"):
+        await Broker(files=cache, store=empty).start()
+    assert empty.objects.list("") == []
+    # The same cluster may have been brought back under another prefix.
+    for listed in store.objects.list(""):
+        copy.objects.create(listed.key, store.objects.get(listed.key).body)
+    async with Broker(files=cache, store=copy) as broker:
+        assert await asking(broker, lambda asker: asker.fetch("payments").error_code) == 0
 
 
 def test_semel_serve_goes_on_from_its_store_when_its_machine_is_gone(tmp_path: Path) -> None:

@@ -80,63 +80,52 @@ def offsets_of(asker: Asker, **options: Any) -> list[int]:
     return offsets
 
 
-def test_a_consumer_gets_records_that_only_the_store_has() -> None:
-    async def scenario() -> None:
-        async with cold(MemoryStore(), cache_bytes=1500) as broker:
-            cache = broker.role.cache
-            assert isinstance(cache, Cache)
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-            fetches = cache.fetches
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-            assert cache.fetches > fetches > 1, "the second time they had to come again"
-            assert cache.files.cached_bytes <= 1500
-
-    asyncio.run(scenario())
+async def test_a_consumer_gets_records_that_only_the_store_has() -> None:
+    async with cold(MemoryStore(), cache_bytes=1500) as broker:
+        cache = broker.role.cache
+        assert isinstance(cache, Cache)
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
+        fetches = cache.fetches
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
+        assert cache.fetches > fetches > 1, "the second time they had to come again"
+        assert cache.files.cached_bytes <= 1500
 
 
-def test_a_write_that_finds_no_space_takes_some_of_the_cache() -> None:
+async def test_a_write_that_finds_no_space_takes_some_of_the_cache() -> None:
     """Otherwise producers would be refused on a disk that is full of what the store has."""
-
-    async def scenario() -> None:
-        async with cold(MemoryStore(), cache_bytes=1_000_000) as broker:
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-            cache = broker.role.cache
-            assert isinstance(cache, Cache)
-            before = cache.files.cached_bytes
-            assert not cache.freed_bytes
-            broker.pump.write_refused(OSError(errno.EIO, "no lack of space"))
-            assert not cache.freed_bytes
-            broker.pump.write_refused(OSError(errno.ENOSPC, "full"))
-            assert before / 20 < cache.freed_bytes < before / 2
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-
-    asyncio.run(scenario())
+    async with cold(MemoryStore(), cache_bytes=1_000_000) as broker:
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
+        cache = broker.role.cache
+        assert isinstance(cache, Cache)
+        before = cache.files.cached_bytes
+        assert not cache.freed_bytes
+        broker.pump.write_refused(OSError(errno.EIO, "no lack of space"))
+        assert not cache.freed_bytes
+        broker.pump.write_refused(OSError(errno.ENOSPC, "full"))
+        assert before / 20 < cache.freed_bytes < before / 2
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
 
 
-def test_nobody_else_waits_for_the_store() -> None:
+async def test_nobody_else_waits_for_the_store() -> None:
     """Neither a producer nor a consumer of what is new, while the store does not answer."""
+    store = HeldStore()
+    async with cold(store) as broker:
+        store.is_open.clear()
+        old = asyncio.ensure_future(asking(broker, offsets_of))
+        await store.asked.wait()
+        since = asyncio.ensure_future(asking(broker, lambda asker: offset_at(asker, 1010)))
 
-    async def scenario() -> None:
-        store = HeldStore()
-        async with cold(store) as broker:
-            store.is_open.clear()
-            old = asyncio.ensure_future(asking(broker, offsets_of))
-            await store.asked.wait()
-            since = asyncio.ensure_future(asking(broker, lambda asker: offset_at(asker, 1010)))
+        def work(asker: Asker) -> int:
+            asker.create("new")
+            offset = asker.produce("new", at(5000))
+            return len(list(decode_batches(asker.fetch("new", offset).records)))
 
-            def work(asker: Asker) -> int:
-                asker.create("new")
-                offset = asker.produce("new", at(5000))
-                return len(list(decode_batches(asker.fetch("new", offset).records)))
-
-            assert await asking(broker, work) == 1
-            assert not old.done()
-            assert not since.done()
-            store.is_open.set()
-            assert (await old)[:RECORDS] == list(range(RECORDS))
-            assert await since == 10
-
-    asyncio.run(scenario())
+        assert await asking(broker, work) == 1
+        assert not old.done()
+        assert not since.done()
+        store.is_open.set()
+        assert (await old)[:RECORDS] == list(range(RECORDS))
+        assert await since == 10
 
 
 def offset_at(asker: Asker, timestamp_ms: int) -> int:
@@ -153,21 +142,18 @@ def offset_at(asker: Asker, timestamp_ms: int) -> int:
     return int(found.offset)
 
 
-def test_a_timestamp_is_found_among_records_that_only_the_store_has() -> None:
-    async def scenario() -> None:
-        async with cold(MemoryStore(), cache_bytes=3000) as broker:
-            for number in (0, 17, 39):
-                assert await asking(broker, lambda asker, number=number: offset_at(asker, 1000 + number)) == number
-            assert await asking(broker, lambda asker: offset_at(asker, -3)) == 39
-
-    asyncio.run(scenario())
+async def test_a_timestamp_is_found_among_records_that_only_the_store_has() -> None:
+    async with cold(MemoryStore(), cache_bytes=3000) as broker:
+        for number in (0, 17, 39):
+            assert await asking(broker, lambda asker, number=number: offset_at(asker, 1000 + number)) == number
+        assert await asking(broker, lambda asker: offset_at(asker, -3)) == 39
 
 
 @pytest.mark.parametrize(
     ("what", "error"),
     [("damaged", ErrorCode.KAFKA_STORAGE_ERROR), ("gone", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
 )
-def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on(
+async def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on(
     what: str, error: ErrorCode
 ) -> None:
     """With OFFSET_OUT_OF_RANGE it would begin again at another place, and have lost or doubled everything between."""
@@ -181,20 +167,17 @@ def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consume
             body = await super().get_range(key, start, size)
             return bytes(len(body)) if self.is_changed else body
 
-    async def scenario() -> None:
-        store = Changing()
-        async with cold(store) as broker:
-            store.is_changed = True
-            answer = await asking(broker, lambda asker: asker.fetch("old"))
-            assert answer.error_code == error
-            assert broker.metrics.storage_errors > 0
-            store.is_changed = False
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-
-    asyncio.run(scenario())
+    store = Changing()
+    async with cold(store) as broker:
+        store.is_changed = True
+        answer = await asking(broker, lambda asker: asker.fetch("old"))
+        assert answer.error_code == error
+        assert broker.metrics.storage_errors > 0
+        store.is_changed = False
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
 
 
-def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later() -> None:
+async def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later() -> None:
     """Usually another broker has taken over and deleted them, and this one stood still and does not know it yet. That
     is no damage, of which its operator would be told.
     """
@@ -212,49 +195,42 @@ def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later() -> 
         (changed,) = asker(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False).responses
         assert changed.error_code == 0
 
-    async def scenario() -> None:
-        store = Losing()
-        async with cold(store) as broker:
-            await asking(broker, make_compacted)
-            store.has_lost_all = True
-            await broker.compactor.compact()
-            assert broker.metrics.storage_errors > 0
-            assert not broker.metrics.compactions
-            store.has_lost_all = False
-            await broker.compactor.compact()
-            assert broker.metrics.compactions > 0
-
-    asyncio.run(scenario())
+    store = Losing()
+    async with cold(store) as broker:
+        await asking(broker, make_compacted)
+        store.has_lost_all = True
+        await broker.compactor.compact()
+        assert broker.metrics.storage_errors > 0
+        assert not broker.metrics.compactions
+        store.has_lost_all = False
+        await broker.compactor.compact()
+        assert broker.metrics.compactions > 0
 
 
-def test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing(
+async def test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A consumer goes on with its heartbeats, and asks again."""
     monkeypatch.setattr(fetch, "_DISK_WAIT_MS", 20)
+    store = HeldStore()
+    async with cold(store) as broker:
+        store.is_open.clear()
+        warm, waits = broker.warmer.warm, count(1)
 
-    async def scenario() -> None:
-        store = HeldStore()
-        async with cold(store) as broker:
-            store.is_open.clear()
-            warm, waits = broker.warmer.warm, count(1)
+        def warm_once(*cold_records: Any) -> None:
+            # Whoever waited on would never be answered: so it is answered with too much.
+            if next(waits) > 1:
+                store.is_open.set()
+            warm(*cold_records)
 
-            def warm_once(*cold_records: Any) -> None:
-                # Whoever waited on would never be answered: so it is answered with too much.
-                if next(waits) > 1:
-                    store.is_open.set()
-                warm(*cold_records)
-
-            monkeypatch.setattr(broker.warmer, "warm", warm_once)
-            answer = await asking(broker, lambda asker: asker.fetch("old"))
-            assert (answer.error_code, answer.records or b"", answer.high_watermark) == (0, b"", RECORDS)
-            store.is_open.set()
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-
-    asyncio.run(scenario())
+        monkeypatch.setattr(broker.warmer, "warm", warm_once)
+        answer = await asking(broker, lambda asker: asker.fetch("old"))
+        assert (answer.error_code, answer.records or b"", answer.high_watermark) == (0, b"", RECORDS)
+        store.is_open.set()
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
 
 
-def test_a_fetch_of_many_partitions_has_few_parts_come_at_once() -> None:
+async def test_a_fetch_of_many_partitions_has_few_parts_come_at_once() -> None:
     """Each part may be far larger than what is sent of it."""
 
     class Counting(MemoryStore):
@@ -269,10 +245,7 @@ def test_a_fetch_of_many_partitions_has_few_parts_come_at_once() -> None:
             finally:
                 self.under_way -= 1
 
-    async def scenario() -> None:
-        store = Counting()
-        async with cold(store) as broker:
-            assert await asking(broker, offsets_of) == list(range(RECORDS))
-            assert 1 <= store.most <= 4
-
-    asyncio.run(scenario())
+    store = Counting()
+    async with cold(store) as broker:
+        assert await asking(broker, offsets_of) == list(range(RECORDS))
+        assert 1 <= store.most <= 4

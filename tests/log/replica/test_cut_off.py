@@ -3,7 +3,7 @@ else. It waits for no answer of the store before that, and begins again by itsel
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from semel.log.store import Unsure
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
-from semel.testing.virtual_loop import VirtualLoop
 from semel.wire import versions
 from takeover_pair import fresh_bucket
 
@@ -60,10 +59,6 @@ def broker_on(line: Line, **options: Any) -> Broker:
     return Broker(store=line, lease_seconds=LEASE_SECONDS, **options)  # type: ignore[arg-type]
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(scenario)
-
-
 async def until(what: Any) -> None:
     await asyncio.to_thread(eventually, what)
 
@@ -76,39 +71,35 @@ def is_refused(broker: Broker) -> bool:
     return False
 
 
-def test_a_broker_whose_store_does_not_answer_ends_all_connections_and_listens_no_more(
+async def test_a_broker_whose_store_does_not_answer_ends_all_connections_and_listens_no_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Of a client that is idle, of one that waits for records, and of one whose record is under way to the store. When
     the store answers again and nobody has taken over, it listens again."""
-
-    async def scenario() -> None:
-        line = Line(MemoryStore())
-        async with broker_on(line) as broker:
-            clients = [await asyncio.to_thread(Asker, broker.bootstrap) for _ in range(3)]
-            idle, reading, writing = clients
-            await asyncio.to_thread(idle.create, "payments")
-            line.cut()
-            fetch = {"name": "payments"}
-            reading.ask_later(versions.FETCH, 12, **waiting_fetch(fetch["name"]))
-            writing.ask_later(versions.CREATE_TOPICS, 4, **another_topic())
-            for client in clients:
-                with pytest.raises((ConnectionEnded, ConnectionResetError)):
-                    await asyncio.to_thread(client.read)
-                client.close()
-            await until(lambda: is_refused(broker))
-            assert "semel_active 0\n" in exposition(broker)
-            assert "semel_lost_leases_total 1\n" in exposition(broker)
-            (told,) = [record for record in caplog.records if "gave_up_clients" in record.getMessage()]
-            assert told.levelno == logging.ERROR
-            line.mend()
-            await until(lambda: not is_refused(broker))
-            assert "semel_active 1\n" in exposition(broker)
-            with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
-                await asyncio.to_thread(ask.create, "refunds")
-            assert not broker.failed.done()
-
-    run(scenario())
+    line = Line(MemoryStore())
+    async with broker_on(line) as broker:
+        clients = [await asyncio.to_thread(Asker, broker.bootstrap) for _ in range(3)]
+        idle, reading, writing = clients
+        await asyncio.to_thread(idle.create, "payments")
+        line.cut()
+        fetch = {"name": "payments"}
+        reading.ask_later(versions.FETCH, 12, **waiting_fetch(fetch["name"]))
+        writing.ask_later(versions.CREATE_TOPICS, 4, **another_topic())
+        for client in clients:
+            with pytest.raises((ConnectionEnded, ConnectionResetError)):
+                await asyncio.to_thread(client.read)
+            client.close()
+        await until(lambda: is_refused(broker))
+        assert "semel_active 0\n" in exposition(broker)
+        assert "semel_lost_leases_total 1\n" in exposition(broker)
+        (told,) = [record for record in caplog.records if "gave_up_clients" in record.getMessage()]
+        assert told.levelno == logging.ERROR
+        line.mend()
+        await until(lambda: not is_refused(broker))
+        assert "semel_active 1\n" in exposition(broker)
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            await asyncio.to_thread(ask.create, "refunds")
+        assert not broker.failed.done()
 
 
 def waiting_fetch(topic: str) -> dict[str, Any]:
@@ -124,102 +115,86 @@ def another_topic() -> dict[str, Any]:
     return {"topics": [topic], "timeout": 1000, "validate_only": False}
 
 
-def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active() -> None:
+async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active() -> None:
     """By the clock that both have. It begins again in the same process when it is told of the other one."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        lines = Line(store), Line(store)
-        first, second = broker_on(lines[0]), broker_on(lines[1])
-        await first.start()
-        await second.start()
-        client = await asyncio.to_thread(Asker, first.bootstrap)
-        lines[0].cut()
-        # Whether the first one had clients in the turn in which the second one became active.
-        state: list[tuple[int, bool]] = []
-        second.activated.add_done_callback(lambda _: state.append((len(first.connections), first.doors.are_open)))
+    store = MemoryStore()
+    lines = Line(store), Line(store)
+    first, second = broker_on(lines[0]), broker_on(lines[1])
+    await first.start()
+    await second.start()
+    client = await asyncio.to_thread(Asker, first.bootstrap)
+    lines[0].cut()
+    # Whether the first one had clients in the turn in which the second one became active.
+    state: list[tuple[int, bool]] = []
+    second.activated.add_done_callback(lambda _: state.append((len(first.connections), first.doors.are_open)))
+    async with asyncio.timeout(SECONDS_MAX):
+        await second.activated
+        await asyncio.sleep(0)
+    assert state == [(0, False)]
+    lines[0].mend()
+    with pytest.raises(BrokerCutOff):
         async with asyncio.timeout(SECONDS_MAX):
-            await second.activated
-            await asyncio.sleep(0)
-        assert state == [(0, False)]
-        lines[0].mend()
-        with pytest.raises(BrokerCutOff):
-            async with asyncio.timeout(SECONDS_MAX):
-                await first.failed
-        client.close()
-        await first.stop()
-        await second.stop()
-
-    run(scenario())
+            await first.failed
+    client.close()
+    await first.stop()
+    await second.stop()
 
 
-def test_a_broker_that_has_stood_still_serves_nobody_before_it_gives_its_clients_up() -> None:
+async def test_a_broker_that_has_stood_still_serves_nobody_before_it_gives_its_clients_up() -> None:
     """What came meanwhile lies before it as soon as it goes on, and the timer that gives the clients up does, too."""
-
-    async def scenario() -> None:
-        jump = 0.0
-        loop = asyncio.get_running_loop()
-        async with broker_on(Line(MemoryStore()), boot_clock=lambda: loop.time() + jump) as broker:
-            assert broker.role.may_serve
-            # Nothing else runs between the jump and the question.
-            jump = 10 * LEASE_SECONDS
-            assert not broker.role.may_serve
-            jump = 0.0
-
-    run(scenario())
-
-
-def test_a_broker_that_gives_its_clients_up_late_ends_as_fenced_and_does_not_begin_again() -> None:
-    """Its process has stood still, or its clock has jumped: a supervisor starts it anew."""
-
-    async def scenario() -> None:
-        jump = 0.0
-        store = MemoryStore()
-        line = Line(store)
-        loop = asyncio.get_running_loop()
-        first, second = broker_on(line, boot_clock=lambda: loop.time() + jump), broker_on(Line(store))
-        await first.start()
-        await second.start()
-        line.cut()
+    jump = 0.0
+    loop = asyncio.get_running_loop()
+    async with broker_on(Line(MemoryStore()), boot_clock=lambda: loop.time() + jump) as broker:
+        assert broker.role.may_serve
+        # Nothing else runs between the jump and the question.
         jump = 10 * LEASE_SECONDS
+        assert not broker.role.may_serve
+        jump = 0.0
+
+
+async def test_a_broker_that_gives_its_clients_up_late_ends_as_fenced_and_does_not_begin_again() -> None:
+    """Its process has stood still, or its clock has jumped: a supervisor starts it anew."""
+    jump = 0.0
+    store = MemoryStore()
+    line = Line(store)
+    loop = asyncio.get_running_loop()
+    first, second = broker_on(line, boot_clock=lambda: loop.time() + jump), broker_on(Line(store))
+    await first.start()
+    await second.start()
+    line.cut()
+    jump = 10 * LEASE_SECONDS
+    async with asyncio.timeout(SECONDS_MAX):
+        await second.activated
+    assert not first.doors.are_open
+    line.mend()
+    with pytest.raises(BrokerFenced) as raised:
         async with asyncio.timeout(SECONDS_MAX):
-            await second.activated
-        assert not first.doors.are_open
-        line.mend()
-        with pytest.raises(BrokerFenced) as raised:
-            async with asyncio.timeout(SECONDS_MAX):
-                await first.failed
-        assert not isinstance(raised.value, BrokerCutOff)
-        await first.stop()
-        await second.stop()
-
-    run(scenario())
+            await first.failed
+    assert not isinstance(raised.value, BrokerCutOff)
+    await first.stop()
+    await second.stop()
 
 
-def test_after_both_were_cut_off_the_standby_takes_over_at_once() -> None:
+async def test_after_both_were_cut_off_the_standby_takes_over_at_once() -> None:
     """Its clients know it, and could not reach the other one."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        lines = Line(store), Line(store)
-        first, second = broker_on(lines[0]), broker_on(lines[1])
-        await first.start()
-        await second.start()
-        assert await first.role.finds_standby()
-        for line in lines:
-            line.cut()
-        await until(lambda: not first.doors.are_open)
-        for line in lines:
-            line.mend()
-        with pytest.raises(BrokerCutOff):
-            async with asyncio.timeout(SECONDS_MAX):
-                await first.failed
+    store = MemoryStore()
+    lines = Line(store), Line(store)
+    first, second = broker_on(lines[0]), broker_on(lines[1])
+    await first.start()
+    await second.start()
+    assert await first.role.finds_standby()
+    for line in lines:
+        line.cut()
+    await until(lambda: not first.doors.are_open)
+    for line in lines:
+        line.mend()
+    with pytest.raises(BrokerCutOff):
         async with asyncio.timeout(SECONDS_MAX):
-            await second.activated
-        await first.stop()
-        await second.stop()
-
-    run(scenario())
+            await first.failed
+    async with asyncio.timeout(SECONDS_MAX):
+        await second.activated
+    await first.stop()
+    await second.stop()
 
 
 # -- calls that nobody answers ----------------------------------------------------------------------------------------
@@ -235,43 +210,39 @@ class Silent(MemoryStore):
         return await super()._send(call, key, land)
 
 
-def test_a_call_that_is_not_answered_is_given_up_and_the_next_one_has_twice_the_time() -> None:
-    async def scenario() -> None:
-        store = Silent()
-        timely = TimelyStore(store, 3.0)
-        loop = asyncio.get_running_loop()
-        for key in (LEASE_KEY, "floor"):
-            await timely.create(key, b"one")
+@pytest.mark.virtual_time
+async def test_a_call_that_is_not_answered_is_given_up_and_the_next_one_has_twice_the_time() -> None:
+    store = Silent()
+    timely = TimelyStore(store, 3.0)
+    loop = asyncio.get_running_loop()
+    for key in (LEASE_KEY, "floor"):
+        await timely.create(key, b"one")
 
-        async def given_up_after(key: str) -> float:
-            began = loop.time()
-            with pytest.raises(Unsure, match="no answer for"):
-                await timely.get(key)
-            return loop.time() - began
+    async def given_up_after(key: str) -> float:
+        began = loop.time()
+        with pytest.raises(Unsure, match="no answer for"):
+            await timely.get(key)
+        return loop.time() - began
 
-        store.seconds = 1.5 * CALL_SECONDS_MIN
-        assert await given_up_after("floor") == pytest.approx(1)
-        assert (await timely.get("floor")).body == b"one"
-        assert await given_up_after("floor") == pytest.approx(1), "it was answered, so it is not slow any more"
-        for _ in range(3):
-            assert await given_up_after(LEASE_KEY) == pytest.approx(1)
-
-    VirtualLoop().run(scenario())
+    store.seconds = 1.5 * CALL_SECONDS_MIN
+    assert await given_up_after("floor") == pytest.approx(1)
+    assert (await timely.get("floor")).body == b"one"
+    assert await given_up_after("floor") == pytest.approx(1), "it was answered, so it is not slow any more"
+    for _ in range(3):
+        assert await given_up_after(LEASE_KEY) == pytest.approx(1)
 
 
-def test_a_large_body_has_the_time_of_a_slow_line() -> None:
-    async def scenario() -> None:
-        store = Silent()
-        timely = TimelyStore(store, 3.0)
-        store.seconds = 4
-        body = bytes(4 * 1024 * 1024)
-        await timely.create("journal/0", body)
-        assert len(await timely.get_range("journal/0", 0, len(body))) == len(body)
-        await timely.create("checkpoints/0", body)
-        # How large it is, is known only afterwards.
-        assert len((await timely.get("checkpoints/0")).body) == len(body)
-
-    VirtualLoop().run(scenario())
+@pytest.mark.virtual_time
+async def test_a_large_body_has_the_time_of_a_slow_line() -> None:
+    store = Silent()
+    timely = TimelyStore(store, 3.0)
+    store.seconds = 4
+    body = bytes(4 * 1024 * 1024)
+    await timely.create("journal/0", body)
+    assert len(await timely.get_range("journal/0", 0, len(body))) == len(body)
+    await timely.create("checkpoints/0", body)
+    # How large it is, is known only afterwards.
+    assert len((await timely.get("checkpoints/0")).body) == len(body)
 
 
 @pytest.fixture

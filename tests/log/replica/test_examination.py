@@ -11,64 +11,57 @@ from semel.log.replica.slot import Slot, key_of
 from semel.log.store import Missing
 from semel.log.store.contract import Found
 
+pytestmark = pytest.mark.virtual_time
+
 
 def ends(found: ExaminedStore) -> list[int]:
     return [holder.state.next_offset for holder in found.examined.state.partitions.all()]
 
 
-def test_the_state_is_that_of_a_broker_and_nothing_is_changed() -> None:
-    async def scenario() -> None:
-        store = WatchedStore()
-        life = await prepared(store)
-        store.calls.clear()
-        found = await examine_store(store)
-        assert found.examined.stopped is None
-        assert found.cluster_id == "a cluster"
-        assert ends(found) == [8, 6]
-        assert found.history.next_slot == life.writer.next_slot
-        assert found.floor == store.floor
-        slots = [read async for _, read in slots_of(store)]
-        assert all(isinstance(read, Slot) for read in slots)
-        objects = [checked async for checked in objects_of(store, found.contents)]
-        assert {checked.key for checked in objects} <= store.needed()
-        assert [checked.trouble for checked in objects] == [""] * len(objects) != []
-        assert {call for call, _ in store.calls} == {"get", "get_range"}
-
-    run(scenario())
+async def test_the_state_is_that_of_a_broker_and_nothing_is_changed() -> None:
+    store = WatchedStore()
+    life = await prepared(store)
+    store.calls.clear()
+    found = await examine_store(store)
+    assert found.examined.stopped is None
+    assert found.cluster_id == "a cluster"
+    assert ends(found) == [8, 6]
+    assert found.history.next_slot == life.writer.next_slot
+    assert found.floor == store.floor
+    slots = [read async for _, read in slots_of(store)]
+    assert all(isinstance(read, Slot) for read in slots)
+    objects = [checked async for checked in objects_of(store, found.contents)]
+    assert {checked.key for checked in objects} <= store.needed()
+    assert [checked.trouble for checked in objects] == [""] * len(objects) != []
+    assert {call for call, _ in store.calls} == {"get", "get_range"}
 
 
-def test_a_damaged_slot_is_named_and_all_before_it_is_shown() -> None:
-    async def scenario() -> None:
-        store = WatchedStore()
-        life = await prepared(store)
-        await life.write(b"more")
-        slot = life.writer.next_slot - 1
-        body, version = store.objects.get(key_of(slot))
-        store.objects.replace(key_of(slot), body[:-1] + b"?", version)
-        found = await examine_store(store)
-        assert found.examined.stopped == f"slot {slot} is damaged: the digest does not match its entries"
-        assert ends(found) == [8, 6]
-        [damage] = [read async for key, read in slots_of(store) if key == key_of(slot)]
-        assert isinstance(damage, BrokenHistory)
-
-    run(scenario())
+async def test_a_damaged_slot_is_named_and_all_before_it_is_shown() -> None:
+    store = WatchedStore()
+    life = await prepared(store)
+    await life.write(b"more")
+    slot = life.writer.next_slot - 1
+    body, version = store.objects.get(key_of(slot))
+    store.objects.replace(key_of(slot), body[:-1] + b"?", version)
+    found = await examine_store(store)
+    assert found.examined.stopped == f"slot {slot} is damaged: the digest does not match its entries"
+    assert ends(found) == [8, 6]
+    [damage] = [read async for key, read in slots_of(store) if key == key_of(slot)]
+    assert isinstance(damage, BrokenHistory)
 
 
-def test_a_damaged_or_lost_object_of_the_checkpoint_is_named() -> None:
-    async def scenario() -> None:
-        store = WatchedStore()
-        await prepared(store)
-        found = await examine_store(store)
-        damaged, gone = sorted(found.contents.objects)[:2]
-        body, version = store.objects.get(damaged)
-        store.objects.replace(damaged, b"?" + body[1:], version)
-        store.objects.delete(gone)
-        troubles = {each.key: each.trouble async for each in objects_of(store, found.contents) if each.trouble}
-        assert troubles.keys() == {damaged, gone}
-        assert "another digest" in troubles[damaged]
-        assert troubles[gone] == "it is gone"
-
-    run(scenario())
+async def test_a_damaged_or_lost_object_of_the_checkpoint_is_named() -> None:
+    store = WatchedStore()
+    await prepared(store)
+    found = await examine_store(store)
+    damaged, gone = sorted(found.contents.objects)[:2]
+    body, version = store.objects.get(damaged)
+    store.objects.replace(damaged, b"?" + body[1:], version)
+    store.objects.delete(gone)
+    troubles = {each.key: each.trouble async for each in objects_of(store, found.contents) if each.trouble}
+    assert troubles.keys() == {damaged, gone}
+    assert "another digest" in troubles[damaged]
+    assert troubles[gone] == "it is gone"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -116,21 +109,15 @@ class MovingStore(WatchedStore):
         return await super().get(key)
 
 
-def test_who_is_overtaken_by_a_deletion_begins_again() -> None:
-    async def scenario() -> None:
-        store = MovingStore()
-        store.broker = await prepared(store)
-        found = await examine_store(store)
-        assert store.broker is None, "it was overtaken"
-        assert found.examined.stopped is None
-        assert ends(found) == [10, 6]
-
-    run(scenario())
+async def test_who_is_overtaken_by_a_deletion_begins_again() -> None:
+    store = MovingStore()
+    store.broker = await prepared(store)
+    found = await examine_store(store)
+    assert store.broker is None, "it was overtaken"
+    assert found.examined.stopped is None
+    assert ends(found) == [10, 6]
 
 
-def test_where_no_broker_was_there_is_nothing() -> None:
-    async def scenario() -> None:
-        with pytest.raises(Missing, match="no broker was ever here"):
-            await examine_store(WatchedStore())
-
-    run(scenario())
+async def test_where_no_broker_was_there_is_nothing() -> None:
+    with pytest.raises(Missing, match="no broker was ever here"):
+        await examine_store(WatchedStore())

@@ -99,31 +99,28 @@ def coordinator(ask: Asker) -> str:
     return f"{found.host}:{found.port}"
 
 
-def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
-    async def scenario() -> None:
-        async with two_brokers(MemoryStore()) as (active, standby):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = await begun_stop(active)
+async def test_clients_hear_where_to_go_before_the_port_is_closed() -> None:
+    async with two_brokers(MemoryStore()) as (active, standby):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        stopping = await begun_stop(active)
 
-            def moves() -> None:
-                assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                with Asker(active.bootstrap) as another:
-                    assert leader(another) == standby.bootstrap
-                assert coordinator(asker) == standby.bootstrap
-                asker.close()
+        def moves() -> None:
+            assert produce(asker) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            with Asker(active.bootstrap) as another:
+                assert leader(another) == standby.bootstrap
+            assert coordinator(asker) == standby.bootstrap
+            asker.close()
 
-            await elsewhere(moves)
-            await stopping
-            with pytest.raises(ConnectionRefusedError):
-                await elsewhere(lambda: Asker(active.bootstrap))
-            await standby.activated
+        await elsewhere(moves)
+        await stopping
+        with pytest.raises(ConnectionRefusedError):
+            await elsewhere(lambda: Asker(active.bootstrap))
+        await standby.activated
 
-            with await elsewhere(lambda: Asker(standby.bootstrap)) as another:
-                assert await elsewhere(lambda: produce(another)) == 0
-            assert await elsewhere(lambda: offsets_at(standby)) == [0, 1], "what was refused is not in the log"
-
-    asyncio.run(scenario())
+        with await elsewhere(lambda: Asker(standby.bootstrap)) as another:
+            assert await elsewhere(lambda: produce(another)) == 0
+        assert await elsewhere(lambda: offsets_at(standby)) == [0, 1], "what was refused is not in the log"
 
 
 class HeldStore(MemoryStore):
@@ -164,95 +161,78 @@ async def lease_on_its_way() -> AsyncIterator[tuple[Broker, Asker]]:
         await standby.activated
 
 
-def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
-    async def scenario() -> None:
-        async with lease_on_its_way() as (active, asker):
-            end = active.log.end
-            assert await elsewhere(lambda: produce(asker)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert active.log.end == end
-
-    asyncio.run(scenario())
+async def test_nothing_changes_any_more_while_the_lease_is_given_away() -> None:
+    async with lease_on_its_way() as (active, asker):
+        end = active.log.end
+        assert await elsewhere(lambda: produce(asker)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert active.log.end == end
 
 
-def test_a_broker_that_nobody_follows_in_time_says_so_and_creates_no_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_nobody_follows_in_time_says_so_and_creates_no_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It would be acknowledged, and nobody would ever write it."""
     monkeypatch.setattr(membership, "TAKEN_SECONDS_MAX", 0.1)
-
-    async def scenario() -> None:
-        async with lease_on_its_way() as (active, asker):
-            end = active.log.end
-            answer = await elsewhere(lambda: metadata(asker, "orders"))
-            assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
-            assert active.log.end == end
-            assert answer.controller_id == active.role.node_id, "nobody else is active"
-
-    asyncio.run(scenario())
+    async with lease_on_its_way() as (active, asker):
+        end = active.log.end
+        answer = await elsewhere(lambda: metadata(asker, "orders"))
+        assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert active.log.end == end
+        assert answer.controller_id == active.role.node_id, "nobody else is active"
 
 
-def test_what_is_under_way_is_durable_before_the_lease_is_given_away() -> None:
+async def test_what_is_under_way_is_durable_before_the_lease_is_given_away() -> None:
     """And what comes behind it is refused, so that there is an end."""
-
-    async def scenario() -> None:
-        store = HeldStore()
-        store.may.set()
-        async with two_brokers(store) as (active, standby):
-            first, second = [await elsewhere(lambda: Asker(active.bootstrap)) for _ in range(2)]
-            assert await elsewhere(lambda: produce(first, creates=True)) == 0
-            store.is_open.clear()
-            end = active.log.end
-            under_way = asyncio.ensure_future(elsewhere(lambda: produce(first)))
-            assert await elsewhere(lambda: eventually(lambda: active.log.end > end))
-            stopping = await begun_stop(active)
-            try:
-                async with asyncio.timeout(10):
-                    assert await elsewhere(lambda: {produce(second) for _ in range(50)}) == {
-                        ErrorCode.NOT_LEADER_OR_FOLLOWER
-                    }
-                assert not store.asked.is_set()
-            finally:
-                store.is_open.set()
-            assert await under_way == 0
-            first.close()
-            second.close()
-            await stopping
-            assert store.asked.is_set()
-            await standby.activated
-            assert await elsewhere(lambda: offsets_at(standby)) == [0, 1]
-
-    asyncio.run(scenario())
-
-
-def test_a_fetch_that_waits_is_answered_when_the_broker_begins_to_stop() -> None:
-    """Its client would learn only by the end of the connection that it has to go on elsewhere."""
-
-    async def scenario() -> None:
-        async with two_brokers(MemoryStore()) as (active, _):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            waits: Any = asyncio.ensure_future(elsewhere(lambda: asker.fetch("payments", 1, wait_ms=20_000)))
-            assert await elsewhere(lambda: eventually(lambda: active.waiting_partitions)), waits
-            stopping = asyncio.ensure_future(active.stop())
+    store = HeldStore()
+    store.may.set()
+    async with two_brokers(store) as (active, standby):
+        first, second = [await elsewhere(lambda: Asker(active.bootstrap)) for _ in range(2)]
+        assert await elsewhere(lambda: produce(first, creates=True)) == 0
+        store.is_open.clear()
+        end = active.log.end
+        under_way = asyncio.ensure_future(elsewhere(lambda: produce(first)))
+        assert await elsewhere(lambda: eventually(lambda: active.log.end > end))
+        stopping = await begun_stop(active)
+        try:
             async with asyncio.timeout(10):
-                answer = await waits
-            assert (answer.error_code, answer.records) == (ErrorCode.NONE, b"")
-            asker.close()
-            await stopping
+                assert await elsewhere(lambda: {produce(second) for _ in range(50)}) == {
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER
+                }
+            assert not store.asked.is_set()
+        finally:
+            store.is_open.set()
+        assert await under_way == 0
+        first.close()
+        second.close()
+        await stopping
+        assert store.asked.is_set()
+        await standby.activated
+        assert await elsewhere(lambda: offsets_at(standby)) == [0, 1]
 
-    asyncio.run(scenario())
+
+async def test_a_fetch_that_waits_is_answered_when_the_broker_begins_to_stop() -> None:
+    """Its client would learn only by the end of the connection that it has to go on elsewhere."""
+    async with two_brokers(MemoryStore()) as (active, _):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        waits: Any = asyncio.ensure_future(elsewhere(lambda: asker.fetch("payments", 1, wait_ms=20_000)))
+        assert await elsewhere(lambda: eventually(lambda: active.waiting_partitions)), waits
+        stopping = asyncio.ensure_future(active.stop())
+        async with asyncio.timeout(10):
+            answer = await waits
+        assert (answer.error_code, answer.records) == (ErrorCode.NONE, b"")
+        asker.close()
+        await stopping
 
 
-def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
+async def test_a_broker_whose_standby_has_stopped_waits_for_nobody() -> None:
     """It would answer everything with an error meanwhile, for a second."""
-
-    async def scenario() -> None:
-        async with two_brokers(MemoryStore()) as (active, standby):
-            await standby.stop()
-            assert active.role.standby_ids, "this broker has not looked since"
-            await active.stop()
-            assert not active.role.is_another_active
-            assert active.role.is_active, "it has handed over to nobody"
-
-    asyncio.run(scenario())
+    async with two_brokers(MemoryStore()) as (active, standby):
+        await standby.stop()
+        assert active.role.standby_ids, "this broker has not looked since"
+        await active.stop()
+        assert not active.role.is_another_active
+        assert active.role.is_active, "it has handed over to nobody"
 
 
 class NoteStore(MemoryStore):
@@ -270,25 +250,21 @@ class NoteStore(MemoryStore):
         return await super().create(key, body)
 
 
-def test_a_broker_hands_over_to_a_standby_that_has_just_come() -> None:
+async def test_a_broker_hands_over_to_a_standby_that_has_just_come() -> None:
     """By itself it looks for standbys once in the period of its lease. Whoever starts one broker after the other again
     does not wait for that.
     """
-
-    async def scenario() -> None:
-        async with (
-            Broker(store=(store := MemoryStore()), files=MemoryFiles()) as active,
-            Broker(store=store, files=MemoryFiles()) as standby,
-        ):
-            assert not active.role.standby_ids, "this broker has not looked since"
-            await active.stop()
-            assert active.role.is_another_active
-            await standby.activated
-
-    asyncio.run(scenario())
+    async with (
+        Broker(store=(store := MemoryStore()), files=MemoryFiles()) as active,
+        Broker(store=store, files=MemoryFiles()) as standby,
+    ):
+        assert not active.role.standby_ids, "this broker has not looked since"
+        await active.stop()
+        assert active.role.is_another_active
+        await standby.activated
 
 
-def test_a_broker_that_stops_answers_by_itself_who_is_active() -> None:
+async def test_a_broker_that_stops_answers_by_itself_who_is_active() -> None:
     """It would not wait for the answer of the next one, to which everybody comes just now."""
     reached: list[object] = []
 
@@ -296,64 +272,51 @@ def test_a_broker_that_stops_answers_by_itself_who_is_active() -> None:
         reached.append(address)
         raise ConnectionRefusedError
 
-    async def scenario() -> None:
-        async with two_brokers(MemoryStore(), reach=reach) as (active, standby):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = await begun_stop(active)
-            assert await elsewhere(lambda: leader(asker)) == standby.bootstrap
-            asker.close()
-            await stopping
-            assert reached == []
-
-    asyncio.run(scenario())
+    async with two_brokers(MemoryStore(), reach=reach) as (active, standby):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        stopping = await begun_stop(active)
+        assert await elsewhere(lambda: leader(asker)) == standby.bootstrap
+        asker.close()
+        await stopping
+        assert reached == []
 
 
-def test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standby_says_that_it_stands_by_when_the_active_broker_can_find_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 8.0)
-
-    async def scenario() -> None:
-        store = NoteStore()
-        store.seconds, store.refusals = 0.1, 2
-        async with two_brokers(store) as (active, _):
-            assert active.role.standby_ids
-
-    asyncio.run(scenario())
+    store = NoteStore()
+    store.seconds, store.refusals = 0.1, 2
+    async with two_brokers(store) as (active, _):
+        assert active.role.standby_ids
 
 
-def test_a_standby_whose_note_is_not_taken_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standby_whose_note_is_not_taken_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "_SEARCH_SECONDS_MAX", 0.01)
-
-    async def scenario() -> None:
-        store = NoteStore()
-        store.seconds = 3600.0
-        first, second = (Broker(store=store, files=MemoryFiles()) for _ in range(2))
-        async with first, asyncio.timeout(30), second:
-            assert second.role.is_another_active
-
-    asyncio.run(scenario())
+    store = NoteStore()
+    store.seconds = 3600.0
+    first, second = (Broker(store=store, files=MemoryFiles()) for _ in range(2))
+    async with first, asyncio.timeout(30), second:
+        assert second.role.is_another_active
 
 
-def test_a_question_after_the_next_broker_is_active_fences_nobody() -> None:
+async def test_a_question_after_the_next_broker_is_active_fences_nobody() -> None:
     """Where clients have to log in, the broker answers it by itself, as a standby does."""
+    strict = {"access_rules": True, "super_users": ["User:ANONYMOUS"], "insecure": True}
+    async with two_brokers(MemoryStore(), **strict) as (active, standby):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        stopping = asyncio.ensure_future(active.stop())
 
-    async def scenario() -> None:
-        strict = {"access_rules": True, "super_users": ["User:ANONYMOUS"], "insecure": True}
-        async with two_brokers(MemoryStore(), **strict) as (active, standby):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            stopping = asyncio.ensure_future(active.stop())
+        def asks() -> None:
+            assert eventually(lambda: leader(asker) == standby.bootstrap)
+            assert retention(asker, "payments").error_code == ErrorCode.NONE
+            asker.close()
 
-            def asks() -> None:
-                assert eventually(lambda: leader(asker) == standby.bootstrap)
-                assert retention(asker, "payments").error_code == ErrorCode.NONE
-                asker.close()
-
-            await elsewhere(asks)
-            await stopping
-            assert not active.failed.done()
-
-    asyncio.run(scenario())
+        await elsewhere(asks)
+        await stopping
+        assert not active.failed.done()
 
 
 class BusyStore(MemoryStore):
@@ -380,57 +343,47 @@ class BusyStore(MemoryStore):
 
 
 @pytest.mark.parametrize("call", ["replace", "get"])
-def test_one_call_that_is_not_answered_does_not_end_the_handover(call: str) -> None:
-    async def scenario() -> None:
-        store = BusyStore(call)
-        async with two_brokers(store) as (active, _):
-            await active.stop()
-            assert store.was_busy
-            assert active.role.is_another_active
-
-    asyncio.run(scenario())
+async def test_one_call_that_is_not_answered_does_not_end_the_handover(call: str) -> None:
+    store = BusyStore(call)
+    async with two_brokers(store) as (active, _):
+        await active.stop()
+        assert store.was_busy
+        assert active.role.is_another_active
 
 
-def test_a_broker_stops_although_the_lease_is_damaged() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        async with two_brokers(store) as (active, standby):
-            for broker in (active, standby):
-                broker.role.stop()
-            # The last call of both has ended.
-            await active.role.finds_standby()
-            store.objects.delete(LEASE_KEY)
-            store.objects.create(LEASE_KEY, b"{}")
-            await active.stop()
-            assert not active.failed.done()
-
-    asyncio.run(scenario())
+async def test_a_broker_stops_although_the_lease_is_damaged() -> None:
+    store = MemoryStore()
+    async with two_brokers(store) as (active, standby):
+        for broker in (active, standby):
+            broker.role.stop()
+        # The last call of both has ended.
+        await active.role.finds_standby()
+        store.objects.delete(LEASE_KEY)
+        store.objects.create(LEASE_KEY, b"{}")
+        await active.stop()
+        assert not active.failed.done()
 
 
-def test_a_broker_that_stops_while_it_takes_over_gives_its_claim_to_the_next_one() -> None:
+async def test_a_broker_that_stops_while_it_takes_over_gives_its_claim_to_the_next_one() -> None:
     """And nobody takes it for the active one."""
+    store = HeldStore()
+    store.may.set()
 
-    async def scenario() -> None:
-        store = HeldStore()
-        store.may.set()
+    def lease() -> Lease:
+        return decode_lease(store.objects.get(LEASE_KEY).body)
 
-        def lease() -> Lease:
-            return decode_lease(store.objects.get(LEASE_KEY).body)
-
-        async with two_brokers(store) as (active, standby):
-            store.is_open.clear()
-            stopping = asyncio.ensure_future(active.stop())
-            assert await elsewhere(lambda: eventually(lambda: lease().epoch == 2))
-            assert not lease().is_active
-            await standby.stop()
-            assert lease().is_released, "the next one would wait for the whole period"
-            store.is_open.set()
-            async with Broker(store=store, files=MemoryFiles()) as third:
-                await stopping
-                host, port = active.role.active_at(active.listeners[0])
-                assert f"{host}:{port}" == third.bootstrap
-
-    asyncio.run(scenario())
+    async with two_brokers(store) as (active, standby):
+        store.is_open.clear()
+        stopping = asyncio.ensure_future(active.stop())
+        assert await elsewhere(lambda: eventually(lambda: lease().epoch == 2))
+        assert not lease().is_active
+        await standby.stop()
+        assert lease().is_released, "the next one would wait for the whole period"
+        store.is_open.set()
+        async with Broker(store=store, files=MemoryFiles()) as third:
+            await stopping
+            host, port = active.role.active_at(active.listeners[0])
+            assert f"{host}:{port}" == third.bootstrap
 
 
 class MuteStore(MemoryStore):
@@ -442,58 +395,46 @@ class MuteStore(MemoryStore):
         return await super().replace(key, body, version)
 
 
-def test_a_broker_stops_although_the_store_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_stops_although_the_store_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "TAKEN_SECONDS_MAX", 0.01)
     monkeypatch.setattr(membership, "_LEAVE_SECONDS_MAX", 0.01)
-
-    async def scenario() -> None:
-        async with two_brokers(MuteStore()) as (active, _), asyncio.timeout(30):
-            await active.stop()
-            assert not active.failed.done()
-
-    asyncio.run(scenario())
+    async with two_brokers(MuteStore()) as (active, _), asyncio.timeout(30):
+        await active.stop()
+        assert not active.failed.done()
 
 
-def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() -> None:
+async def test_a_checkpoint_under_way_does_not_fail_a_broker_that_has_handed_over() -> None:
     """It would find the floor of the next broker."""
+    store = MemoryStore()
+    gate = Gate(store, "create", CHECKPOINTS)
+    async with two_brokers(store) as (active, standby):
+        asker = await elsewhere(lambda: Asker(active.bootstrap))
+        assert await elsewhere(lambda: produce(asker, creates=True)) == 0
+        active.pump.begin_checkpoint()
+        await gate.reached.wait()
+        checkpoint = active.role._checkpoints._task
+        stopping = asyncio.ensure_future(active.stop())
+        await standby.activated
+        assert await elsewhere(lambda: eventually(lambda: active.role.is_another_active))
+        standby.pump.begin_checkpoint()
 
-    async def scenario() -> None:
-        store = MemoryStore()
-        gate = Gate(store, "create", CHECKPOINTS)
-        async with two_brokers(store) as (active, standby):
-            asker = await elsewhere(lambda: Asker(active.bootstrap))
-            assert await elsewhere(lambda: produce(asker, creates=True)) == 0
-            active.pump.begin_checkpoint()
-            await gate.reached.wait()
-            checkpoint = active.role._checkpoints._task
-            stopping = asyncio.ensure_future(active.stop())
-            await standby.activated
-            assert await elsewhere(lambda: eventually(lambda: active.role.is_another_active))
-            standby.pump.begin_checkpoint()
+        def is_raised() -> bool:
+            return decode_floor(store.objects.get(FLOOR_KEY).body).epoch == standby.role.epoch
 
-            def is_raised() -> bool:
-                return decode_floor(store.objects.get(FLOOR_KEY).body).epoch == standby.role.epoch
-
-            assert await elsewhere(lambda: eventually(is_raised))
-            gate.opened.set()
-            await asyncio.wait([checkpoint])
-            assert not active.failed.done()
-            asker.close()
-            await stopping
-
-    asyncio.run(scenario())
+        assert await elsewhere(lambda: eventually(is_raised))
+        gate.opened.set()
+        await asyncio.wait([checkpoint])
+        assert not active.failed.done()
+        asker.close()
+        await stopping
 
 
-def test_a_takeover_is_told_although_a_healthy_broker_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_takeover_is_told_although_a_healthy_broker_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """The operator has to look after the former one."""
-
-    async def scenario() -> None:
-        async with two_brokers(MemoryStore(), lease_seconds=1.0) as (active, standby):
-            former = active.bootstrap
-            await active.stop()
-            async with asyncio.timeout(60):
-                await standby.activated
-            told = [(one.levelname, one.getMessage()) for one in caplog.records if "took_over" in one.getMessage()]
-            assert told == [("WARNING", f"event=took_over former={former} epoch=2")]
-
-    asyncio.run(scenario())
+    async with two_brokers(MemoryStore(), lease_seconds=1.0) as (active, standby):
+        former = active.bootstrap
+        await active.stop()
+        async with asyncio.timeout(60):
+            await standby.activated
+        told = [(one.levelname, one.getMessage()) for one in caplog.records if "took_over" in one.getMessage()]
+        assert told == [("WARNING", f"event=took_over former={former} epoch=2")]

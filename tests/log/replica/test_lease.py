@@ -61,37 +61,30 @@ def test_while_a_standby_believes_the_lease_to_be_over_its_holder_does_not_serve
     run(scenario())
 
 
-def test_a_holder_that_is_silent_for_the_whole_lease_is_given_up() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        await held(store, 0.0)
-        watch = LeaseWatch(store)
-        looks = 0
-        now = 0.0
-        while not watch.is_over or looks == 0:
-            await watch.look(at(now))
-            looks += 1
-            now += watch.pause_seconds
-        assert looks in (11, 12), "ten looks in a period, one to begin with, and what rounding makes of it"
-
-    run(scenario())
+async def test_a_holder_that_is_silent_for_the_whole_lease_is_given_up() -> None:
+    store = MemoryStore()
+    await held(store, 0.0)
+    watch = LeaseWatch(store)
+    looks = 0
+    now = 0.0
+    while not watch.is_over or looks == 0:
+        await watch.look(at(now))
+        looks += 1
+        now += watch.pause_seconds
+    assert looks in (11, 12), "ten looks in a period, one to begin with, and what rounding makes of it"
 
 
-def test_time_in_which_a_standby_did_not_look_does_not_count() -> None:
+async def test_time_in_which_a_standby_did_not_look_does_not_count() -> None:
     """It was stopped, or the store did not answer: the holder may have been there all the time."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        await held(store, 0.0)
-        watch = LeaseWatch(store)
-        await watch.look(at(0.0))
-        await watch.look(at(1000.0))
-        assert not watch.is_over
-
-    run(scenario())
+    store = MemoryStore()
+    await held(store, 0.0)
+    watch = LeaseWatch(store)
+    await watch.look(at(0.0))
+    await watch.look(at(1000.0))
+    assert not watch.is_over
 
 
-def test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before() -> None:
+async def test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before() -> None:
     class Slow(MemoryStore):
         now = 0.0
         holder: LeaseHolder | None = None
@@ -103,20 +96,17 @@ def test_a_lease_that_was_put_while_a_standby_looked_is_not_silent_from_before()
                 assert await holder.renew(1, self.now)
             return await super().get(key)
 
-    async def scenario() -> None:
-        store = Slow()
-        holder = await held(store, 0.0)
-        watch = LeaseWatch(store)
-        store.holder = holder
-        while watch.lease is None or not watch.is_over:
-            await watch.look(lambda: store.now)
-            assert watch.lease is not None
-            assert not (watch.is_over and holder.is_held(store.now))
-            # It was put half a second after the watch began to look.
-            assert not watch.is_over or store.now >= 0.5 + watch.lease.seconds
-            store.now += watch.pause_seconds
-
-    run(scenario())
+    store = Slow()
+    holder = await held(store, 0.0)
+    watch = LeaseWatch(store)
+    store.holder = holder
+    while watch.lease is None or not watch.is_over:
+        await watch.look(lambda: store.now)
+        assert watch.lease is not None
+        assert not (watch.is_over and holder.is_held(store.now))
+        # It was put half a second after the watch began to look.
+        assert not watch.is_over or store.now >= 0.5 + watch.lease.seconds
+        store.now += watch.pause_seconds
 
 
 def test_nobody_can_set_the_clock_of_the_lease() -> None:
@@ -125,18 +115,15 @@ def test_nobody_can_set_the_clock_of_the_lease() -> None:
     assert before <= boot_seconds() <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def test_of_two_standbys_one_gets_the_lease() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        first = await held(store, 0.0)
-        watch = LeaseWatch(store)
-        await watch.look(at(0.0))
-        both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS, "a cluster") for nonce in "bc"]
-        assert [await one.claim(2, watch.version, 5.0) for one in both] == [True, False]
-        assert [one.is_held(5.0) for one in both] == [True, False]
-        assert not await first.renew(1, 5.0), "it is somebody else's"
-
-    run(scenario())
+async def test_of_two_standbys_one_gets_the_lease() -> None:
+    store = MemoryStore()
+    first = await held(store, 0.0)
+    watch = LeaseWatch(store)
+    await watch.look(at(0.0))
+    both = [LeaseHolder(store, nonce, ADDRESSES, SECONDS, "a cluster") for nonce in "bc"]
+    assert [await one.claim(2, watch.version, 5.0) for one in both] == [True, False]
+    assert [one.is_held(5.0) for one in both] == [True, False]
+    assert not await first.renew(1, 5.0), "it is somebody else's"
 
 
 class LosesOneAnswer(MemoryStore):
@@ -150,49 +137,39 @@ class LosesOneAnswer(MemoryStore):
         return replaced
 
 
-def test_a_lost_answer_is_not_the_loss_of_the_lease() -> None:
-    async def scenario() -> None:
-        store = LosesOneAnswer()
-        holder = await held(store, 0.0)
-        store.loses = True
-        with pytest.raises(Unsure):
-            await holder.renew(1, 1.0)
-        assert not holder.is_held(3.5), "what is not known does not count"
-        assert await holder.renew(1, 2.0)
-        assert holder.is_held(3.5)
-
-    run(scenario())
+async def test_a_lost_answer_is_not_the_loss_of_the_lease() -> None:
+    store = LosesOneAnswer()
+    holder = await held(store, 0.0)
+    store.loses = True
+    with pytest.raises(Unsure):
+        await holder.renew(1, 1.0)
+    assert not holder.is_held(3.5), "what is not known does not count"
+    assert await holder.renew(1, 2.0)
+    assert holder.is_held(3.5)
 
 
-def test_a_lease_that_was_released_is_over_at_once() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        holder = await held(store, 0.0)
-        await holder.release()
-        watch = LeaseWatch(store)
-        await watch.look(at(0.0))
-        assert watch.is_over
-        assert not holder.is_held(0.0)
-
-    run(scenario())
+async def test_a_lease_that_was_released_is_over_at_once() -> None:
+    store = MemoryStore()
+    holder = await held(store, 0.0)
+    await holder.release()
+    watch = LeaseWatch(store)
+    await watch.look(at(0.0))
+    assert watch.is_over
+    assert not holder.is_held(0.0)
 
 
-def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
+async def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
     """A broker that stops gives up the put that is under way; others would wait for the whole lease."""
-
-    async def scenario() -> None:
-        store = LosesOneAnswer()
-        holder = await held(store, 0.0)
-        store.loses = True
-        with pytest.raises(Unsure):
-            await holder.renew(1, 1.0)
-        await holder.release()
-        watch = LeaseWatch(store)
-        await watch.look(at(1.0))
-        assert watch.is_over
-        assert not holder.is_held(1.0)
-
-    run(scenario())
+    store = LosesOneAnswer()
+    holder = await held(store, 0.0)
+    store.loses = True
+    with pytest.raises(Unsure):
+        await holder.renew(1, 1.0)
+    await holder.release()
+    watch = LeaseWatch(store)
+    await watch.look(at(1.0))
+    assert watch.is_over
+    assert not holder.is_held(1.0)
 
 
 @pytest.mark.parametrize(
@@ -207,84 +184,65 @@ def test_a_lease_is_released_although_the_last_put_was_not_answered() -> None:
         encode_record("floor", LEASE._asdict()),
     ],
 )
-def test_a_lease_that_is_none_is_named(content: bytes) -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        await store.create(LEASE_KEY, content)
-        with pytest.raises(BrokenHistory, match="'lease' is damaged, or none of semel's"):
-            await LeaseWatch(store).look(at(0.0))
-
-    run(scenario())
+async def test_a_lease_that_is_none_is_named(content: bytes) -> None:
+    store = MemoryStore()
+    await store.create(LEASE_KEY, content)
+    with pytest.raises(BrokenHistory, match="'lease' is damaged, or none of semel's"):
+        await LeaseWatch(store).look(at(0.0))
 
 
-def test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another() -> None:
+async def test_a_broker_that_has_lost_its_claim_does_not_release_the_lease_of_another() -> None:
     """When it was stopped, it ended the one that had taken over."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        late = await held(store, 0.0, "late")
-        after = SECONDS + 1.0
-        watch = LeaseWatch(store)
-        await watch.look(at(0.0))
-        other = LeaseHolder(store, "other", ADDRESSES, SECONDS, "a cluster")
-        assert await other.claim(2, watch.version, after)
-        assert not await late.keeps_claim(after)
-        await late.release()
-        await watch.look(at(after))
-        assert watch.lease is not None
-        assert (watch.lease.nonce, watch.lease.is_released) == ("other", False)
-        assert await other.renew(2, after)
-
-    run(scenario())
+    store = MemoryStore()
+    late = await held(store, 0.0, "late")
+    after = SECONDS + 1.0
+    watch = LeaseWatch(store)
+    await watch.look(at(0.0))
+    other = LeaseHolder(store, "other", ADDRESSES, SECONDS, "a cluster")
+    assert await other.claim(2, watch.version, after)
+    assert not await late.keeps_claim(after)
+    await late.release()
+    await watch.look(at(after))
+    assert watch.lease is not None
+    assert (watch.lease.nonce, watch.lease.is_released) == ("other", False)
+    assert await other.renew(2, after)
 
 
-def test_who_claims_again_the_lease_that_it_has_released_holds_it() -> None:
+async def test_who_claims_again_the_lease_that_it_has_released_holds_it() -> None:
     """As a standby does whose disk was full. Others would take over from it at once."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        holder = await held(store, 0.0)
-        await holder.release()
-        watch = LeaseWatch(store)
-        await watch.look(at(1.0))
-        assert await holder.claim(2, watch.version, 1.0)
-        assert holder.is_held(1.0)
-        await watch.look(at(1.0))
-        assert not watch.is_over
-
-    run(scenario())
+    store = MemoryStore()
+    holder = await held(store, 0.0)
+    await holder.release()
+    watch = LeaseWatch(store)
+    await watch.look(at(1.0))
+    assert await holder.claim(2, watch.version, 1.0)
+    assert holder.is_held(1.0)
+    await watch.look(at(1.0))
+    assert not watch.is_over
 
 
-def test_a_lease_that_somebody_has_deleted_is_made_again_by_its_holder() -> None:
+async def test_a_lease_that_somebody_has_deleted_is_made_again_by_its_holder() -> None:
     """The active broker ended, although nobody had taken over."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        holder = await held(store, 0.0)
-        await store.delete(LEASE_KEY)
-        assert await holder.renew(1, 1.0)
-        assert holder.is_held(3.5)
-        watch = LeaseWatch(store)
-        await watch.look(at(1.0))
-        assert watch.lease is not None
-        assert (watch.lease.nonce, watch.is_over) == ("a", False)
-        assert await holder.renew(1, 2.0)
-
-    run(scenario())
+    store = MemoryStore()
+    holder = await held(store, 0.0)
+    await store.delete(LEASE_KEY)
+    assert await holder.renew(1, 1.0)
+    assert holder.is_held(3.5)
+    watch = LeaseWatch(store)
+    await watch.look(at(1.0))
+    assert watch.lease is not None
+    assert (watch.lease.nonce, watch.is_over) == ("a", False)
+    assert await holder.renew(1, 2.0)
 
 
-def test_a_lease_names_no_lower_slot_than_it_has_named_before() -> None:
+async def test_a_lease_names_no_lower_slot_than_it_has_named_before() -> None:
     """A slot that was created and is gone would look like one that never was."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        holder = await held(store, 0.0)
-        for below in (7, 3):
-            holder.note_created(below)
-            assert await holder.renew(1, 1.0)
-        watch = LeaseWatch(store)
-        await watch.look(at(1.0))
-        assert watch.lease is not None
-        assert watch.lease.created_below == 7
-
-    run(scenario())
+    store = MemoryStore()
+    holder = await held(store, 0.0)
+    for below in (7, 3):
+        holder.note_created(below)
+        assert await holder.renew(1, 1.0)
+    watch = LeaseWatch(store)
+    await watch.look(at(1.0))
+    assert watch.lease is not None
+    assert watch.lease.created_below == 7

@@ -76,124 +76,102 @@ async def content_on_store(broker: Broker) -> Content:
     return content_of(broker.log)
 
 
-def test_a_log_goes_into_a_store_and_back_and_brokers_go_on_in_both() -> None:
-    async def scenario() -> None:
-        files, store = MemoryFiles(), MemoryStore()
-        before = await kept(files)
-        moved = await move_to_store(files, store)
-        assert (moved.topics, moved.partitions) == (1, 2)
-        async with Broker(store=store, files=files) as broker:
-            assert await content_on_store(broker) == before
-            assert await asyncio.to_thread(is_a_duplicate, broker.bootstrap)
-        back = MemoryFiles()
-        assert (await move_from_store(store, back, nobody))[:2] == (1, 2)
-        assert held(back) == before
-        async with Broker(files=back) as broker:
-            assert await asyncio.to_thread(is_a_duplicate, broker.bootstrap)
-
-    asyncio.run(scenario())
+async def test_a_log_goes_into_a_store_and_back_and_brokers_go_on_in_both() -> None:
+    files, store = MemoryFiles(), MemoryStore()
+    before = await kept(files)
+    moved = await move_to_store(files, store)
+    assert (moved.topics, moved.partitions) == (1, 2)
+    async with Broker(store=store, files=files) as broker:
+        assert await content_on_store(broker) == before
+        assert await asyncio.to_thread(is_a_duplicate, broker.bootstrap)
+    back = MemoryFiles()
+    assert (await move_from_store(store, back, nobody))[:2] == (1, 2)
+    assert held(back) == before
+    async with Broker(files=back) as broker:
+        assert await asyncio.to_thread(is_a_duplicate, broker.bootstrap)
 
 
-def test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind() -> None:
+async def test_a_move_out_of_a_store_leaves_neither_a_broker_nor_a_standby_behind() -> None:
     """Whoever comes to the store later need not wait for it."""
-
-    async def scenario() -> None:
-        store = MemoryStore()
-        await move_to_store(await kept_files(), store)
-        await move_from_store(store, MemoryFiles(), nobody)
-        assert decode_lease(store.objects.get(LEASE_KEY).body).is_released
-        status = await status_of(store)
-        assert (status.is_active, status.standbys) == (False, [])
-
-    asyncio.run(scenario())
+    store = MemoryStore()
+    await move_to_store(await kept_files(), store)
+    await move_from_store(store, MemoryFiles(), nobody)
+    assert decode_lease(store.objects.get(LEASE_KEY).body).is_released
+    status = await status_of(store)
+    assert (status.is_active, status.standbys) == (False, [])
 
 
-def test_who_moves_the_log_of_a_broker_that_lives_is_told_at_once_and_once() -> None:
+async def test_who_moves_the_log_of_a_broker_that_lives_is_told_at_once_and_once() -> None:
     """Before anything is copied, which may take hours: only a person can stop that broker."""
+    store, files = MemoryStore(), MemoryFiles()
+    told: list[tuple[str, bool]] = []
+    heard = asyncio.Event()
 
-    async def scenario() -> None:
-        store, files = MemoryStore(), MemoryFiles()
-        told: list[tuple[str, bool]] = []
-        heard = asyncio.Event()
+    def note(address: str) -> None:
+        told.append((address, cache.MARK in files.names("")))
+        heard.set()
 
-        def note(address: str) -> None:
-            told.append((address, cache.MARK in files.names("")))
-            heard.set()
-
-        async with Broker(store=store, lease_seconds=1.0) as broker:
-            await asyncio.to_thread(pay, broker.bootstrap)
-            moving = asyncio.create_task(move_from_store(store, files, note))
-            async with asyncio.timeout(SECONDS_MAX):
-                await heard.wait()
-        await moving
-        assert told == [(broker.bootstrap, False)]
-
-    asyncio.run(scenario())
+    async with Broker(store=store, lease_seconds=1.0) as broker:
+        await asyncio.to_thread(pay, broker.bootstrap)
+        moving = asyncio.create_task(move_from_store(store, files, note))
+        async with asyncio.timeout(SECONDS_MAX):
+            await heard.wait()
+    await moving
+    assert told == [(broker.bootstrap, False)]
 
 
-def test_a_broker_on_a_store_whose_move_was_interrupted_says_so() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        await move_to_store(await kept_files(), store)
-        # It was killed just before.
-        store.objects.delete(FORMAT_KEY)
-        with pytest.raises(BrokenHistory, match="a move into it has not ended: start it again"):
-            await cluster_of(store, "another")
-
-    asyncio.run(scenario())
+async def test_a_broker_on_a_store_whose_move_was_interrupted_says_so() -> None:
+    store = MemoryStore()
+    await move_to_store(await kept_files(), store)
+    # It was killed just before.
+    store.objects.delete(FORMAT_KEY)
+    with pytest.raises(BrokenHistory, match="a move into it has not ended: start it again"):
+        await cluster_of(store, "another")
 
 
-def test_the_epochs_of_a_log_go_on_when_it_is_moved_and_its_directory_is_known_to_hold_a_log() -> None:
+async def test_the_epochs_of_a_log_go_on_when_it_is_moved_and_its_directory_is_known_to_hold_a_log() -> None:
     """A consumer that has seen an epoch refuses a lower one; and without its checkpoint no empty log begins there."""
-
-    async def scenario() -> None:
-        files, store, back = await kept_files(), MemoryStore(), MemoryFiles()
-        log = Log.open(files, new_cluster_id="")
-        log.state.partitions.leader_epoch = 7
-        log.close()
-        await move_to_store(files, store)
-        async with Broker(store=store) as broker:
-            assert broker.role.epoch == 8
-        await move_from_store(store, back, nobody)
-        note = end_notes.read(back)
-        assert note is not None
-        assert note.has_log
-        assert end_notes.is_same_run(note, back)
-        kept_there = checkpoint.read(back)
-        assert kept_there is not None
-        assert note.durable == Bookmark(*kept_there[0]["journal"]).position
-
-    asyncio.run(scenario())
+    files, store, back = await kept_files(), MemoryStore(), MemoryFiles()
+    log = Log.open(files, new_cluster_id="")
+    log.state.partitions.leader_epoch = 7
+    log.close()
+    await move_to_store(files, store)
+    async with Broker(store=store) as broker:
+        assert broker.role.epoch == 8
+    await move_from_store(store, back, nobody)
+    note = end_notes.read(back)
+    assert note is not None
+    assert note.has_log
+    assert end_notes.is_same_run(note, back)
+    kept_there = checkpoint.read(back)
+    assert kept_there is not None
+    assert note.durable == Bookmark(*kept_there[0]["journal"]).position
 
 
-def test_the_directory_of_a_log_that_was_moved_is_its_cache_and_can_begin_no_other() -> None:
+async def test_the_directory_of_a_log_that_was_moved_is_its_cache_and_can_begin_no_other() -> None:
     """Two brokers would go on from one log, each by itself."""
+    files, store = MemoryFiles(), MemoryStore()
+    await kept(files)
+    await move_to_store(files, store)
+    with pytest.raises(Damaged, match="holds the cache of a log in a store"):
+        Log.open(files, new_cluster_id="")
 
-    async def scenario() -> None:
-        files, store = MemoryFiles(), MemoryStore()
-        await kept(files)
-        await move_to_store(files, store)
-        with pytest.raises(Damaged, match="holds the cache of a log in a store"):
-            Log.open(files, new_cluster_id="")
+    class Counting(MemoryStore):
+        fetched = 0
 
-        class Counting(MemoryStore):
-            fetched = 0
+        async def get_range(self, key: str, start: int, size: int):  # type: ignore[no-untyped-def]
+            self.fetched += key.startswith("segments/")
+            return await super().get_range(key, start, size)
 
-            async def get_range(self, key: str, start: int, size: int):  # type: ignore[no-untyped-def]
-                self.fetched += key.startswith("segments/")
-                return await super().get_range(key, start, size)
-
-        counting = Counting()
-        for listed in store.objects.list(""):
-            counting.objects.create(listed.key, store.objects.get(listed.key).body)
-        async with Broker(store=counting, files=files) as broker:
-            await content_on_store(broker)
-            assert counting.fetched == 0
-
-    asyncio.run(scenario())
+    counting = Counting()
+    for listed in store.objects.list(""):
+        counting.objects.create(listed.key, store.objects.get(listed.key).body)
+    async with Broker(store=counting, files=files) as broker:
+        await content_on_store(broker)
+        assert counting.fetched == 0
 
 
-def test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is() -> None:
+async def test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is() -> None:
     class Refusing(MemoryStore):
         def __init__(self, allowed: int) -> None:
             super().__init__()
@@ -205,25 +183,22 @@ def test_a_move_that_is_refused_anywhere_leaves_the_log_where_it_is() -> None:
                 raise StoreRefused("the disk is full")
             return await super()._send(call, key, land)
 
-    async def scenario() -> None:
-        files = MemoryFiles()
-        before = await kept(files)
-        store = Refusing(0)
-        refused = 0
-        while True:
-            store.allowed = refused
-            try:
-                await move_to_store(files, store)
-                break
-            except StoreRefused:
-                assert held(files) == before
-                refused += 1
-        assert refused > 5
-        store.allowed = 10_000
-        async with Broker(store=store) as broker:
-            assert await content_on_store(broker) == before
-
-    asyncio.run(scenario())
+    files = MemoryFiles()
+    before = await kept(files)
+    store = Refusing(0)
+    refused = 0
+    while True:
+        store.allowed = refused
+        try:
+            await move_to_store(files, store)
+            break
+        except StoreRefused:
+            assert held(files) == before
+            refused += 1
+    assert refused > 5
+    store.allowed = 10_000
+    async with Broker(store=store) as broker:
+        assert await content_on_store(broker) == before
 
 
 class Killed(BaseException):
@@ -274,42 +249,36 @@ def test_a_move_that_was_killed_anywhere_goes_on_when_it_is_started_again() -> N
     assert calls > 5
 
 
-def test_a_log_that_went_on_after_its_move_was_killed_is_not_given_up() -> None:
-    async def scenario() -> None:
-        files, store = Dying(), MemoryStore()
-        await kept(files)
-        files.fatal = checkpoint.NAME
-        with pytest.raises(Killed):
-            await move_to_store(files, store)
-        files.fatal = Dying.fatal
-        async with Broker(files=files) as broker:
-            with Asker(broker.bootstrap) as asker:
-                await asyncio.to_thread(asker.produce, "payments", PAYMENT)
-        after = held(files)
-        with pytest.raises(BrokenHistory, match="holds a log already"):
-            await move_to_store(files, store)
-        assert held(files) == after
-
-    asyncio.run(scenario())
+async def test_a_log_that_went_on_after_its_move_was_killed_is_not_given_up() -> None:
+    files, store = Dying(), MemoryStore()
+    await kept(files)
+    files.fatal = checkpoint.NAME
+    with pytest.raises(Killed):
+        await move_to_store(files, store)
+    files.fatal = Dying.fatal
+    async with Broker(files=files) as broker:
+        with Asker(broker.bootstrap) as asker:
+            await asyncio.to_thread(asker.produce, "payments", PAYMENT)
+    after = held(files)
+    with pytest.raises(BrokenHistory, match="holds a log already"):
+        await move_to_store(files, store)
+    assert held(files) == after
 
 
-def test_what_a_killed_move_has_left_of_the_journal_is_not_read_when_the_log_comes_back() -> None:
-    async def scenario() -> None:
-        files, store = Dying(), MemoryStore()
-        # Of the second life, as the one that follows on a move out of a store.
-        Log.open(files, new_cluster_id="").close()
-        await kept(files)
-        files.fatal = f"{journal.DIRECTORY}/spare"
-        with pytest.raises(Killed):
-            await move_to_store(files, store)
-        files.fatal = Dying.fatal
-        await move_from_store(store, files, nobody)
-        log = Log.open(files, new_cluster_id="")
-        before = content_of(log)
-        log.abandon()
-        assert held(files) == before
-
-    asyncio.run(scenario())
+async def test_what_a_killed_move_has_left_of_the_journal_is_not_read_when_the_log_comes_back() -> None:
+    files, store = Dying(), MemoryStore()
+    # Of the second life, as the one that follows on a move out of a store.
+    Log.open(files, new_cluster_id="").close()
+    await kept(files)
+    files.fatal = f"{journal.DIRECTORY}/spare"
+    with pytest.raises(Killed):
+        await move_to_store(files, store)
+    files.fatal = Dying.fatal
+    await move_from_store(store, files, nobody)
+    log = Log.open(files, new_cluster_id="")
+    before = content_of(log)
+    log.abandon()
+    assert held(files) == before
 
 
 @pytest.mark.parametrize("killed", ["nobody", "the other one before", "the other one meanwhile"])
@@ -370,39 +339,33 @@ def test_of_two_moves_into_one_store_at_once_none_gives_up_a_log_for_the_other(k
     assert number > 1
 
 
-def test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it() -> None:
+async def test_a_store_that_has_changed_a_byte_of_a_moved_log_does_not_get_it() -> None:
     class Changing(MemoryStore):
         async def create(self, key: str, body: bytes | bytearray | memoryview) -> str:
             changed = bytearray(body)
             changed[len(changed) // 2] ^= key.startswith("segments/")
             return await super().create(key, changed)
 
-    async def scenario() -> None:
-        files, store = MemoryFiles(), Changing()
-        before = await kept(files)
-        with pytest.raises(BrokenHistory, match="is damaged"):
-            await move_to_store(files, store)
-        assert held(files) == before
-
-    asyncio.run(scenario())
+    files, store = MemoryFiles(), Changing()
+    before = await kept(files)
+    with pytest.raises(BrokenHistory, match="is damaged"):
+        await move_to_store(files, store)
+    assert held(files) == before
 
 
-def test_what_cannot_be_moved_is_named() -> None:
-    async def scenario() -> None:
-        files, store = MemoryFiles(), MemoryStore()
-        with pytest.raises(Damaged, match="no broker has kept a log there"):
-            await move_to_store(files, store)
-        with pytest.raises(BrokenHistory, match="no broker has kept a log there"):
-            await move_from_store(store, MemoryFiles(), nobody)
-        await kept(files)
-        async with Broker(store=store):
-            pass
-        with pytest.raises(BrokenHistory, match="holds a log already"):
-            await move_to_store(files, store)
-        with pytest.raises(Damaged, match="holds a log of its own"):
-            await move_from_store(store, files, nobody)
-
-    asyncio.run(scenario())
+async def test_what_cannot_be_moved_is_named() -> None:
+    files, store = MemoryFiles(), MemoryStore()
+    with pytest.raises(Damaged, match="no broker has kept a log there"):
+        await move_to_store(files, store)
+    with pytest.raises(BrokenHistory, match="no broker has kept a log there"):
+        await move_from_store(store, MemoryFiles(), nobody)
+    await kept(files)
+    async with Broker(store=store):
+        pass
+    with pytest.raises(BrokenHistory, match="holds a log already"):
+        await move_to_store(files, store)
+    with pytest.raises(Damaged, match="holds a log of its own"):
+        await move_from_store(store, files, nobody)
 
 
 def semel_move(source: object, target: object) -> int:

@@ -63,7 +63,7 @@ QUESTIONS: dict[str, Callable[[Asker], object]] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_broker_that_was_replaced_answers_nothing_that_may_have_changed(question: str) -> None:
+async def test_a_broker_that_was_replaced_answers_nothing_that_may_have_changed(question: str) -> None:
     """Its clock stood still, so it takes its lease for its own."""
 
     def ask(broker: Broker) -> object:
@@ -75,25 +75,22 @@ def test_a_broker_that_was_replaced_answers_nothing_that_may_have_changed(questi
             asker.create("payments")
             asker.produce("payments", at(1), producer_id=0, producer_epoch=0, base_sequence=0)
 
-    async def scenario() -> None:
-        store = StandingStore()
-        async with Broker(store=store, boot_clock=lambda: 1.0) as first:
-            await asyncio.to_thread(prepare, first)
-            assert await asyncio.to_thread(ask, first), "it is the active one"
-            store.goes_on.clear()
-            store.objects.delete(LEASE_KEY)
-            async with Broker(store=other_machine(store.objects)) as second:
-                await second.activated
-                assert first.role.may_serve, "as far as it knows"
-                try:
-                    with pytest.raises(ConnectionEnded):
-                        await asyncio.to_thread(ask, first)
-                finally:
-                    store.goes_on.set()
-                assert isinstance(first.failed.exception(), BrokerFenced)
-                assert await asyncio.to_thread(ask, second)
-
-    asyncio.run(scenario())
+    store = StandingStore()
+    async with Broker(store=store, boot_clock=lambda: 1.0) as first:
+        await asyncio.to_thread(prepare, first)
+        assert await asyncio.to_thread(ask, first), "it is the active one"
+        store.goes_on.clear()
+        store.objects.delete(LEASE_KEY)
+        async with Broker(store=other_machine(store.objects)) as second:
+            await second.activated
+            assert first.role.may_serve, "as far as it knows"
+            try:
+                with pytest.raises(ConnectionEnded):
+                    await asyncio.to_thread(ask, first)
+            finally:
+                store.goes_on.set()
+            assert isinstance(first.failed.exception(), BrokerFenced)
+            assert await asyncio.to_thread(ask, second)
 
 
 def run(scenario: Callable[[], object]) -> None:

@@ -74,41 +74,34 @@ async def reader_of(store: CountingStore, seen: Seen) -> SlotReader:
     return SlotReader(store, SlotJournal(1024), seen, History())
 
 
-def test_a_reader_that_is_behind_reads_as_many_slots_at_once_as_a_writer_has_under_way() -> None:
-    async def run() -> None:
-        store, seen = CountingStore(), Seen()
-        reader = await reader_of(store, seen)
-        written = dict(slots(30))
-        for slot, content in written.items():
-            await store.create(key_of(slot), content)
-        while await reader.read_on(SLOTS_PER_LOOK):
-            pass
-        assert seen.payloads == [b"%d" % slot for slot in written if slot]
-        assert store.under_way_max == DEPTH
-        assert {store.asked[key_of(slot)] for slot in written} == {1}
-
-    asyncio.run(run())
+async def test_a_reader_that_is_behind_reads_as_many_slots_at_once_as_a_writer_has_under_way() -> None:
+    store, seen = CountingStore(), Seen()
+    reader = await reader_of(store, seen)
+    written = dict(slots(30))
+    for slot, content in written.items():
+        await store.create(key_of(slot), content)
+    while await reader.read_on(SLOTS_PER_LOOK):
+        pass
+    assert seen.payloads == [b"%d" % slot for slot in written if slot]
+    assert store.under_way_max == DEPTH
+    assert {store.asked[key_of(slot)] for slot in written} == {1}
 
 
 @pytest.mark.parametrize("per_look", [1, 2, IN_A_ROW - 1])
-def test_a_reader_that_is_not_behind_asks_for_each_slot_once_and_for_the_next_one(per_look: int) -> None:
+async def test_a_reader_that_is_not_behind_asks_for_each_slot_once_and_for_the_next_one(per_look: int) -> None:
     """Stores charge for each call, and a standby asks all day."""
-
-    async def run() -> None:
-        store, seen = CountingStore(), Seen()
-        reader = await reader_of(store, seen)
-        written = list(slots(4 * per_look - 1))
-        while written:
-            new, written = written[:per_look], written[per_look:]
-            for slot, content in new:
-                await store.create(key_of(slot), content)
-            before = store.asked.copy()
-            assert not await reader.read_on(SLOTS_PER_LOOK)
-            asked = store.asked - before
-            assert asked == {key_of(slot): 1 for slot in (*dict(new), reader.history.next_slot)} | {FLOOR_KEY: 1}
-            assert store.under_way_max == 1
-
-    asyncio.run(run())
+    store, seen = CountingStore(), Seen()
+    reader = await reader_of(store, seen)
+    written = list(slots(4 * per_look - 1))
+    while written:
+        new, written = written[:per_look], written[per_look:]
+        for slot, content in new:
+            await store.create(key_of(slot), content)
+        before = store.asked.copy()
+        assert not await reader.read_on(SLOTS_PER_LOOK)
+        asked = store.asked - before
+        assert asked == {key_of(slot): 1 for slot in (*dict(new), reader.history.next_slot)} | {FLOOR_KEY: 1}
+        assert store.under_way_max == 1
 
 
 @pytest.mark.parametrize("end", ["the floor", "cancelled", "damaged"])
@@ -138,27 +131,23 @@ def test_nothing_is_under_way_when_a_reader_does_not_read_on(end: str) -> None:
     asyncio.run(run())
 
 
-def test_what_was_read_of_closed_slots_is_cancelled() -> None:
+async def test_what_was_read_of_closed_slots_is_cancelled() -> None:
     """A broker that was fenced may have filled them; with many takeovers they would be many."""
-
-    async def run() -> None:
-        store, seen = CountingStore(), Seen()
-        reader = await reader_of(store, seen)
-        history = History()
-        for number in range(3 * IN_A_ROW):
-            fence = history.next_slot
-            await store.create(key_of(fence), written(history, [], fence=b"%016d" % number))
-            for closed in range(fence + 1, history.next_slot):
-                await store.create(key_of(closed), b"of a broker that was fenced")
-            store.patience[key_of(history.next_slot - 1)] = 1_000
-        for _ in range(IN_A_ROW):
-            await store.create(key_of(history.next_slot), written(history, [encode_entry(1, [b"x"])]))
-        while await reader.read_on(SLOTS_PER_LOOK):
-            pass
-        assert len(seen.payloads) == IN_A_ROW
-        assert store.under_way_max <= 2 * DEPTH
-
-    asyncio.run(run())
+    store, seen = CountingStore(), Seen()
+    reader = await reader_of(store, seen)
+    history = History()
+    for number in range(3 * IN_A_ROW):
+        fence = history.next_slot
+        await store.create(key_of(fence), written(history, [], fence=b"%016d" % number))
+        for closed in range(fence + 1, history.next_slot):
+            await store.create(key_of(closed), b"of a broker that was fenced")
+        store.patience[key_of(history.next_slot - 1)] = 1_000
+    for _ in range(IN_A_ROW):
+        await store.create(key_of(history.next_slot), written(history, [encode_entry(1, [b"x"])]))
+    while await reader.read_on(SLOTS_PER_LOOK):
+        pass
+    assert len(seen.payloads) == IN_A_ROW
+    assert store.under_way_max <= 2 * DEPTH
 
 
 def test_each_slot_is_applied_in_a_turn_of_its_own_and_others_are_read_meanwhile() -> None:
@@ -193,21 +182,17 @@ def test_each_slot_is_applied_in_a_turn_of_its_own_and_others_are_read_meanwhile
     asyncio.run(run())
 
 
-def test_a_slot_that_came_after_it_was_asked_for_is_read_and_none_is_left_out() -> None:
+async def test_a_slot_that_came_after_it_was_asked_for_is_read_and_none_is_left_out() -> None:
     """Its writer has several under way, and the last of them may be there first."""
-
-    async def run() -> None:
-        store, seen = CountingStore(), Seen()
-        reader = await reader_of(store, seen)
-        written = dict(slots(20))
-        late = sorted(written)[IN_A_ROW + 2]
-        for slot, content in written.items():
-            if slot != late:
-                await store.create(key_of(slot), content)
-        assert not await reader.read_on(SLOTS_PER_LOOK)
-        assert reader.history.next_slot == late
-        await store.create(key_of(late), written[late])
-        assert not await reader.read_on(SLOTS_PER_LOOK)
-        assert seen.payloads == [b"%d" % slot for slot in written if slot]
-
-    asyncio.run(run())
+    store, seen = CountingStore(), Seen()
+    reader = await reader_of(store, seen)
+    written = dict(slots(20))
+    late = sorted(written)[IN_A_ROW + 2]
+    for slot, content in written.items():
+        if slot != late:
+            await store.create(key_of(slot), content)
+    assert not await reader.read_on(SLOTS_PER_LOOK)
+    assert reader.history.next_slot == late
+    await store.create(key_of(late), written[late])
+    assert not await reader.read_on(SLOTS_PER_LOOK)
+    assert seen.payloads == [b"%d" % slot for slot in written if slot]

@@ -1,8 +1,6 @@
 """Slots under way: sent once, counted in their order, and given up only to somebody who took over."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -14,8 +12,9 @@ from semel.log.replica.slot import key_of
 from semel.log.replica.writer import Fenced, SlotWriter
 from semel.log.store import Unsure
 from semel.testing.stores import MemoryStore
-from semel.testing.virtual_loop import VirtualLoop
 from semel.wire.steps import Steps
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Listening:
@@ -93,100 +92,76 @@ class Active:
         return self.told
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    VirtualLoop().run(scenario)
-
-
-def test_a_lost_answer_is_no_fence_and_no_second_slot() -> None:
+async def test_a_lost_answer_is_no_fence_and_no_second_slot() -> None:
     """The same bytes go to the same key until the store says that they are there."""
-
-    async def scenario() -> None:
-        store = LossyStore()
-        active = await Active(store).take_over()
-        positions = [active.send(b"paid"), active.send(b"owed")]
-        assert await active.until_told(2) == [(position, None) for position in positions]
-        follower = await Active(store).take_over()
-        assert follower.log.entries == [b"paid", b"owed"]
-
-    run(scenario())
+    store = LossyStore()
+    active = await Active(store).take_over()
+    positions = [active.send(b"paid"), active.send(b"owed")]
+    assert await active.until_told(2) == [(position, None) for position in positions]
+    follower = await Active(store).take_over()
+    assert follower.log.entries == [b"paid", b"owed"]
 
 
-def test_a_slot_counts_when_all_before_it_are_there() -> None:
-    async def scenario() -> None:
-        store = HeldStore()
-        active = await Active(store).take_over()
-        first = key_of(active.reader.history.next_slot)
-        store.held[first] = asyncio.Event()
-        positions = [active.send(b"%d" % number) for number in range(DEPTH)]
-        assert active.writer.is_busy, "a fifth slot waits for the first"
-        await asyncio.sleep(1)
-        assert active.told == []
-        assert active.journal.synced == 0
-        store.held[first].set()
-        assert await active.until_told(DEPTH) == [(position, None) for position in positions]
-        assert active.journal.synced == positions[-1]
-        assert not active.writer.is_busy
-
-    run(scenario())
+async def test_a_slot_counts_when_all_before_it_are_there() -> None:
+    store = HeldStore()
+    active = await Active(store).take_over()
+    first = key_of(active.reader.history.next_slot)
+    store.held[first] = asyncio.Event()
+    positions = [active.send(b"%d" % number) for number in range(DEPTH)]
+    assert active.writer.is_busy, "a fifth slot waits for the first"
+    await asyncio.sleep(1)
+    assert active.told == []
+    assert active.journal.synced == 0
+    store.held[first].set()
+    assert await active.until_told(DEPTH) == [(position, None) for position in positions]
+    assert active.journal.synced == positions[-1]
+    assert not active.writer.is_busy
 
 
-def test_all_that_a_fenced_broker_has_under_way_is_lost_together() -> None:
+async def test_all_that_a_fenced_broker_has_under_way_is_lost_together() -> None:
     """Its first slot was not there yet: the fence takes it, and nobody reads what came later behind it."""
-
-    async def scenario() -> None:
-        store = HeldStore()
-        zombie = await Active(store).take_over()
-        first = key_of(zombie.reader.history.next_slot)
-        store.held[first] = asyncio.Event()
-        for number in range(DEPTH):
-            zombie.send(b"%d" % number)
-        await asyncio.sleep(1)
-        gate, store.held = store.held[first], {}
-        follower = await Active(store).take_over()
-        position = follower.send(b"kept")
-        gate.set()
-        ((_, error),) = await zombie.until_told(1)
-        assert isinstance(error, Fenced)
-        assert zombie.writer.is_busy, "it sends nothing any more"
-        assert await follower.until_told(1) == [(position, None)]
-        reader = await Active(store).take_over()
-        assert reader.log.entries == [b"kept"]
-        assert reader.log.epochs == [1, 2, 3]
-
-    run(scenario())
+    store = HeldStore()
+    zombie = await Active(store).take_over()
+    first = key_of(zombie.reader.history.next_slot)
+    store.held[first] = asyncio.Event()
+    for number in range(DEPTH):
+        zombie.send(b"%d" % number)
+    await asyncio.sleep(1)
+    gate, store.held = store.held[first], {}
+    follower = await Active(store).take_over()
+    position = follower.send(b"kept")
+    gate.set()
+    ((_, error),) = await zombie.until_told(1)
+    assert isinstance(error, Fenced)
+    assert zombie.writer.is_busy, "it sends nothing any more"
+    assert await follower.until_told(1) == [(position, None)]
+    reader = await Active(store).take_over()
+    assert reader.log.entries == [b"kept"]
+    assert reader.log.epochs == [1, 2, 3]
 
 
-def test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        both = [Active(store), Active(store)]
-        await cluster_of(store, "a new one")
-        epochs = await asyncio.gather(*(one.reader.take_over() for one in both))
-        assert sorted(epochs) == [1, 2]
-
-    run(scenario())
+async def test_of_two_that_take_over_at_once_each_has_an_epoch_of_its_own() -> None:
+    store = MemoryStore()
+    both = [Active(store), Active(store)]
+    await cluster_of(store, "a new one")
+    epochs = await asyncio.gather(*(one.reader.take_over() for one in both))
+    assert sorted(epochs) == [1, 2]
 
 
-def test_a_start_on_a_store_that_does_not_answer_ends_and_says_so() -> None:
+async def test_a_start_on_a_store_that_does_not_answer_ends_and_says_so() -> None:
     class Silent(MemoryStore):
         async def create(self, key: str, body: bytes | bytearray | memoryview) -> str:
             raise Unsure("connection refused")
 
-    async def scenario() -> None:
-        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
-            await cluster_of(Silent(), "a new one")
-
-    run(scenario())
+    with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+        await cluster_of(Silent(), "a new one")
 
 
-def test_who_stands_by_writes_nothing() -> None:
-    async def scenario() -> None:
-        active = Active(MemoryStore())
-        active.journal.append(1, [b"paid"])
-        assert active.writer.has_work
-        assert active.writer.is_busy
-
-    run(scenario())
+async def test_who_stands_by_writes_nothing() -> None:
+    active = Active(MemoryStore())
+    active.journal.append(1, [b"paid"])
+    assert active.writer.has_work
+    assert active.writer.is_busy
 
 
 def test_what_waits_for_the_store_is_bounded() -> None:

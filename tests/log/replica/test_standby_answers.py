@@ -15,7 +15,6 @@ from semel.log.broker.role import STANDBY_IDS
 from semel.testing.pair import BrokerPair
 from semel.testing.ports import free_port
 from semel.testing.stores import MemoryStore
-from semel.testing.virtual_loop import VirtualLoop
 from semel.wire import versions
 from semel.wire.errors import ErrorCode
 
@@ -160,28 +159,20 @@ def test_a_standby_answers_by_itself_when_the_active_broker_is_lost(pair: Broker
         assert f"{answer.brokers[-1].host}:{answer.brokers[-1].port}" == pair.standby.bootstrap
 
 
-def test_a_standby_whose_active_broker_seems_to_be_itself_does_not_forward_for_ever() -> None:
+async def test_a_standby_whose_active_broker_seems_to_be_itself_does_not_forward_for_ever() -> None:
     """As behind a network that leads the address of the active broker back."""
-
-    async def scenario() -> None:
-        async with Misled() as misled:
-            misled.leads_to = misled.standby.listeners[0].port
-            await asyncio.to_thread(answers_by_itself, misled.standby)
-            assert misled.connections == 1
-
-    asyncio.run(scenario())
+    async with Misled() as misled:
+        misled.leads_to = misled.standby.listeners[0].port
+        await asyncio.to_thread(answers_by_itself, misled.standby)
+        assert misled.connections == 1
 
 
-def test_two_standbys_that_take_each_other_for_the_active_broker_do_not_forward_for_ever() -> None:
+async def test_two_standbys_that_take_each_other_for_the_active_broker_do_not_forward_for_ever() -> None:
     """As while one of them takes over: the other one knows that already, and the one itself is not active yet."""
-
-    async def scenario() -> None:
-        async with Misled() as one, Misled() as other:
-            one.leads_to, other.leads_to = other.standby.listeners[0].port, one.standby.listeners[0].port
-            await asyncio.to_thread(answers_by_itself, one.standby)
-            assert (one.connections, other.connections) == (1, 0)
-
-    asyncio.run(scenario())
+    async with Misled() as one, Misled() as other:
+        one.leads_to, other.leads_to = other.standby.listeners[0].port, one.standby.listeners[0].port
+        await asyncio.to_thread(answers_by_itself, one.standby)
+        assert (one.connections, other.connections) == (1, 0)
 
 
 class Misled:
@@ -251,7 +242,7 @@ NO_ANSWERS = {
 
 
 @pytest.mark.parametrize("sent", NO_ANSWERS)
-def test_a_standby_answers_by_itself_when_what_comes_is_no_answer(sent: str) -> None:
+async def test_a_standby_answers_by_itself_when_what_comes_is_no_answer(sent: str) -> None:
     """And it forwards the next request: only one that cannot be reached, or is slow, makes clients wait. A broker of
     an older version hangs up at a request that it does not know, and so does each at a client that breaks the protocol.
     """
@@ -261,18 +252,15 @@ def test_a_standby_answers_by_itself_when_what_comes_is_no_answer(sent: str) -> 
         writer.write(NO_ANSWERS[sent])
         writer.close()
 
-    async def scenario() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        async with server, Misled() as misled:
-            misled.leads_to = server.sockets[0].getsockname()[1]
-            await asyncio.to_thread(answers_by_itself, misled.standby, 3)
-            assert misled.connections == 3
-
-    asyncio.run(scenario())
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, Misled() as misled:
+        misled.leads_to = server.sockets[0].getsockname()[1]
+        await asyncio.to_thread(answers_by_itself, misled.standby, 3)
+        assert misled.connections == 3
 
 
 @pytest.mark.parametrize("why", ["it is slow", "it refuses", "its name is none"])
-def test_a_standby_does_not_make_each_client_wait_for_an_active_broker_that_cannot_be_reached(
+async def test_a_standby_does_not_make_each_client_wait_for_an_active_broker_that_cannot_be_reached(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forwarder, "ANSWER_SECONDS_MAX", 0.01)
@@ -284,117 +272,94 @@ def test_a_standby_does_not_make_each_client_wait_for_an_active_broker_that_cann
         await reader.read()
         writer.close()
 
-    async def scenario() -> None:
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        async with server, Misled() as misled:
-            misled.leads_to = server.sockets[0].getsockname()[1] if why == "it is slow" else free_port()
-            if why == "its name is none":
-                active = misled.standby.role.active_at(misled.standby.listeners[0])
-                assert active == misled.active.listeners[0].reached_at
-                misled.standby._forwarder._reach = lambda host, port: asyncio.open_connection("a..b", port)
-                misled.connections += 1
-            await asyncio.to_thread(answers_by_itself, misled.standby, 3)
-            assert misled.connections == 1
-            assert len(held) == (1 if why == "it is slow" else 0)
-
-    asyncio.run(scenario())
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    async with server, Misled() as misled:
+        misled.leads_to = server.sockets[0].getsockname()[1] if why == "it is slow" else free_port()
+        if why == "its name is none":
+            active = misled.standby.role.active_at(misled.standby.listeners[0])
+            assert active == misled.active.listeners[0].reached_at
+            misled.standby._forwarder._reach = lambda host, port: asyncio.open_connection("a..b", port)
+            misled.connections += 1
+        await asyncio.to_thread(answers_by_itself, misled.standby, 3)
+        assert misled.connections == 1
+        assert len(held) == (1 if why == "it is slow" else 0)
 
 
-def test_the_requests_of_one_client_are_done_in_their_order() -> None:
+async def test_the_requests_of_one_client_are_done_in_their_order() -> None:
     """A client need not wait for an answer before it sends the next request, and the last value must win."""
+    async with Misled() as misled:
+        misled.leads_to = misled.active.listeners[0].port
 
-    async def scenario() -> None:
-        async with Misled() as misled:
-            misled.leads_to = misled.active.listeners[0].port
+        def change() -> None:
+            with Asker(misled.active.bootstrap) as ask:
+                ask.create("payments")
+            with Asker(misled.standby.bootstrap) as ask:
+                later = []
+                for number in range(20):
+                    fields = with_retention("payments", str(1000 + number))
+                    later.append(ask.ask_later(versions.INCREMENTAL_ALTER_CONFIGS, 1, **fields))
+                for answer in later:
+                    assert answer().responses[0].error_code == 0
+            with Asker(misled.active.bootstrap) as ask:
+                assert retention(ask, "payments").configs[0].value == "1019"
 
-            def change() -> None:
-                with Asker(misled.active.bootstrap) as ask:
-                    ask.create("payments")
-                with Asker(misled.standby.bootstrap) as ask:
-                    later = []
-                    for number in range(20):
-                        fields = with_retention("payments", str(1000 + number))
-                        later.append(ask.ask_later(versions.INCREMENTAL_ALTER_CONFIGS, 1, **fields))
-                    for answer in later:
-                        assert answer().responses[0].error_code == 0
-                with Asker(misled.active.bootstrap) as ask:
-                    assert retention(ask, "payments").configs[0].value == "1019"
-
-            await asyncio.to_thread(change)
-            assert (misled.connections, misled.open_most) == (20, 1)
-
-    asyncio.run(scenario())
+        await asyncio.to_thread(change)
+        assert (misled.connections, misled.open_most) == (20, 1)
 
 
 async def unreached(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     raise AssertionError("it gave up before")
 
 
-def test_a_request_that_comes_just_before_a_takeover_is_answered() -> None:
+async def test_a_request_that_comes_just_before_a_takeover_is_answered() -> None:
     """Before the standby has begun to forward it: then it gives that up, and answers as the active broker."""
+    ends: list[str] = []
 
-    async def scenario() -> None:
-        ends: list[str] = []
-
-        forwards = forwarder.Forwarder(unreached, 1000)
-        forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
-        forwards.give_up()
-        await turns()
-        assert ends == ["answered here"]
-
-    asyncio.run(scenario())
+    forwards = forwarder.Forwarder(unreached, 1000)
+    forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
+    forwards.give_up()
+    await turns()
+    assert ends == ["answered here"]
 
 
-def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None:
-    async def scenario() -> None:
-        ends: list[str] = []
+async def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None:
+    ends: list[str] = []
 
-        forwards = forwarder.Forwarder(unreached, 1000)
-        exchange = request()
-        exchange.reply_by_hanging_up = lambda: ends.append("hung up")
-        forwards.forward(
-            ("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done")
-        )
-        forwards.stop()
-        await turns()
-        assert ends == ["hung up", "done"]
-
-    asyncio.run(scenario())
+    forwards = forwarder.Forwarder(unreached, 1000)
+    exchange = request()
+    exchange.reply_by_hanging_up = lambda: ends.append("hung up")
+    forwards.forward(("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done"))
+    forwards.stop()
+    await turns()
+    assert ends == ["hung up", "done"]
 
 
-def test_a_request_whose_client_is_gone_is_answered_by_nobody() -> None:
-    async def scenario() -> None:
-        ends: list[str] = []
+async def test_a_request_whose_client_is_gone_is_answered_by_nobody() -> None:
+    ends: list[str] = []
 
-        forwards = forwarder.Forwarder(unreached, 1000)
-        exchange = request(is_lost=True)
-        forwards.forward(
-            ("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done")
-        )
-        forwards.give_up()
-        await turns()
-        assert ends == ["done"]
-
-    asyncio.run(scenario())
+    forwards = forwarder.Forwarder(unreached, 1000)
+    exchange = request(is_lost=True)
+    forwards.forward(("host", 9092), exchange, b"", lambda: ends.append("answered here"), lambda: ends.append("done"))
+    forwards.give_up()
+    await turns()
+    assert ends == ["done"]
 
 
-def test_a_standby_forwards_again_a_moment_after_the_active_broker_could_not_be_reached() -> None:
+@pytest.mark.virtual_time
+async def test_a_standby_forwards_again_a_moment_after_the_active_broker_could_not_be_reached() -> None:
     async def refused(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         raise ConnectionRefusedError
 
-    async def scenario() -> None:
-        ends: list[str] = []
-        forwards = forwarder.Forwarder(refused, 1000)
+    ends: list[str] = []
+    forwards = forwarder.Forwarder(refused, 1000)
+    assert forwards.takes(request())
+    for _ in range(2):
+        forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
+        await turns()
+        assert not forwards.takes(request())
+        await asyncio.sleep(forwarder.PAUSE_SECONDS)
         assert forwards.takes(request())
-        for _ in range(2):
-            forwards.forward(("host", 9092), request(), b"", lambda: ends.append("answered here"), lambda: None)
-            await turns()
-            assert not forwards.takes(request())
-            await asyncio.sleep(forwarder.PAUSE_SECONDS)
-            assert forwards.takes(request())
-        assert ends == ["answered here"] * 2
-
-    VirtualLoop().run(scenario())
+    assert ends == ["answered here"] * 2
 
 
 def request(*, is_lost: bool = False) -> Any:

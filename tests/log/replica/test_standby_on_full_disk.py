@@ -66,42 +66,34 @@ async def checkpointed(broker: Broker, store: MemoryStore) -> None:
     assert await is_so(covers_all)
 
 
-def test_it_goes_on_when_there_is_space() -> None:
+async def test_it_goes_on_when_there_is_space() -> None:
     """It ended, and so did every standby that was started after it."""
-
-    async def scenario() -> None:
-        store, disk = MemoryStore(), SmallDisk(100_000)
-        async with active_on(store) as active:
-            await asking(active, lambda asker: asker.create("payments"))
-            async with Broker(store=store, files=disk) as standby:
-                await pay(active, 20)
-                assert await is_so(lambda: standby.failed.done() or standby.metrics.storage_errors > 2)
-                assert not standby.failed.done()
-                disk.bytes_max *= 10
-                await active.stop()
-                await standby.activated
-                assert await payments_at(standby) == 20
-
-    asyncio.run(scenario())
-
-
-def test_one_that_starts_on_a_full_disk_stands_by_and_says_how_far_behind_it_is() -> None:
-    """Its start never ended, so nobody saw its metrics."""
-
-    async def scenario() -> None:
-        store, disk = MemoryStore(), SmallDisk(20_000)
-        async with active_on(store) as active:
-            await asking(active, lambda asker: asker.create("payments"))
+    store, disk = MemoryStore(), SmallDisk(100_000)
+    async with active_on(store) as active:
+        await asking(active, lambda asker: asker.create("payments"))
+        async with Broker(store=store, files=disk) as standby:
             await pay(active, 20)
-            standby = Broker(store=store, files=disk)
-            await asyncio.wait_for(standby.start(), SECONDS_MAX)
-            assert not standby.role.is_active
-            assert await is_so(lambda: standby.role.lag_bytes > 150_000)
-            disk.bytes_max *= 100
-            assert await is_so(lambda: standby.role.lag_bytes == 0)
-            await standby.stop()
+            assert await is_so(lambda: standby.failed.done() or standby.metrics.storage_errors > 2)
+            assert not standby.failed.done()
+            disk.bytes_max *= 10
+            await active.stop()
+            await standby.activated
+            assert await payments_at(standby) == 20
 
-    asyncio.run(scenario())
+
+async def test_one_that_starts_on_a_full_disk_stands_by_and_says_how_far_behind_it_is() -> None:
+    """Its start never ended, so nobody saw its metrics."""
+    store, disk = MemoryStore(), SmallDisk(20_000)
+    async with active_on(store) as active:
+        await asking(active, lambda asker: asker.create("payments"))
+        await pay(active, 20)
+        standby = Broker(store=store, files=disk)
+        await asyncio.wait_for(standby.start(), SECONDS_MAX)
+        assert not standby.role.is_active
+        assert await is_so(lambda: standby.role.lag_bytes > 150_000)
+        disk.bytes_max *= 100
+        assert await is_so(lambda: standby.role.lag_bytes == 0)
+        await standby.stop()
 
 
 class GatedStore:
@@ -123,34 +115,30 @@ class GatedStore:
         return await self._store.get(key)
 
 
-def test_one_that_has_claimed_the_lease_and_cannot_read_the_rest_leaves_it_to_another() -> None:
+async def test_one_that_has_claimed_the_lease_and_cannot_read_the_rest_leaves_it_to_another() -> None:
     """It kept its claim while it waited for space; and when it had space, it fenced who had taken over meanwhile."""
-
-    async def scenario() -> None:
-        store, disk = MemoryStore(), SmallDisk(1_000_000)
-        gated = GatedStore(store)
-        async with active_on(store) as first:
-            await asking(first, lambda asker: asker.create("payments"))
-            async with Broker(store=gated, files=disk, lease_seconds=LEASE_SECONDS) as full:
-                gated.gate.clear()
-                await gated.is_waited_at.wait()
-                await pay(first, 1)
-                await first.stop()
-                disk.bytes_max = 0
-                gated.gate.set()
-                assert await is_so(lambda: full.metrics.storage_errors > 0)
-                assert await is_so(lambda: decode_lease(store.objects.get(LEASE_KEY).body).is_released)
-                async with active_on(store) as second:
-                    await asyncio.wait_for(second.activated, SECONDS_MAX)
-                    await pay(second, 1)
-                    disk.bytes_max = 1_000_000
-                    assert await is_so(lambda: full.log.end == second.log.end)
-                    await pay(second, 1)
-                    assert (full.role.is_active, second.role.is_active) == (False, True)
-                    assert not full.failed.done()
-                    assert not second.failed.done()
-
-    asyncio.run(scenario())
+    store, disk = MemoryStore(), SmallDisk(1_000_000)
+    gated = GatedStore(store)
+    async with active_on(store) as first:
+        await asking(first, lambda asker: asker.create("payments"))
+        async with Broker(store=gated, files=disk, lease_seconds=LEASE_SECONDS) as full:
+            gated.gate.clear()
+            await gated.is_waited_at.wait()
+            await pay(first, 1)
+            await first.stop()
+            disk.bytes_max = 0
+            gated.gate.set()
+            assert await is_so(lambda: full.metrics.storage_errors > 0)
+            assert await is_so(lambda: decode_lease(store.objects.get(LEASE_KEY).body).is_released)
+            async with active_on(store) as second:
+                await asyncio.wait_for(second.activated, SECONDS_MAX)
+                await pay(second, 1)
+                disk.bytes_max = 1_000_000
+                assert await is_so(lambda: full.log.end == second.log.end)
+                await pay(second, 1)
+                assert (full.role.is_active, second.role.is_active) == (False, True)
+                assert not full.failed.done()
+                assert not second.failed.done()
 
 
 class StubbornDisk(MemoryFiles):
@@ -175,32 +163,28 @@ class StubbornFile(MemoryFile):
         return super().write_at(buffers, position)
 
 
-def test_one_that_a_checkpoint_has_overtaken_ends_to_start_from_that() -> None:
+async def test_one_that_a_checkpoint_has_overtaken_ends_to_start_from_that() -> None:
     """What it has read since the checkpoint before is only on its disk, so nothing could be freed; a start heals it."""
-
-    async def scenario() -> None:
-        store, disk = MemoryStore(), StubbornDisk()
-        async with active_on(store) as active:
-            await asking(active, lambda asker: asker.create("payments"))
-            standby = Broker(store=store, files=disk)
-            await standby.start()
+    store, disk = MemoryStore(), StubbornDisk()
+    async with active_on(store) as active:
+        await asking(active, lambda asker: asker.create("payments"))
+        standby = Broker(store=store, files=disk)
+        await standby.start()
+        disk.is_full = True
+        await pay(active, 5)
+        assert await is_so(lambda: standby.metrics.storage_errors > 1)
+        await checkpointed(active, store)
+        with pytest.raises(BrokerFenced, match="start again"):
+            await asyncio.wait_for(standby.failed, SECONDS_MAX)
+        await standby.stop()
+        disk.is_full = False
+        async with Broker(store=store, files=disk) as again:
             disk.is_full = True
-            await pay(active, 5)
-            assert await is_so(lambda: standby.metrics.storage_errors > 1)
-            await checkpointed(active, store)
-            with pytest.raises(BrokerFenced, match="start again"):
-                await asyncio.wait_for(standby.failed, SECONDS_MAX)
-            await standby.stop()
-            disk.is_full = False
-            async with Broker(store=store, files=disk) as again:
-                disk.is_full = True
-                await active.stop()
-                await asyncio.wait_for(again.activated, SECONDS_MAX)
-
-    asyncio.run(scenario())
+            await active.stop()
+            await asyncio.wait_for(again.activated, SECONDS_MAX)
 
 
-def test_one_that_has_no_space_for_what_a_checkpoint_has_replaced_waits() -> None:
+async def test_one_that_has_no_space_for_what_a_checkpoint_has_replaced_waits() -> None:
     """The active broker has compacted a topic, and the standby has to fetch the records as they were before. It
     ended."""
 
@@ -209,21 +193,18 @@ def test_one_that_has_no_space_for_what_a_checkpoint_has_replaced_waits() -> Non
         for _ in range(40):
             asker.produce("old", [Record(bytes(100_000), key=b"k")])
 
-    async def scenario() -> None:
-        store, disk = MemoryStore(), StubbornDisk()
-        async with active_on(store) as active:
-            await asking(active, fill)
+    store, disk = MemoryStore(), StubbornDisk()
+    async with active_on(store) as active:
+        await asking(active, fill)
+        await checkpointed(active, store)
+        async with Broker(store=store, files=disk) as standby:
+            assert await is_so(lambda: standby.log.end == active.log.end)
+            disk.is_full = True
+            await active.compactor.compact()
+            await asking(active, lambda asker: asker.create("another"))
             await checkpointed(active, store)
-            async with Broker(store=store, files=disk) as standby:
-                assert await is_so(lambda: standby.log.end == active.log.end)
-                disk.is_full = True
-                await active.compactor.compact()
-                await asking(active, lambda asker: asker.create("another"))
-                await checkpointed(active, store)
-                assert await is_so(lambda: standby.failed.done() or standby.metrics.storage_errors > 1)
-                assert not standby.failed.done()
-                disk.is_full = False
-                await active.stop()
-                await asyncio.wait_for(standby.activated, SECONDS_MAX)
-
-    asyncio.run(scenario())
+            assert await is_so(lambda: standby.failed.done() or standby.metrics.storage_errors > 1)
+            assert not standby.failed.done()
+            disk.is_full = False
+            await active.stop()
+            await asyncio.wait_for(standby.activated, SECONDS_MAX)

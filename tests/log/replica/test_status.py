@@ -234,36 +234,32 @@ def test_a_store_that_no_broker_was_ever_on_is_said_to_be_none() -> None:
     on_a_clock(scenario)
 
 
-def test_a_standby_is_named_to_clients_while_its_note_changes() -> None:
+async def test_a_standby_is_named_to_clients_while_its_note_changes() -> None:
     """Also if its clock is wrong. At first only the time in the note tells whether it runs."""
+    store = MemoryStore()
+    keepers = {}
 
-    async def scenario() -> None:
-        store = MemoryStore()
-        keepers = {}
+    async def put(one: StandbyNote) -> None:
+        keeper = keepers.setdefault(one.nonce, NoteKeeper(store, one.addresses))
+        await keeper.put(one)
 
-        async def put(one: StandbyNote) -> None:
-            keeper = keepers.setdefault(one.nonce, NoteKeeper(store, one.addresses))
-            await keeper.put(one)
+    watch = NoteWatch(store, ("self", "lost"))
 
-        watch = NoteWatch(store, ("self", "lost"))
+    async def ports(now: float) -> list[int]:
+        return sorted(addresses["PLAINTEXT"][1] for addresses in await watch.look(now, NOW + now))
 
-        async def ports(now: float) -> list[int]:
-            return sorted(addresses["PLAINTEXT"][1] for addresses in await watch.look(now, NOW + now))
-
-        await put(note("self", port=9093))
-        await put(note("lost", port=9094))
-        await put(note("runs", port=9095, ago=9.0))
-        await put(note("died long ago", port=9096, ago=31.0))
-        await put(note("clock is slow", port=9097, ago=1000.0))
-        assert await ports(0.0) == [9095]
-        await put(note("clock is slow", port=9097, ago=990.0))
-        assert await ports(10.0) == [9095, 9097]
-        await put(note("is new", port=9098, ago=1000.0))
-        assert await ports(22.0) == [9097, 9098]
-        assert await ports(41.0) == [9098]
-        assert await ports(53.0) == []
-
-    asyncio.run(scenario())
+    await put(note("self", port=9093))
+    await put(note("lost", port=9094))
+    await put(note("runs", port=9095, ago=9.0))
+    await put(note("died long ago", port=9096, ago=31.0))
+    await put(note("clock is slow", port=9097, ago=1000.0))
+    assert await ports(0.0) == [9095]
+    await put(note("clock is slow", port=9097, ago=990.0))
+    assert await ports(10.0) == [9095, 9097]
+    await put(note("is new", port=9098, ago=1000.0))
+    assert await ports(22.0) == [9097, 9098]
+    assert await ports(41.0) == [9098]
+    assert await ports(53.0) == []
 
 
 def harmed_note(**harm: object) -> bytes:
@@ -374,34 +370,31 @@ def test_a_store_that_lets_no_note_be_removed_hides_no_standby() -> None:
     on_a_clock(scenario)
 
 
-def test_brokers_tell_by_themselves_how_far_they_are() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        async with Broker(store=store, lease_seconds=1.0) as active:
+async def test_brokers_tell_by_themselves_how_far_they_are() -> None:
+    store = MemoryStore()
+    async with Broker(store=store, lease_seconds=1.0) as active:
 
-            def pay() -> None:
-                with Asker(active.bootstrap) as asker:
-                    asker.create("payments")
-                    asker.produce("payments", at(1))
+        def pay() -> None:
+            with Asker(active.bootstrap) as asker:
+                asker.create("payments")
+                asker.produce("payments", at(1))
 
-            await asyncio.to_thread(pay)
-            async with asyncio.timeout(SECONDS_MAX), Broker(store=store, lease_seconds=1.0) as standby:
-                while not (status := await status_of(store)).standbys or not status.lease or not status.lease.position:
-                    pass
-                [seen] = status.standbys
-                assert status.is_active
-                assert status.lease.addresses == {"PLAINTEXT": active.listeners[0].reached_at}
-                assert seen.addresses == {"PLAINTEXT": standby.listeners[0].reached_at}
-                assert (seen.behind_bytes, seen.is_silent) == (0, False)
-                assert status.contents["journal"].objects >= 2
-                assert status.idle_puts_per_day == round(86_400 * (3 / 1.0 + 1 / 10))
-                # The standby looks for a slot and at the lease, and the active broker lists the notes and reads each.
-                looks, notes = 2 * 10, 1 + status.contents[FOLDER].objects
-                assert status.idle_gets_per_day == 86_400 * (looks + notes)
-            assert (await status_of(store)).standbys == [], "it was stopped, and is not missed"
-        assert not (await status_of(store)).is_active
-
-    asyncio.run(scenario())
+        await asyncio.to_thread(pay)
+        async with asyncio.timeout(SECONDS_MAX), Broker(store=store, lease_seconds=1.0) as standby:
+            while not (status := await status_of(store)).standbys or not status.lease or not status.lease.position:
+                pass
+            [seen] = status.standbys
+            assert status.is_active
+            assert status.lease.addresses == {"PLAINTEXT": active.listeners[0].reached_at}
+            assert seen.addresses == {"PLAINTEXT": standby.listeners[0].reached_at}
+            assert (seen.behind_bytes, seen.is_silent) == (0, False)
+            assert status.contents["journal"].objects >= 2
+            assert status.idle_puts_per_day == round(86_400 * (3 / 1.0 + 1 / 10))
+            # The standby looks for a slot and at the lease, and the active broker lists the notes and reads each.
+            looks, notes = 2 * 10, 1 + status.contents[FOLDER].objects
+            assert status.idle_gets_per_day == 86_400 * (looks + notes)
+        assert (await status_of(store)).standbys == [], "it was stopped, and is not missed"
+    assert not (await status_of(store)).is_active
 
 
 def test_the_command_ends_with_1_where_nobody_is_active(tmp_path: Path) -> None:

@@ -207,20 +207,16 @@ def test_an_object_that_keeps_a_listing_from_being_read_is_named(bucket: Bucket,
     assert asyncio.run(listed()) == [Listed("segments/a (copy)", 3)]
 
 
-def test_a_store_is_closed_when_no_call_that_was_cancelled_can_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_is_closed_when_no_call_that_was_cancelled_can_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a thread of obstore, that is: a process that ends at that moment crashes."""
     monkeypatch.setattr(module, "_CLOSE_SECONDS_MAX", 60.0)
-
-    async def story() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as mute:
-            options = {"endpoint": f"http://127.0.0.1:{mute.getsockname()[1]}"}
-            store = BucketStore("bucket", "", {**options, "access_key_id": "k", "secret_access_key": "s"})
-            calls = [asyncio.ensure_future(store.get(f"key-{number}")) for number in range(20)]
-            await asyncio.sleep(0)
-            for call in calls:
-                call.cancel()
-            await asyncio.wait(calls)
-            await store.close()
-            assert not store._cancelled
-
-    asyncio.run(story())
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        options = {"endpoint": f"http://127.0.0.1:{mute.getsockname()[1]}"}
+        store = BucketStore("bucket", "", {**options, "access_key_id": "k", "secret_access_key": "s"})
+        calls = [asyncio.ensure_future(store.get(f"key-{number}")) for number in range(20)]
+        await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        await store.close()
+        assert not store._cancelled

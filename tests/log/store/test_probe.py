@@ -12,7 +12,8 @@ from semel.log.store import Exists, Found, Missing, Store, StoreRefused, Unsure
 from semel.log.store.contract import Buffer
 from semel.log.store.probe import probe, probe_at_start
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
-from semel.testing.virtual_loop import VirtualLoop
+
+pytestmark = pytest.mark.virtual_time
 
 
 def test_a_store_that_keeps_its_contract_passes_and_nothing_stays(place: Place) -> None:
@@ -143,21 +144,17 @@ class Restarting(MemoryStore):
         return await super().get(key)
 
 
-def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_that_lies() -> None:
+async def test_a_broker_that_starts_waits_for_a_store_that_restarts_and_refuses_one_that_lies() -> None:
     """The probe before anything is entrusted to the store."""
-
-    async def story() -> None:
-        restarting = Restarting()
-        await probe_at_start(restarting)
-        assert not restarting.unanswered
-        with pytest.raises(StoreRefused, match="ignores If-None-Match"):
-            await probe_at_start(Overwrites())
-        gone = Restarting()
-        gone.unanswered = 10_000
-        with pytest.raises(Unsure, match="memory has not answered for 30 s: connection refused"):
-            await probe_at_start(gone)
-
-    VirtualLoop().run(story())
+    restarting = Restarting()
+    await probe_at_start(restarting)
+    assert not restarting.unanswered
+    with pytest.raises(StoreRefused, match="ignores If-None-Match"):
+        await probe_at_start(Overwrites())
+    gone = Restarting()
+    gone.unanswered = 10_000
+    with pytest.raises(Unsure, match="memory has not answered for 30 s: connection refused"):
+        await probe_at_start(gone)
 
 
 class Hangs(MemoryStore):
@@ -173,11 +170,8 @@ class Hangs(MemoryStore):
         return await asyncio.Future()
 
 
-def test_a_store_that_hangs_fails_a_start_when_its_time_is_up() -> None:
-    async def story() -> None:
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(Unsure, match="memory has not answered for 30 s"):
-            await probe_at_start(Hangs())
-        assert asyncio.get_running_loop().time() - began < 32
-
-    VirtualLoop().run(story())
+async def test_a_store_that_hangs_fails_a_start_when_its_time_is_up() -> None:
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unsure, match="memory has not answered for 30 s"):
+        await probe_at_start(Hangs())
+    assert asyncio.get_running_loop().time() - began < 32

@@ -47,24 +47,20 @@ class Busy:
         return "busy"
 
 
-def test_the_lease_and_a_proof_do_not_queue_behind_slots_a_checkpoint_and_the_cache() -> None:
+async def test_the_lease_and_a_proof_do_not_queue_behind_slots_a_checkpoint_and_the_cache() -> None:
     """A broker on a slow store would lose its lease while it uploads."""
-
-    async def scenario() -> None:
-        engine = Busy()
-        store = ThreadedStore(engine)
-        large = [store.create(f"large/{number}", b"") for number in range(DEPTH + CREATED_AT_ONCE)]
-        ranges = [store.get_range(f"segments/{number}", 0, 100) for number in range(AT_ONCE)]
-        under_way = asyncio.gather(*large, *ranges)
-        try:
-            for _ in (*large, *ranges):
-                assert await asyncio.to_thread(engine.hanging.acquire, timeout=30)
-            async with asyncio.timeout(30):
-                await store.replace("lease", b"", "version")
-                await asyncio.gather(store.get("floor"), store.get_range("journal/1", 0, 1), store.get("standbys/a"))
-        finally:
-            engine.released.set()
-            await under_way
-            await store.close()
-
-    asyncio.run(scenario())
+    engine = Busy()
+    store = ThreadedStore(engine)
+    large = [store.create(f"large/{number}", b"") for number in range(DEPTH + CREATED_AT_ONCE)]
+    ranges = [store.get_range(f"segments/{number}", 0, 100) for number in range(AT_ONCE)]
+    under_way = asyncio.gather(*large, *ranges)
+    try:
+        for _ in (*large, *ranges):
+            assert await asyncio.to_thread(engine.hanging.acquire, timeout=30)
+        async with asyncio.timeout(30):
+            await store.replace("lease", b"", "version")
+            await asyncio.gather(store.get("floor"), store.get_range("journal/1", 0, 1), store.get("standbys/a"))
+    finally:
+        engine.released.set()
+        await under_way
+        await store.close()

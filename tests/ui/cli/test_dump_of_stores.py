@@ -53,14 +53,11 @@ def test_a_checkpoint_that_is_gone_is_named(url: str) -> None:
     assert "and the newest checkpoint needs it" in told.stdout
 
 
-def test_a_store_on_which_no_broker_has_written_is_empty(url: str) -> None:
-    async def prepare() -> None:
-        store = open_store(url)
-        await store.create(FLOOR_KEY, FIRST_FLOOR.encode())
-        await store.create(FORMAT_KEY, format_of("x"))
-        await store.close()
-
-    asyncio.run(prepare())
+async def test_a_store_on_which_no_broker_has_written_is_empty(url: str) -> None:
+    store = open_store(url)
+    await store.create(FLOOR_KEY, FIRST_FLOOR.encode())
+    await store.create(FORMAT_KEY, format_of("x"))
+    await store.close()
     assert semel_lines("dump", url)[:3] == [
         f"store       {url}, cluster x",
         "checkpoint  none yet",

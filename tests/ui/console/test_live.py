@@ -46,38 +46,32 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 60))
 
 
-def test_a_watcher_is_told_the_answer_and_then_each_change() -> None:
-    async def story() -> None:
-        world = Paced()
-        watching = world.watch()
-        assert await anext(watching) == b"0"
-        upcoming = asyncio.ensure_future(anext(watching))
-        await world.paused.wait()
-        await world.turn(b"0")
-        assert not upcoming.done()
-        await world.turn(b"1")
-        assert await upcoming == b"1"
-        await watching.aclose()
-
-    run(story())
+async def test_a_watcher_is_told_the_answer_and_then_each_change() -> None:
+    world = Paced()
+    watching = world.watch()
+    assert await anext(watching) == b"0"
+    upcoming = asyncio.ensure_future(anext(watching))
+    await world.paused.wait()
+    await world.turn(b"0")
+    assert not upcoming.done()
+    await world.turn(b"1")
+    assert await upcoming == b"1"
+    await watching.aclose()
 
 
-def test_however_many_watch_it_is_asked_once_and_no_more_when_they_are_gone() -> None:
-    async def story() -> None:
-        world = Paced()
-        watching = [world.watch() for _ in range(5)]
-        assert [await anext(one) for one in watching] == [b"0"] * 5
-        await world.paused.wait()
-        assert world.asked == 1
-        for one in watching:
-            await one.aclose()
-        again = world.watch()
-        world.answer = b"1"
-        assert await anext(again) == b"1"
-        assert world.asked == 2
-        await again.aclose()
-
-    run(story())
+async def test_however_many_watch_it_is_asked_once_and_no_more_when_they_are_gone() -> None:
+    world = Paced()
+    watching = [world.watch() for _ in range(5)]
+    assert [await anext(one) for one in watching] == [b"0"] * 5
+    await world.paused.wait()
+    assert world.asked == 1
+    for one in watching:
+        await one.aclose()
+    again = world.watch()
+    world.answer = b"1"
+    assert await anext(again) == b"1"
+    assert world.asked == 2
+    await again.aclose()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=12))

@@ -115,40 +115,36 @@ def test_a_fetch_does_not_wait_for_a_topic_that_went_while_it_was_looked_at() ->
     assert steps > 2
 
 
-def test_what_others_gather_meanwhile_takes_its_room() -> None:
+async def test_what_others_gather_meanwhile_takes_its_room() -> None:
     """Very many may be served in steps at once, and each would have all the room that there is."""
+    async with Broker(durability="os", pace=SMALL_STEPS, limits=Limits(unsent_bytes_max=1_300)) as broker:
+        create(broker, "orders", partitions=3)
+        for index in range(3):
+            produce(broker, "orders", *[1] * 5, index=index)
+        wanted = fetch_fields("orders")
+        (topic,) = wanted["topics"]
+        (first,) = topic["partitions"]
+        topic["partitions"] = [{**first, "partition": index} for index in range(3)]
 
-    async def run() -> None:
-        async with Broker(durability="os", pace=SMALL_STEPS, limits=Limits(unsent_bytes_max=1_300)) as broker:
-            create(broker, "orders", partitions=3)
-            for index in range(3):
-                produce(broker, "orders", *[1] * 5, index=index)
-            wanted = fetch_fields("orders")
-            (topic,) = wanted["topics"]
-            (first,) = topic["partitions"]
-            topic["partitions"] = [{**first, "partition": index} for index in range(3)]
+        def sizes(asked: Asked) -> list[int]:
+            (answered,) = asked.answer().responses
+            return [len(partition.records or b"") for partition in answered.partitions]
 
-            def sizes(asked: Asked) -> list[int]:
-                (answered,) = asked.answer().responses
-                return [len(partition.records or b"") for partition in answered.partitions]
-
-            alone = sizes(Asked(broker, FETCH, 12, **wanted))
-            gathering = Asked(broker, FETCH, 12, **wanted)
-            while not broker.unsent_bytes:
-                gathering.step()
-            beside = sizes(Asked(broker, FETCH, 12, **wanted))
-            # The first batch comes whatever its size.
-            assert ([bool(size) for size in alone], [bool(size) for size in beside]) == (
-                [True, True, False],
-                [True, False, False],
-            )
-            given_up = Asked(broker, FETCH, 12, **wanted)
-            while broker.unsent_bytes == alone[0]:
-                given_up.step()
-            given_up.close()
-            assert broker.unsent_bytes == alone[0]
-            assert sizes(gathering) == alone
-            assert broker.unsent_bytes == 0
-            broker.log.sync_now()
-
-    asyncio.run(run())
+        alone = sizes(Asked(broker, FETCH, 12, **wanted))
+        gathering = Asked(broker, FETCH, 12, **wanted)
+        while not broker.unsent_bytes:
+            gathering.step()
+        beside = sizes(Asked(broker, FETCH, 12, **wanted))
+        # The first batch comes whatever its size.
+        assert ([bool(size) for size in alone], [bool(size) for size in beside]) == (
+            [True, True, False],
+            [True, False, False],
+        )
+        given_up = Asked(broker, FETCH, 12, **wanted)
+        while broker.unsent_bytes == alone[0]:
+            given_up.step()
+        given_up.close()
+        assert broker.unsent_bytes == alone[0]
+        assert sizes(gathering) == alone
+        assert broker.unsent_bytes == 0
+        broker.log.sync_now()

@@ -116,40 +116,33 @@ def test_offsets_that_are_overtaken_on_a_newer_connection_are_not_put_into_the_n
     assert all(found == [(0, 30), (0, 30)] for found in after_each_step(begin, go_on))
 
 
-def test_a_transaction_that_began_while_the_one_before_it_was_timed_out_is_left_open() -> None:
-    async def run() -> None:
-        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
-            claim(broker)
-            addition(broker, OLD, (0, 1)).answer()
-            broker.clock.skip(60)
-            # Its markers are being written now.
-            broker.runtime.alarm.catch_up()
-            assert not broker.turns.is_idle
-            assert end(broker, OLD).answer().error_code == 0
-            addition(broker, OLD, (0,)).answer()
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert broker.turns.is_idle
-            assert open_parts(broker) == 1
-            assert broker.metrics.ended_transactions["timed_out"] == 0
-            assert end(broker, OLD).answer().error_code == 0
-
-    asyncio.run(run())
+async def test_a_transaction_that_began_while_the_one_before_it_was_timed_out_is_left_open() -> None:
+    async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+        claim(broker)
+        addition(broker, OLD, (0, 1)).answer()
+        broker.clock.skip(60)
+        # Its markers are being written now.
+        broker.runtime.alarm.catch_up()
+        assert not broker.turns.is_idle
+        assert end(broker, OLD).answer().error_code == 0
+        addition(broker, OLD, (0,)).answer()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert broker.turns.is_idle
+        assert open_parts(broker) == 1
+        assert broker.metrics.ended_transactions["timed_out"] == 0
+        assert end(broker, OLD).answer().error_code == 0
 
 
-def test_a_disk_without_room_for_the_markers_is_told_of_and_looked_after() -> None:
+async def test_a_disk_without_room_for_the_markers_is_told_of_and_looked_after() -> None:
     files = FaultyFiles()
-
-    async def run() -> None:
-        async with Broker(files=files, durability="os", pace=SMALL_STEPS) as broker:
-            claim(broker)
-            addition(broker, OLD, (0, 1)).answer()
-            files.arm(Fault("ENOSPC", call="write", path="topics*"))
-            assert end(broker, OLD).answer().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert broker.metrics.storage_errors == 1
-            assert end(broker, OLD).answer().error_code == 0
-
-    asyncio.run(run())
+    async with Broker(files=files, durability="os", pace=SMALL_STEPS) as broker:
+        claim(broker)
+        addition(broker, OLD, (0, 1)).answer()
+        files.arm(Fault("ENOSPC", call="write", path="topics*"))
+        assert end(broker, OLD).answer().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert broker.metrics.storage_errors == 1
+        assert end(broker, OLD).answer().error_code == 0
 
 
 def test_nobody_is_shown_one_part_of_a_transactions_offsets_from_before_its_end_and_another_from_behind_it() -> None:
