@@ -167,7 +167,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "what is set on a group is not in the checkpoint",
         "semel.log.core.groups.groups:Groups.restore",
-        'snapshot.get("configs", {})',
+        'snapshot["configs"]',
         "{}",
         ("tests/log/broker/apis/test_configuration_apis.py", "-k", "outlives"),
     ),

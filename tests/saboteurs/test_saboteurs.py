@@ -51,5 +51,5 @@ def test_each_test_that_is_named_alone_is_there() -> None:
     assert [
         f"{file}::{test}"
         for file, test in sorted(alone)
-        if not re.search(rf"^(?:def |class |){re.escape(test)}\b", (ROOT / file).read_text(), re.MULTILINE)
+        if not re.search(rf"^(?:(?:async )?def |class |){re.escape(test)}\b", (ROOT / file).read_text(), re.MULTILINE)
     ] == []

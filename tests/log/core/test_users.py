@@ -10,7 +10,7 @@ from administration import read_again
 from semel.log.core.entries import LoginSecretMade, UserCredentialRemoved, UserCredentialSet
 from semel.log.core.users import ITERATIONS_MAX, ITERATIONS_MIN, Users
 from semel.log.storage.encoding import decode, encode
-from semel.wire.refusals import POLICY_VIOLATION, RESOURCE_NOT_FOUND, UNACCEPTABLE_CREDENTIAL, Refused
+from semel.wire.refusals import POLICY_VIOLATION, RESOURCE_NOT_FOUND, Refused
 from semel.wire.scram import Credential, Mechanism
 
 mechanisms = st.sampled_from(Mechanism)
@@ -122,10 +122,3 @@ def test_the_smallest_and_the_largest_number_of_iterations_are_taken() -> None:
     for iterations in (ITERATIONS_MIN, ITERATIONS_MAX):
         held = credential(Mechanism.SCRAM_SHA_512, 1, iterations)
         assert isinstance(Users().decide_set("alice", Mechanism.SCRAM_SHA_512, held), UserCredentialSet)
-
-
-def test_a_version_without_users_leaves_none() -> None:
-    users = Users()
-    users.restore({})
-    assert list(users) == []
-    assert UNACCEPTABLE_CREDENTIAL == 93

@@ -4,7 +4,6 @@ import pytest
 
 from semel.log.core.access import Asker, Operation, ResourceType
 from semel.log.core.entries import AccessRule
-from semel.log.storage import checkpoint
 from semel.log.storage.log import Log
 from semel.log.storage.log_settings import LogSettings
 from semel.testing.faulty import FaultyFiles, keep_all
@@ -47,11 +46,3 @@ def test_rules_hold_after_a_kill_as_they_held_before_it(checkpointed: bool) -> N
         assert list(log.state.access) == [SECOND, FIRST._replace(name="other")]
         assert not log.state.access.allows(Asker("User:app", "10.0.0.7"), WRITE, TOPIC, "orders")
         assert log.state.access.allows(Asker("User:app", "10.0.0.7"), WRITE, TOPIC, "other")
-
-
-def test_a_log_that_was_written_before_there_were_rules_has_none() -> None:
-    log = start(FaultyFiles())
-    snapshot, _ = checkpoint.decode(b"".join(checkpoint.encode(log.state.begin_snapshot(), [])), "memory")
-    del snapshot["access"]
-    log.state.restore(snapshot, lambda: None)
-    assert list(log.state.access) == []
