@@ -115,10 +115,39 @@ def test_tail_begins_and_ends_where_it_is_told(bootstrap: str) -> None:
     assert values("--from", "2") == ["c", "d"]
     assert values("--from", "1", "-n", "2") == ["b", "c"]
     assert values("--from", "latest") == []
+    assert values("--follow", "-n", "2") == ["a", "b"]
     assert values("-n", "0") == []
+    assert values("-n", "2") == ["c", "d"]
+    assert values("-n", "9") == ["a", "b", "c", "d"]
     assert "it goes from 0 to 4" in semel_failure("tail", "ends", "--from", "5", bootstrap)
     assert "has no partition 3" in semel_failure("tail", "ends", "--partition", "3", bootstrap)
     assert semel_failure("tail", "nowhere", bootstrap) == "there is no topic 'nowhere'"
+
+
+def test_the_last_records_are_those_that_were_written_last_in_whatever_partition(
+    semel_broker: FaultyBroker, bootstrap: str
+) -> None:
+    semel_broker.create_topic("last", partitions=3)
+    for number, partition in enumerate((0, 1, 1, 0, 2)):
+        semel_broker.seed("last", Record(f"v{number}".encode(), timestamp_ms=1_000 + number), partition=partition)
+    lines = semel_lines("tail", "last", "-n", "3", bootstrap)
+    assert [line.rpartition("value=")[2] for line in lines] == ["v2", "v3", "v4"]
+
+
+def test_the_last_record_is_found_before_the_ends_of_many_transactions(
+    semel_broker: FaultyBroker, bootstrap: str
+) -> None:
+    """Each end takes an offset, and so do the records of those that were aborted."""
+    semel_broker.seed("ended", "kept")
+    producer = Producer({"bootstrap.servers": semel_broker.bootstrap, "transactional.id": "t"})
+    producer.init_transactions()
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce("ended", f"dropped {number}")
+        producer.flush()
+        producer.abort_transaction()
+    [line] = semel_lines("tail", "ended", "-n", "1", bootstrap)
+    assert line.endswith("value=kept")
 
 
 def test_compressed_and_unprintable_records_are_shown_safely(semel_broker: FaultyBroker, bootstrap: str) -> None:
@@ -129,7 +158,7 @@ def test_compressed_and_unprintable_records_are_shown_safely(semel_broker: Fault
     first, second = semel_lines("tail", "odd", bootstrap)
     assert "producer=none key=\\xff header.trace=\\x00 value=clear \\x1b[2J\\nxxx" in first
     assert second.endswith("producer=none value=null")
-    parsed = json.loads(semel_lines("tail", "odd", "-n", "1", "--format", "json", bootstrap)[0])
+    parsed = json.loads(semel_lines("tail", "odd", "--from", "0", "-n", "1", "--format", "json", bootstrap)[0])
     assert parsed["key_base64"] == "/w=="
 
 

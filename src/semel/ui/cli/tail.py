@@ -9,9 +9,11 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from heapq import merge
 from typing import Any, Final, NamedTuple
 
 from semel.client.aborted import batches
@@ -58,13 +60,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="begin",
         type=_begin,
-        default=EARLIEST,
         metavar="earliest|latest|OFFSET",
         help="where to begin (earliest)",
     )
     parser.add_argument("--partition", type=int, metavar="P", help="only this partition (all)")
     parser.add_argument("-f", "--follow", action="store_true", help="at the end, wait for more")
-    parser.add_argument("-n", dest="count", type=count, metavar="N", help="stop after this many records")
+    parser.add_argument(
+        "-n", dest="count", type=count, metavar="N", help="the last N records; the next N with --from or --follow"
+    )
     parser.add_argument(
         "--isolation",
         choices=tuple(_ISOLATIONS),
@@ -93,14 +96,14 @@ def _begin(text: str) -> Position:
 def run(options: argparse.Namespace) -> int:
     show = _as_json if options.format == "json" else _as_line
     left = options.count
+    is_last = left is not None and options.begin is None and not options.follow
     try:
         with cluster_at(options) as cluster:
             isolation = _ISOLATIONS[options.isolation]
             on_bad_batch = OnBadBatch(options.on_bad_batch)
-            reader = _Reader(
-                cluster, options.topic, options.partition, options.begin, options.follow, isolation, on_bad_batch
-            )
-            for batch in () if left == 0 else reader.batches():
+            begin = EARLIEST if options.begin is None else options.begin
+            reader = _Reader(cluster, options.topic, options.partition, begin, options.follow, isolation, on_bad_batch)
+            for batch in () if left == 0 else [reader.last(left)] if is_last else reader.batches():
                 shown = batch[:left]
                 # One write for many lines, because a write for each line would take longer than everything else.
                 sys.stdout.write("".join([f"{show(record)}\n" for record in shown]))
@@ -161,6 +164,26 @@ class _Reader:
             except (ConnectionLost, Moved) as reason:
                 self._wait_for_return(reason)
             sys.stdout.flush()
+
+    def last(self, count: int) -> list[Shown]:
+        """The last records by their times; those of one partition stay in their order. Markers of transactions take
+        offsets as well, so this looks further and further back in a partition until it has enough records.
+        """
+        first = dict(self._next)
+        found: dict[TopicPartition, list[Shown]] = {where: [] for where in first}
+        step = count
+        while lacking := [where for where, records in found.items() if len(records) < count]:
+            begins = {where: max(first[where], self._ends[where] - step) for where in lacking}
+            self._next = dict(begins)
+            latest: dict[int, deque[Shown]] = {where.partition: deque(maxlen=count) for where in lacking}
+            for batch in self.batches():
+                for shown in batch:
+                    latest[shown.partition].append(shown)
+            found |= {where: list(latest[where.partition]) for where in lacking}
+            if begins == {where: first[where] for where in lacking}:
+                break
+            step *= 4
+        return list(deque(merge(*found.values(), key=lambda shown: shown.record.timestamp_ms), maxlen=count))
 
     def _wanted(self) -> list[TopicPartition]:
         if self._follow:
