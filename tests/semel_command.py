@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def serving(*words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def started(*words: str) -> subprocess.Popen[str]:
+def started(*words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """A command that is under way, with pipes to all that it hears and says."""
     pipe = subprocess.PIPE
-    return subprocess.Popen([SEMEL, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen([SEMEL, *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env)

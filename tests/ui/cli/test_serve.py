@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -42,6 +43,33 @@ def data(serve: Serve, tmp_path: Path) -> Path:
     semel_lines("produce", "orders", f"--bootstrap={broker.bootstrap}", stdin="3 apples\n")
     broker.stop()
     return tmp_path / "data"
+
+
+@pytest.mark.parametrize("name", ["a file", "an abstract name"])
+def test_the_service_manager_learns_when_it_serves_and_when_it_stops(name: str, tmp_path: Path) -> None:
+    """`Type=notify` of systemd."""
+    address = str(tmp_path / "manager") if name == "a file" else f"@semel-{os.getpid()}-{tmp_path.name}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(SECONDS_MAX)
+        manager.bind(address.replace("@", "\0"))
+        environment = {**os.environ, "NOTIFY_SOCKET": address}
+        process = started("serve", "--listen=127.0.0.1:0", f"--data={tmp_path / 'data'}", env=environment)
+        assert process.stdout is not None
+        ready = READY.fullmatch(process.stdout.readline())
+        assert ready is not None
+        assert manager.recv(1024).decode() == f"READY=1\nSTATUS=serving clients on {ready[1]}"
+        process.terminate()
+        assert manager.recv(1024) == b"STOPPING=1"
+    assert process.communicate(timeout=SECONDS_MAX) == ("", "")
+
+
+def test_a_service_manager_that_does_not_listen_keeps_no_broker_from_serving(tmp_path: Path) -> None:
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "nobody")}
+    process = started("serve", "--listen=127.0.0.1:0", f"--data={tmp_path / 'data'}", env=environment)
+    assert process.stdout is not None
+    assert READY.fullmatch(process.stdout.readline()) is not None
+    process.terminate()
+    assert process.communicate(timeout=SECONDS_MAX) == ("", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

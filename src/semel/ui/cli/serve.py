@@ -25,6 +25,7 @@ from semel.ui.cli.input_end import add_until_input_ends, when_input_ends
 from semel.ui.cli.listeners import LISTEN_DEFAULT, listeners_of, shown
 from semel.ui.cli.metrics import MetricsDoor, add_metrics, metrics_of
 from semel.ui.cli.progress import Progress
+from semel.ui.cli.service_manager import notify
 from semel.ui.cli.subcommands import count, positive
 from semel.ui.cli.tls import add_tls, tls_of
 from semel.ui.cli.tokens import add_tokens, tokens_of
@@ -297,14 +298,17 @@ async def _serve(
         if not broker.role.is_active:
             where = shown(broker.listeners)
             tell(f"semel standing by on {where}{metrics_place}, active is {broker.active_bootstrap}")
+            notify("READY=1", f"STATUS=standing by, active is {broker.active_bootstrap}")
             stands_by_since = loop.time()
             await asyncio.wait((stop, broker.failed, broker.activated), return_when="FIRST_COMPLETED")
         if broker.activated.done():
             _tell_ready(broker, metrics_place, None if stands_by_since is None else loop.time() - stands_by_since)
+            notify("READY=1", f"STATUS=serving clients on {shown(broker.listeners)}")
             if console is not None:
                 await console.start()
             await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
     finally:
+        notify("STOPPING=1")
         if console is not None:
             await console.stop()
         if metrics_server is not None:
