@@ -23,6 +23,9 @@ WRITES = [
     "WITH one AS (SELECT 1) INSERT INTO numbers SELECT 1",
     "WITH one AS (SELECT 1)\nUPDATE numbers SET number = 2",
     "WITH one AS (SELECT 1) DELETE FROM numbers",
+    "SELECT 1; /* then */ DELETE FROM numbers",
+    "CALL book(1)",
+    "DO $$ BEGIN DELETE FROM numbers; END $$",
 ]
 READS = [
     "SELECT number FROM numbers",
@@ -30,6 +33,7 @@ READS = [
     "SELECT 'INSERT INTO numbers'",
     "PRAGMA user_version",
     "SELECT count(*) AS updates FROM numbers",
+    "SELECT ';' AS semicolon, 'DO' AS word",
     "CREATE TABLE IF NOT EXISTS others (number INTEGER)",
     # A claim inside of this one has its own effect.
     "DELETE FROM semel_inbox WHERE consumer = 'nobody'",

@@ -12,9 +12,15 @@ import httpx
 import pytest
 from applications import payments
 from conftest_http import async_engine_of, caller
+from fastapi import Depends, FastAPI
+from fastapi.testclient import TestClient
+from flask import Flask
+from litestar import Litestar
+from litestar import post as litestar_post
+from litestar.testing import TestClient as LitestarClient
 from sqlalchemy import Engine, create_engine, func, insert, select
 from sqlalchemy.ext.asyncio import async_sessionmaker
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 from test_django import ours, plain, post, routed
 
 from djangos import alias_of, model_on
@@ -309,4 +315,73 @@ def test_a_service_in_the_same_process_may_have_a_key_of_its_own(engine: Engine,
     outer = Handler(engine, lambda _connection: inner.post())
     assert outer.post() == outer.post() == 201
     assert (count(other), count(other, keys)) == (1, 1)
+    other.dispose()
+
+
+# -- the session of a dependency, as most services have it -------------------------------------------------------------
+
+
+def of_fastapi(idempotency: Idempotency, book: Callable[[Session], None], sessions: Any) -> Any:
+    app = FastAPI()
+    app.add_middleware(AsgiIdempotency, idempotency=idempotency)
+
+    def get_db() -> Iterator[Session]:
+        with sessions.begin() as session:
+            yield session
+
+    def pay(session: Any) -> dict[str, str]:
+        book(session)
+        return {}
+
+    pay.__annotations__ |= {"session": Any, "return": dict[str, str]}
+    pay.__defaults__ = (Depends(get_db),)
+    app.post("/payments")(pay)
+    return TestClient(app, raise_server_exceptions=False)
+
+
+def of_litestar(idempotency: Idempotency, book: Callable[[Session], None], sessions: Any) -> Any:
+    def pay() -> dict[str, str]:
+        with sessions.begin() as session:
+            book(session)
+        return {}
+
+    # Litestar calls it in a thread.
+    route = litestar_post("/payments", sync_to_thread=True)(pay)
+    app: Any = AsgiIdempotency(Litestar([route], logging_config=None), idempotency)
+    return LitestarClient(app, raise_server_exceptions=False)
+
+
+def of_flask(idempotency: Idempotency, book: Callable[[Session], None], sessions: Any) -> Any:
+    app = Flask("shop")
+
+    @app.post("/payments")
+    def pay() -> str:
+        with sessions.begin() as session:
+            book(session)
+        return ""
+
+    app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)  # type: ignore[method-assign]
+    return app.test_client()
+
+
+@pytest.mark.parametrize("framework", [of_fastapi, of_litestar, of_flask])
+def test_a_session_that_commits_by_itself_is_refused_in_each_framework(
+    engine: Engine, tmp_path: Any, framework: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = create_engine(f"sqlite:///{tmp_path}/other.db")
+    payments.create(other)
+    refusals: list[Exception] = []
+
+    def book(session: Session) -> None:
+        try:
+            session.execute(insert(payments), {"amount": "5"})
+        except WrittenElsewhere as error:
+            refusals.append(error)
+            raise
+
+    client = framework(Idempotency(engine, scope=caller), book, sessionmaker(other))
+    headers = {"Idempotency-Key": "k-1", "X-Caller": "anna"}
+    assert [client.post("/payments", headers=headers).status_code for _ in range(2)] == [500, 500]
+    assert len(refusals) == 2
+    assert (count(other), count(engine, keys)) == (0, 0)
     other.dispose()

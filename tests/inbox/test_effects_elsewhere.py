@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from test_own_ends import asynchronous, held, inbox_of, message
 
 from djangos import alias_of, model_on
-from semel import outbox
+from semel import offsets, outbox
 from semel.database import TransactionBroken, WrittenElsewhere, elsewhere, engine_of
 from semel.inbox import (
     AsyncInbox,
@@ -33,6 +33,11 @@ from semel.inbox import (
 def alias(engine: Engine) -> Iterator[str]:
     with alias_of(engine) as name:
         yield name
+
+
+@pytest.fixture(autouse=True)
+def tables(engine: Engine) -> None:
+    offsets.metadata.create_all(engine)
 
 
 @pytest.fixture
@@ -178,10 +183,12 @@ def test_a_message_for_the_outbox_belongs_on_the_connection_of_the_claim(engine:
 CLAIMS: list[Any] = [
     lambda connection: claim_many(connection, "billing", ["e-1"]),
     lambda connection: next_version(connection, "billing", "o-1", 1),
+    lambda connection: offsets.advance(connection, "billing", "orders", 0, 7),
 ]
 CLAIMS_ASYNC: list[Any] = [
     lambda connection: claim_many_async(connection, "billing", ["e-1"]),
     lambda connection: next_version_async(connection, "billing", "o-1", 1),
+    lambda connection: offsets.advance_async(connection, "billing", "orders", 0, 7),
 ]
 
 

@@ -24,15 +24,16 @@ from semel.database.errors import WrittenElsewhere
 from semel.database.transactions import COMMENTS
 from semel.database.writers import file_of, note_writer
 
-# A statement that changes rows. With a query in front, the change stands anywhere, and FOR UPDATE is none.
+# A statement that changes rows, or calls a procedure, which has no other use. It may come after others in the text. If
+# it begins with a query, the change stands anywhere, and FOR UPDATE is none.
 _WRITES: Final = re.compile(
-    COMMENTS + r"(?:(?:INSERT|UPDATE|DELETE|REPLACE|MERGE|TRUNCATE)\b"
+    rf"(?:^|;){COMMENTS}(?:(?:INSERT|UPDATE|DELETE|REPLACE|MERGE|TRUNCATE|CALL|DO)\b"
     r"|WITH\b.*\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|(?<!FOR )(?<!KEY )UPDATE)\s)",
     re.IGNORECASE | re.DOTALL,
 )
 _LOCKS: Final = re.compile(COMMENTS + r"BEGIN\s+(?:IMMEDIATE|EXCLUSIVE)\b", re.IGNORECASE)
 # A claim inside of another one's work has its own effect, on its own connection.
-_OF_CLAIMS: Final = re.compile(r"\bsemel_(?:http|inbox)")
+_OF_CLAIMS: Final = re.compile(r"\bsemel_(?:http|inbox|offsets)")
 
 
 class Work:
@@ -122,7 +123,7 @@ def _elsewhere_from(driver: object) -> Work | None:
 
 def _writes(statement: Any) -> bool:
     text = _text_of(statement)
-    return _WRITES.match(text) is not None and not _OF_CLAIMS.search(text)
+    return _WRITES.search(text) is not None and not _OF_CLAIMS.search(text)
 
 
 def _text_of(statement: Any) -> str:

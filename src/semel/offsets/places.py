@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, Connection, Executable, bindparam, delete, se
 from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database.effects import Work, work_on
 from semel.database.kinds import check_kind
 from semel.offsets.tables import offsets
 
@@ -41,13 +42,15 @@ def advance(handle: Handle, consumer: str, topic: str, partition: int, offset: i
     """Note in the caller's transaction that this record was read. True if its effect is due."""
     row = _row(consumer, topic, partition, offset)
     with within(handle) as connection:
-        return _moved(connection, row)
+        is_due, work = _moved(connection, row)
+    return _begun(is_due, work)
 
 
 async def advance_async(handle: AsyncHandle, consumer: str, topic: str, partition: int, offset: int) -> bool:
     """`advance` on an asynchronous connection or session."""
     row = _row(consumer, topic, partition, offset)
-    return await within_async(handle, lambda connection: _moved(connection, row))
+    is_due, work = await within_async(handle, lambda connection: _moved(connection, row))
+    return _begun(is_due, work)
 
 
 def next_offsets(connection: Connection, consumer: str) -> dict[tuple[str, int], int]:
@@ -82,5 +85,11 @@ def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, ob
     }
 
 
-def _moved(connection: Connection, row: dict[str, object]) -> bool:
-    return connection.execute(_ADVANCE[connection.dialect.name], row).rowcount > 0
+def _moved(connection: Connection, row: dict[str, object]) -> tuple[bool, Work]:
+    return connection.execute(_ADVANCE[connection.dialect.name], row).rowcount > 0, work_on(connection)
+
+
+def _begun(is_due: bool, work: Work) -> bool:
+    if is_due:
+        work.begin()
+    return is_due
