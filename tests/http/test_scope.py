@@ -120,6 +120,20 @@ def test_a_server_that_trusts_its_proxy_has_put_the_callers_own_address_there(en
 
 
 @FRAMEWORKS
+@pytest.mark.parametrize("header", ["x-forwarded-for", "x-real-ip", "cf-connecting-ip"])
+def test_an_address_that_any_client_can_send_is_no_caller(engine: Engine, framework: Any, header: str) -> None:
+    scope: Scope = lambda request: request.headers[header].split(",")[0]  # noqa: E731
+    with pytest.raises(UnusableScope, match="from a header"):
+        framework(engine, scope)({header: "203.0.113.7, 10.0.0.1"})
+
+
+@FRAMEWORKS
+def test_a_tenant_that_a_proxy_names_is_the_applications_choice(engine: Engine, framework: Any) -> None:
+    post = framework(engine, lambda request: request.headers["x-forwarded-host"])
+    assert post({"X-Forwarded-Host": "anna.shop.example"}).status_code == 200
+
+
+@FRAMEWORKS
 def test_an_address_with_its_port_is_no_caller(engine: Engine, framework: Any) -> None:
     """A client that repeats its request over a new connection has another port, and would be executed again."""
     scopes: tuple[Scope, ...] = (address_and_port, lambda request: str(request.native.get("client") or _pair(request)))

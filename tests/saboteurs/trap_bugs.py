@@ -66,7 +66,7 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the address of a proxy is a caller",
         "semel.http.callers:_is_behind_proxy",
-        "bool(added)",
+        "any(name in headers for name in _OF_PROXIES)",
         "False",
         (_SCOPE, "-k", "sqlite and no_caller"),
     ),

@@ -5,6 +5,7 @@ repeated request executed again. Both look right in every test with one client, 
 module must never guess a name.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -49,6 +50,11 @@ def checked_caller(caller: object, headers: Mapping[str, str], native: Mapping[s
             "scope has returned the client's address with its port, which is another one when the request is repeated "
             "over a new connection, so that the request would be executed again"
         )
+    if caller != host and caller in _addresses(headers) and _is_address(caller):
+        raise UnusableScope(
+            "scope has returned an address from a header, which any client can send to get the answers of others; and "
+            "the address of a client changes with its network. A server that trusts its proxy replaces its address"
+        )
     if caller == host and _is_behind_proxy(host, headers):
         raise UnusableScope(
             "scope has returned the address of a proxy, so all its clients would share their keys, and each would get "
@@ -69,7 +75,22 @@ def _peer(native: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
 def _is_behind_proxy(host: str, headers: Mapping[str, str]) -> bool:
     """Whether a proxy has passed this request on from somebody else. A server that trusts its proxy replaces
     the proxy's address by the one from the header."""
-    added = [headers[name] for name in _OF_PROXIES if name in headers]
-    addresses = [address for value in added for address in _BETWEEN_ADDRESSES.split(value)]
-    # Some proxies add the port.
-    return bool(added) and not any(address == host or address.startswith(f"{host}:") for address in addresses)
+    return any(name in headers for name in _OF_PROXIES) and not any(
+        # Some proxies add the port.
+        address == host or address.startswith(f"{host}:")
+        for address in _addresses(headers)
+    )
+
+
+def _addresses(headers: Mapping[str, str]) -> list[str]:
+    """What may be an address in the headers of proxies."""
+    values = [headers[name] for name in _OF_PROXIES if name in headers]
+    return [address for value in values for address in _BETWEEN_ADDRESSES.split(value)]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
