@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
+from semel.log.broker.apis import APIS
 from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import ANNOUNCED, CREATE_TOPICS, FETCH, PRODUCE
+from semel.wire.versions import CREATE_TOPICS, FETCH, PRODUCE
 
 if TYPE_CHECKING:
     from semel.log.broker.broker import Broker
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NEWEST = {api_key: announced.max for api_key, announced in ANNOUNCED.items()}
+NEWEST = {key: api.versions.max for key, api in APIS.items()}
 
 
 class ConnectionEnded(Exception):

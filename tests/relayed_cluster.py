@@ -16,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from semel.log.broker.apis import APIS
 from semel.wire import fetch, messages, produce
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import SIZE_BYTES, RequestHeader, parse_request_header, parse_response_header
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
-    ANNOUNCED,
     API_VERSIONS,
     DESCRIBE_CONFIGS,
     END_TXN,
@@ -80,7 +80,7 @@ class RelayedCluster:
         users: dict[str, str] | None = None,
     ) -> None:
         self.become(upstream)
-        self.versions = {**ANNOUNCED, **(versions or {})}
+        self.versions = {**{key: api.versions for key, api in APIS.items()}, **(versions or {})}
         self.leader = 0
         self.mechanism = mechanism
         self.users = users or {}

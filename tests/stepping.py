@@ -33,6 +33,7 @@ class Asked:
     """A request that came over a connection of this number."""
 
     def __init__(self, broker: Broker, api_key: int, version: int | None = None, *, over: int = 1, **values: Any):
+        self.api = broker.apis[api_key]
         self.api_key = api_key
         self.version = NEWEST[api_key] if version is None else version
         self.correlation_id = 7

@@ -8,12 +8,13 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import semel
-from semel.log.broker.apis import HANDLERS
+from semel.log.broker.apis import APIS, HANDLERS
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exposition import exposition
 from semel.log.broker.limits import Limits
 from semel.log.core.configs import DEFINITIONS, Number, Share
@@ -21,7 +22,7 @@ from semel.spark.lanes import options as lane_options
 from semel.spark.source.options import OPTIONS
 from semel.spark.source.rows import COLUMNS
 from semel.ui.cli import COMMANDS, lab
-from semel.wire import versions
+from semel.wire.errors import ErrorCode
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -105,30 +106,53 @@ def lab_example() -> Iterator[str]:
 
 
 def protocol() -> str:
-    keys = {name: value for name, value in vars(versions).items() if name.isupper() and not name.endswith("_MIN")}
-    names = {value: name for name, value in keys.items() if isinstance(value, int)}
-    rows = [
-        f"| {key} | {names[key].replace('_', ' ').title().replace(' ', '')} | {served(key)} | {purpose(key)} |"
-        for key in sorted(versions.ANNOUNCED)
-    ]
+    rows = [" | ".join((f"| {key}", *cells(api), purpose(key), "")).rstrip() for key, api in APIS.items()]
     return "\n".join(
         [
             "# The protocol that is served",
             "",
             GENERATED,
-            "What ApiVersions announces. Every version in a range works; what is not here is not announced.",
+            "What ApiVersions announces. Every version in a range works; what is not here is not announced. A client",
+            "that lacks all rights of an API is told that it lacks the first one, or is shown nothing.",
             "",
-            "| key | API | versions | |",
-            "|---:|---|---|---|",
+            "What a standby does with a request:",
+            "",
+            *(f"- {word(here)}: it {meaning(here)}." for here in Here),
+            "- forwards: where nobody has to log in, it asks the active broker, and does the other thing only if that",
+            "  one does not answer.",
+            "",
+            f"Before a login a client may send {names(api for api in APIS.values() if api.before_login)}.",
+            "A broker that hands over answers these when the next one is active:",
+            f"{names(api for api in APIS.values() if api.asks_who)}.",
+            "",
+            "| key | API | versions | rights | a standby | |",
+            "|---:|---|---|---|---|---|",
             *rows,
             "",
         ]
     )
 
 
-def served(key: int) -> str:
-    first, last = versions.ANNOUNCED[key]
-    return f"{versions.PRODUCE_SERVED_MIN}-{last}" if key == versions.PRODUCE else f"{first}-{last}"
+def names(apis: Iterable[Api]) -> str:
+    *others, last = [api.name for api in apis]
+    return f"{', '.join(others)} and {last}"
+
+
+def rights(api: Api) -> str:
+    return ", ".join(f"{right.operation.name} {right.resource_type.name}" for right in api.rights) or "none"
+
+
+def cells(api: Api) -> Iterator[str]:
+    yield from (api.name, f"{api.served[0]}-{api.served[-1]}", rights(api))
+    yield word(api.standby) + ", forwards" * api.forwards
+
+
+def word(here: Here) -> str:
+    return here.value.name if isinstance(here.value, ErrorCode) else here.name.lower().replace("_", " ")
+
+
+def meaning(here: Here) -> str:
+    return "answers with this error" if isinstance(here.value, ErrorCode) else here.value
 
 
 def purpose(key: int) -> str:

@@ -6,7 +6,7 @@ from saboteurs.planting import Bug
 
 _CHECKPOINTS: Final = "tests/log/replica/test_store_checkpoints.py"
 _CLAIMING: Final = "tests/log/replica/test_lease_claims.py"
-_EVERY_API: Final = "tests/log/broker/apis/test_standby_of_every_api.py"
+_EVERY_API: Final = "tests/log/broker/apis/test_every_api.py"
 _LEASE: Final = "tests/log/replica/test_lease.py"
 _STARTS: Final = "tests/log/replica/test_store_starts.py"
 
@@ -14,30 +14,30 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
     # -- standbys and the lease ---------------------------------------------------------------------------------------
     Bug(
         "a standby answers where a partition ends, a moment late",
-        "semel.log.broker.standby:RULES",
-        "versions.LIST_OFFSETS: Rule(Here.NOT_LEADER)",
-        "versions.LIST_OFFSETS: Rule(Here.READS)",
-        (_EVERY_API,),
+        "semel.log.broker.apis.list_offsets:API",
+        "Here.NOT_LEADER",
+        "Here.READS",
+        ("tests/test_reference.py",),
     ),
     Bug(
         "a standby answers what a group has committed, a moment late",
-        "semel.log.broker.standby:RULES",
-        "versions.OFFSET_FETCH: Rule(Here.NOT_COORDINATOR)",
-        "versions.OFFSET_FETCH: Rule(Here.READS)",
-        (_EVERY_API,),
+        "semel.log.broker.apis.offset_fetch:API",
+        "Here.NOT_COORDINATOR",
+        "Here.READS",
+        ("tests/test_reference.py",),
     ),
     Bug(
         "a standby replies to acks=0",
         "semel.log.broker.standby:_error_of",
-        "api_key == versions.PRODUCE and request.acks == 0",
+        "api.key == versions.PRODUCE and request.acks == 0",
         "False",
         (_EVERY_API,),
     ),
     Bug(
         "an active broker without a lease says that there are no groups",
         "semel.log.broker.standby:_error_of",
-        "here is Here.LISTS_NOTHING and stands_by",
-        "here is Here.LISTS_NOTHING",
+        "api.standby is Here.LISTS_NOTHING and stands_by",
+        "api.standby is Here.LISTS_NOTHING",
         (_EVERY_API,),
     ),
     Bug(

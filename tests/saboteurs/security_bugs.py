@@ -124,9 +124,23 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "requests are served before a login",
         "semel.log.security.login:check_login",
-        "api_key not in BEFORE_LOGIN and not login.is_valid_at(now_ms)",
+        "not is_of_a_login and not login.is_valid_at(now_ms)",
         "False",
         (f"{_LOGINS}::test_before_a_login_a_client_may_ask_for_nothing_else",),
+    ),
+    Bug(
+        "what somebody serves may be asked before a login",
+        "semel.log.broker.exchange:Exchange.is_of_a_login",
+        "self.api.before_login",
+        "True",
+        ("tests/log/broker/apis/test_every_api.py", "-k", "before_a_login"),
+    ),
+    Bug(
+        "a handler gets requests of versions that it does not know",
+        "semel.log.broker.exchange:Exchange.__init__",
+        "declared.takes(self.version)",
+        "True",
+        ("tests/log/broker/apis/test_every_api.py", "-k", "nobody_serves"),
     ),
     Bug(
         "a login that was begun counts as one",

@@ -5,7 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _CUT_OFF: Final = "tests/log/replica/test_cut_off.py"
-_EVERY_API: Final = "tests/log/broker/apis/test_standby_of_every_api.py"
+_EVERY_API: Final = "tests/log/broker/apis/test_every_api.py"
 _ANSWERS: Final = "tests/log/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/log/replica/test_standby_on_full_disk.py"
 _HANDING_OVER: Final = "tests/log/replica/test_handing_over.py"
@@ -267,29 +267,29 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     # -- what a standby does with each API -----------------------------------------------------------------------------
     Bug(
         "a standby forwards what it reads, and not what changes something",
-        "semel.log.broker.forwarder:_is_forwarded",
-        "rule.forwards",
-        "rule.here.name != 'HANGS_UP'",
+        "semel.log.broker.forwarder:Forwarder.takes",
+        "not exchange.api.forwards",
+        "exchange.api.standby.name == 'HANGS_UP'",
         (_EVERY_API,),
     ),
     Bug(
         "a broker without a lease reads to its clients what another one may have changed",
         "semel.log.broker.standby:is_served_by_handlers",
-        "(here is Here.READS and stands_by)",
-        "here is Here.READS",
+        "(api.standby is Here.READS and stands_by)",
+        "api.standby is Here.READS",
         (_EVERY_API,),
     ),
     Bug(
         "a standby does with the deletion of groups what it should do with that of records",
-        "semel.log.broker.standby:RULES",
-        "versions.DELETE_GROUPS",
-        "versions.DELETE_RECORDS",
-        (_EVERY_API,),
+        "semel.log.broker.apis.delete_groups:API",
+        "Here.NOT_COORDINATOR",
+        "Here.NOT_LEADER",
+        ("tests/test_reference.py",),
     ),
     Bug(
         "a standby leaves groups out of no list",
         "semel.log.broker.standby:_error_of",
-        "here is Here.LISTS_NOTHING and stands_by",
+        "api.standby is Here.LISTS_NOTHING and stands_by",
         "False",
         (_EVERY_API,),
     ),

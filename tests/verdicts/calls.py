@@ -8,9 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from asking import at
+from asking import NEWEST, at
 from semel.wire import versions as v
 from semel.wire.records import encode_batch
+from sensible import requests_of_own_tests
 
 NOBODY: Final = 999_999
 # Old records would be deleted meanwhile.
@@ -96,7 +97,7 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
     epoch = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
     claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 
-    return [
+    asked = [
         Call(
             "Produce",
             v.PRODUCE,
@@ -423,3 +424,5 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             {"topics": [], "cursor": None, "response_partition_limit": 2000},
         ),
     ]
+    own = requests_of_own_tests()
+    return asked + [Call(v.NAMES[key], key, NEWEST[key], fields) for key, fields in own.items()]

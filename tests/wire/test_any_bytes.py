@@ -11,20 +11,21 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.log.broker.apis import APIS
 from semel.wire import fetch, frames, messages, produce
 from semel.wire.errors import ProtocolError
 from semel.wire.records import Record, decode_batches, encode_batch
-from semel.wire.versions import ANNOUNCED, FETCH, LIST_OFFSETS, METADATA, PRODUCE, PRODUCE_SERVED_MIN
+from semel.wire.versions import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 
 Decoder = Callable[[bytes], object]
 
-PRODUCE_VERSIONS = range(PRODUCE_SERVED_MIN, ANNOUNCED[PRODUCE].max + 1)
-FETCH_VERSIONS = range(ANNOUNCED[FETCH].min, ANNOUNCED[FETCH].max + 1)
+PRODUCE_VERSIONS = APIS[PRODUCE].served
+FETCH_VERSIONS = APIS[FETCH].served
 OTHERS = [
     (api_key, version)
-    for api_key, versions in ANNOUNCED.items()
+    for api_key, api in APIS.items()
     if api_key not in (PRODUCE, FETCH)
-    for version in sorted({versions.min, versions.max})
+    for version in sorted({*api.versions})
 ]
 
 

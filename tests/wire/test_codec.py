@@ -14,17 +14,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
+from semel.log.broker.apis import APIS
 from semel.wire import messages, reader
 from semel.wire.errors import ProtocolError
 from semel.wire.steps import finish
-from semel.wire.versions import ANNOUNCED, FETCH, LIST_GROUPS, METADATA, OFFSET_FETCH, PRODUCE
+from semel.wire.versions import FETCH, LIST_GROUPS, METADATA, OFFSET_FETCH, PRODUCE
 from semel.wire.writer import Kind, write_entity
 
 VERSIONS = [
-    (api_key, version)
-    for api_key, announced in ANNOUNCED.items()
-    if api_key not in (PRODUCE, FETCH)
-    for version in range(announced.min, announced.max + 1)
+    (api_key, version) for api_key, api in APIS.items() if api_key not in (PRODUCE, FETCH) for version in api.served
 ]
 NOTHING = {"datetime_i64": -1, "uuid": bytes(16)}
 EXAMPLES = 6
@@ -159,7 +157,7 @@ def test_arrays_may_be_any_iterable() -> None:
     assert messages.encode_response(LIST_GROUPS, 3, 1, {"groups": iter(groups)}) == expected
 
 
-@pytest.mark.parametrize("version", range(ANNOUNCED[METADATA].max + 1))
+@pytest.mark.parametrize("version", APIS[METADATA].served)
 def test_null_is_no_array_where_there_must_be_one(version: int) -> None:
     with pytest.raises(TypeError):
         messages.encode_response(METADATA, version, 1, {"brokers": [], "controller_id": 0, "topics": None})

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.log.broker.apis import APIS
 from semel.wire import fetch, messages
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_response_header
-from semel.wire.versions import ANNOUNCED, FETCH
+from semel.wire.versions import FETCH
 
-VERSIONS = range(ANNOUNCED[FETCH].min, ANNOUNCED[FETCH].max + 1)
+VERSIONS = APIS[FETCH].served
 
 int8s = st.integers(-(2**7), 2**7 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -8,9 +8,10 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.schema.request_header.v1.header import RequestHeader as HeaderOne
 from kio.schema.request_header.v2.header import RequestHeader as HeaderTwo
 
+from semel.log.broker.apis import APIS
 from semel.wire import frames, messages, versions
 from semel.wire.errors import ErrorCode, ProtocolError
-from semel.wire.versions import ANNOUNCED, API_VERSIONS, METADATA, PRODUCE, VersionRange
+from semel.wire.versions import API_VERSIONS, METADATA, PRODUCE, VersionRange
 
 API_KEYS = [
     value for name, value in vars(versions).items() if type(value) is int and name.lower() == api_key_map.get(value)
@@ -39,7 +40,7 @@ def test_a_version_of_api_versions_that_is_too_high_still_gives_its_correlation_
 
 
 def test_the_answer_to_a_version_of_api_versions_that_is_too_high_is_readable_by_anyone() -> None:
-    supported = ANNOUNCED[API_VERSIONS]
+    supported = APIS[API_VERSIONS].versions
     answer = {
         "error_code": ErrorCode.UNSUPPORTED_VERSION,
         "api_keys": [{"api_key": API_VERSIONS, "min_version": supported.min, "max_version": supported.max}],
@@ -100,14 +101,14 @@ def test_the_flexible_versions_are_those_of_kio() -> None:
 
 
 def test_every_announced_version_can_be_spoken() -> None:
-    for api_key, announced in ANNOUNCED.items():
-        for version in range(max(announced.min, 3) if api_key == PRODUCE else announced.min, announced.max + 1):
+    for api_key, api in APIS.items():
+        for version in api.served:
             assert messages._entity_type(api_key, version, "request").__api_key__ == api_key
             assert messages._entity_type(api_key, version, "response").__version__ == version
 
 
 def test_produce_is_announced_from_zero_so_that_librdkafka_keeps_compressing() -> None:
-    assert ANNOUNCED[PRODUCE] == VersionRange(0, 13)
+    assert APIS[PRODUCE].versions == VersionRange(0, 13)
 
 
 def test_a_header_with_more_tagged_fields_than_any_client_has_is_refused_unread() -> None:

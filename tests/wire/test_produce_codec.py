@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.log.broker.apis import APIS
 from semel.wire import messages, produce
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_response_header
 from semel.wire.primitives import MALFORMED
 from semel.wire.steps import finish
-from semel.wire.versions import ANNOUNCED, PRODUCE, PRODUCE_SERVED_MIN
+from semel.wire.versions import PRODUCE
 
-VERSIONS = range(PRODUCE_SERVED_MIN, ANNOUNCED[PRODUCE].max + 1)
+VERSIONS = APIS[PRODUCE].served
 
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -1,5 +1,6 @@
 """The inside of a broker, as far as its doubles in `semel.testing` reach into it."""
 
+from semel.log.broker.apis import APIS
 from semel.log.broker.apis.create_topics import create
 from semel.log.broker.exchange import Buffer, Exchange
 from semel.log.broker.refusal import refusal
@@ -11,6 +12,7 @@ from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Stretch
 
 __all__ = [
+    "APIS",
     "LEASE_KEY",
     "Buffer",
     "Exchange",

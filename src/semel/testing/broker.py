@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.log.brokers import Broker
 from semel.log.doubles import (
+    APIS,
     Buffer,
     Exchange,
     GroupDeleted,
@@ -33,7 +34,7 @@ from semel.log.doubles import (
 from semel.log.embedded import EmbeddedBroker
 from semel.log.throwaway_login import add_user
 from semel.testing.ports import free_port
-from semel.wire import messages, versions
+from semel.wire import messages
 from semel.wire.batch import BatchHeader
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
@@ -41,11 +42,7 @@ from semel.wire.scram import Mechanism
 from semel.wire.versions import PRODUCE
 
 # The APIs by the protocol's names.
-_APIS: Final = {
-    name.title().replace("_", ""): key
-    for name, key in vars(versions).items()
-    if isinstance(key, int) and key in versions.ANNOUNCED and name != "PRODUCE_SERVED_MIN"
-}
+_APIS: Final = {api.name: key for key, api in APIS.items()}
 _LOOK_SECONDS: Final = 0.001
 
 

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from crc32c import crc32c
 
 from asking import Asker, ConnectionEnded, at, topic_wanted
+from semel.log.broker.apis import APIS
 from semel.testing.served import ServedBroker
 from semel.wire import messages
 from semel.wire.batch import (
@@ -33,7 +34,6 @@ from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
 from semel.wire.records import decode_batches, encode_batch
 from semel.wire.versions import (
-    ANNOUNCED,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -222,7 +222,7 @@ def test_a_version_of_apiversions_that_is_too_high_is_answered_in_the_oldest_sha
     answer = messages.decode_response(API_VERSIONS, 0, frame[body:])
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     (own,) = answer.api_keys
-    assert (own.api_key, own.min_version, own.max_version) == (API_VERSIONS, *ANNOUNCED[API_VERSIONS])
+    assert (own.api_key, own.min_version, own.max_version) == (API_VERSIONS, *APIS[API_VERSIONS].versions)
 
 
 def test_requests_that_chance_has_changed_are_answered_or_end_their_connection(bootstrap: str, ask: Asker) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from guarded import TOPIC, rule
 from profiled import profiled
 from semel.log.broker.events import Events
-from semel.log.broker.guard import ANSWERS_MAX, NAME_CHARACTERS_MAX, WRITE_TOPIC, Guard
+from semel.log.broker.guard import ANSWERS_MAX, NAME_CHARACTERS_MAX, Guard
 from semel.log.broker.metrics import Metrics
+from semel.log.broker.rights import WRITE_TOPIC
 from semel.log.core.access import AccessRules, Operation, Principal
 
 REQUEST: Any = SimpleNamespace(principal=Principal("User", "app"), client_host="10.0.0.7")

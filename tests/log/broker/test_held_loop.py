@@ -18,13 +18,13 @@ import pytest
 
 from asking import NEWEST, at, topic_wanted
 from profiled import profiled
-from semel.log.broker.apis import HANDLERS
+from semel.log.broker.apis import APIS
 from semel.log.broker.broker import Broker
 from semel.log.broker.chores import forget_old_offsets, forget_silent_producers
 from semel.log.core.access import Operation, ResourceType
 from semel.log.core.entries import AccessRule, AccessRulesAdded, OffsetsCommitted, StoredOffset
 from semel.log.core.groups.consumer import ConsumerRules
-from semel.wire import messages, versions
+from semel.wire import messages
 from semel.wire.records import encode_batch
 from semel.wire.steps import Pace
 from semel.wire.versions import (
@@ -42,6 +42,7 @@ from semel.wire.versions import (
     LEAVE_GROUP,
     LIST_GROUPS,
     METADATA,
+    NAMES,
     OFFSET_COMMIT,
     OFFSET_FETCH,
 )
@@ -204,9 +205,6 @@ def test_a_topic_of_very_many_partitions_is_made_with_few_calls_for_each() -> No
     assert asyncio.run(most_calls(topics_made(("t0", count)))) < 10 * count
 
 
-NAMES = {key: name for name, key in reversed(vars(versions).items()) if isinstance(key, int)}
-
-
 def long_depths(request_type: Any) -> list[int]:
     """Each depth at which a request can be long, and that of the name of a topic of very many partitions."""
     short = filled(request_type, NOWHERE)
@@ -221,7 +219,7 @@ def names_topics(said: Any) -> bool:
     return isinstance(said, dict) and any(name in topic_fields or names_topics(said[name]) for name in said)
 
 
-@pytest.mark.parametrize("api_key", HANDLERS, ids=NAMES.get)
+@pytest.mark.parametrize("api_key", APIS, ids=NAMES.get)
 def test_a_request_of_any_api_is_served_in_many_turns(api_key: int) -> None:
     version = NEWEST[api_key]
     request_type = messages._entity_type(api_key, version, "request")
@@ -306,7 +304,7 @@ def test_what_a_broker_is_done_with_goes_without_the_collector_of_garbage() -> N
     async def run() -> set[type]:
         async with Broker() as broker:
             await anext(answers(broker, topics_made(("t0", 2), ("t1", 1))))
-            for api_key in HANDLERS:
+            for api_key in APIS:
                 if api_key != DELETE_TOPICS:
                     await anext(answers(broker, short(api_key)))
             await anext(answers(broker, short(DELETE_TOPICS)))

@@ -8,18 +8,18 @@ import pytest
 from kio.index import load_request_schema
 from test_held_loop import NOWHERE, filled
 
+from semel.log.broker.apis import APIS
+from semel.log.broker.declaration import Here
 from semel.log.broker.refusal import refusal
-from semel.log.broker.standby import RULES, Here
 from semel.wire import messages, versions
 from semel.wire.errors import ErrorCode
 from semel.wire.steps import finish
 
 VERSIONS = [
     (api_key, version)
-    for api_key, announced in versions.ANNOUNCED.items()
-    for version in range(announced.min, announced.max + 1)
-    if RULES[api_key].here not in (Here.SERVES, Here.READS)
-    and (api_key != versions.PRODUCE or version >= versions.PRODUCE_SERVED_MIN)
+    for api_key, api in APIS.items()
+    for version in api.served
+    if api.standby not in (Here.SERVES, Here.READS)
 ]
 # What is refused here has no name: a rule or a filter is known by its place, a directory only by a broker, and the
 # member that leaves in these tests has no id.

@@ -10,6 +10,7 @@ import pytest
 from asking import Asker, ConnectionEnded
 from eventually import eventually
 from semel.log.broker import forwarder
+from semel.log.broker.apis import APIS
 from semel.log.broker.broker import Broker
 from semel.log.broker.role import STANDBY_IDS
 from semel.testing.pair import BrokerPair
@@ -364,7 +365,8 @@ async def test_a_standby_forwards_again_a_moment_after_the_active_broker_could_n
 
 def request(*, is_lost: bool = False) -> Any:
     """A request for Metadata."""
-    header = {"api_key": versions.METADATA, "version": 8, "correlation_id": 1, "client_id": None}
+    api = APIS[versions.METADATA]
+    header = {"api": api, "api_key": api.key, "version": 8, "correlation_id": 1, "client_id": None}
     return SimpleNamespace(**header, is_lost=is_lost, connection=SimpleNamespace(is_of_a_standby=False))
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from semel.log.broker.alone import Alone
-from semel.log.broker.apis import has_handler, served_by_its_handler
+from semel.log.broker.apis import APIS, served_by_its_handler
 from semel.log.broker.certificates import TlsSettings
 from semel.log.broker.chores import Chores
 from semel.log.broker.classic_groups import ClassicGroupCoordinator
@@ -47,7 +47,7 @@ from semel.log.broker.runtime import Runtime
 from semel.log.broker.security_log import SecurityLog
 from semel.log.broker.serving import serve_on
 from semel.log.broker.sessions import FetchSessions
-from semel.log.broker.standby import RULES, is_served_by_handlers, refused_by_a_standby
+from semel.log.broker.standby import is_served_by_handlers, refused_by_a_standby
 from semel.log.broker.throttle import Throttle
 from semel.log.broker.transactions import TransactionCoordinator
 from semel.log.broker.turns import Turns
@@ -120,6 +120,7 @@ class Broker:
         not renewed its lease for `lease_seconds`. `data` keeps up to `cache_bytes` of what is in the store. A store
         that has lost an object is refused, unless the object's key is one of `accepted_losses`.
         """
+        self.apis = APIS
         self.metrics = Metrics()
         self.decisions = Decisions(self.metrics)
         self.events = Events(security_log=security_log)
@@ -438,7 +439,7 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if self._questions is not None and has_handler(exchange) and RULES[exchange.api_key].asks_who:
+        if self._questions is not None and exchange.api is not None and exchange.api.asks_who:
             # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
             self._questions.append(lambda: self.serve(exchange, body, done))
         elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
@@ -463,11 +464,11 @@ class Broker:
         if stands_by:
             # Everything that a standby has read is durable, because it read it from the store.
             self.pump.begin_here()
-        may_serve = self.role.may_serve or not has_handler(exchange)
-        if may_serve or is_served_by_handlers(exchange.api_key, stands_by=stands_by):
+        api = exchange.api
+        if api is None or self.role.may_serve or is_served_by_handlers(api, stands_by=stands_by):
             steps = self.throttle.measured(exchange, served_by_its_handler(self, exchange, body))
         else:
-            steps = refused_by_a_standby(exchange, body, stands_by=stands_by)
+            steps = refused_by_a_standby(api, exchange, body, stands_by=stands_by)
         serve_on(self, exchange, steps, done)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
 from semel.log.broker.clock import Clock
+from semel.log.broker.declaration import Api
 from semel.log.broker.exchange import HANGING_UP, Buffer, Exchange, Parked
 from semel.log.broker.journal_pump import JournalPump
 from semel.log.broker.limits import Limits
@@ -31,7 +32,6 @@ from semel.log.security.login import Login, check_login
 from semel.log.security.names import NoName
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
-from semel.wire.versions import PRODUCE
 
 # The first field of every request.
 API_KEY: Final = struct.Struct(">h")
@@ -79,6 +79,7 @@ class Throttle(Protocol):
 class Host(Protocol):
     """The broker, as a connection sees it."""
 
+    apis: Mapping[int, Api]
     limits: Limits
     metrics: Metrics
     clock: Clock
@@ -267,15 +268,14 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _serve(self, frame: memoryview) -> None:
-        header = parse_request_header(frame)
+        exchange = Exchange(self, parse_request_header(frame), self.host.apis)
         if self.login is not None:
-            check_login(self.login, header.api_key, self.host.clock.steady_ms())
+            check_login(self.login, exchange.api_key, exchange.is_of_a_login, self.host.clock.steady_ms())
             if self._frames_served > self.host.limits.login_requests_max and not self.login.is_over:
                 raise ProtocolError(f"more than {self.host.limits.login_requests_max} requests before a login")
-        exchange = Exchange(self, header)
         self._exchanges.append(exchange)
         self._has_to_wait = True
-        self.host.serve(exchange, frame[header.body :], self._go_on)
+        self.host.serve(exchange, frame[exchange.header_bytes :], self._go_on)
 
     def handshake_done(self, certificate: bytes | None) -> None:
         """TLS is established; `certificate` is the client's, if it has shown one."""
@@ -319,10 +319,10 @@ class Connection(asyncio.BufferedProtocol):
             self._process()
 
     def _check_size(self, size: int, available: int) -> None:
-        """Refuse a large request, as soon as its API is known, if only Produce has requests of this size."""
+        """Refuse a large request, as soon as its API is known, if its API has no requests of this size."""
         if size > self.host.limits.small_request_bytes_max and available >= SIZE_BYTES + API_KEY.size:
             api_key = API_KEY.unpack_from(self._buffer.bytes, self._buffer.begin + SIZE_BYTES)[0]
-            if api_key != PRODUCE:
+            if api_key not in self.host.apis or not self.host.apis[api_key].may_be_large:
                 raise ProtocolError(f"a request of {size} bytes for API {api_key}")
 
     def _may_serve(self) -> bool:

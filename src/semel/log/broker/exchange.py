@@ -5,9 +5,10 @@ sent. This file must never know how a connection reads, writes or ends.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from semel.log.broker.declaration import Api
 from semel.log.core.access import Principal
 from semel.log.security.listeners import Listener
 from semel.log.security.login import Login
@@ -104,6 +105,7 @@ class Exchange:
         "after",
         "answer",
         "answer_bytes",
+        "api",
         "api_key",
         "client_id",
         "connection",
@@ -116,8 +118,11 @@ class Exchange:
         "version",
     )
 
-    def __init__(self, connection: Line, header: RequestHeader) -> None:
+    def __init__(self, connection: Line, header: RequestHeader, apis: Mapping[int, Api]) -> None:
         self.api_key, self.version, self.correlation_id, self.client_id, self.header_bytes = header
+        declared = apis.get(self.api_key)
+        # None if this broker does not serve the API in this version, so that nobody knows how the request is encoded.
+        self.api = declared if declared is not None and declared.takes(self.version) else None
         # None unless a quota limits the broker's time.
         self.meter: Meter | None = None
         self.received_at = time.perf_counter()
@@ -170,6 +175,11 @@ class Exchange:
 
     def unpark(self, parked: Parked) -> None:
         self.connection.unpark(parked)
+
+    @property
+    def is_of_a_login(self) -> bool:
+        """Whether a client may send it before it has logged in."""
+        return self.api is not None and self.api.before_login
 
     @property
     def is_lost(self) -> bool:

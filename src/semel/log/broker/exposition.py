@@ -8,17 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from semel.log.broker.apis import HANDLERS
 from semel.log.broker.broker import Broker
 from semel.log.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics
+from semel.wire.versions import NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-# The module of a handler is named after its API: `init_producer_id` serves InitProducerId.
-_API_NAMES: Final = {
-    api_key: "".join(word.capitalize() for word in handler.__module__.rpartition(".")[2].split("_"))
-    for api_key, handler in HANDLERS.items()
-}
 
 # The labels as text, and the value.
 _Sample = tuple[str, float]
@@ -185,7 +179,7 @@ def _latency(broker: Broker) -> Iterator[str]:
     yield from _histogram(
         "request_seconds",
         "From a request's arrival to the sending of its answer; a fetch may wait for records.",
-        {f'api="{_API_NAMES[api_key]}"': one for api_key, one in sorted(broker.metrics.latencies.items())},
+        {f'api="{NAMES[api_key]}"': one for api_key, one in sorted(broker.metrics.latencies.items())},
     )
 
 

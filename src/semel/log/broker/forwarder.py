@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any, Final
 
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.standby import RULES
 from semel.wire import messages, versions
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header, request_prefix
@@ -44,11 +43,6 @@ def _presentation() -> Any:
     )
 
 
-def _is_forwarded(api_key: int) -> bool:
-    rule = RULES.get(api_key)
-    return rule is not None and rule.forwards
-
-
 class CannotReach(Exception):
     """The active broker cannot be reached, or does not answer in time: others would wait for it, too."""
 
@@ -67,7 +61,9 @@ class Forwarder:
 
     def takes(self, exchange: Exchange) -> bool:
         """Whether this request is one to forward now."""
-        if not _is_forwarded(exchange.api_key) or self._stopped or len(self._tasks) >= self._under_way_max:
+        if exchange.api is None or not exchange.api.forwards:
+            return False
+        if self._stopped or len(self._tasks) >= self._under_way_max:
             return False
         # Another standby has forwarded it, or this one, if the address of the active broker leads back to it.
         return not exchange.connection.is_of_a_standby and asyncio.get_running_loop().time() >= self._pauses_until

@@ -1,7 +1,7 @@
-"""Authorization: the rights that APIs need, and the guard that decides whether a client has them.
+"""Authorization: the guard decides whether a client has the rights that an API needs.
 
-A handler lists the rights that its API needs in `RIGHTS`, and asks the guard for each, with the name of the topic, the
-group or the transactional id. The guard decides by the access rules of the log (`semel.log.core.access`). They are in
+The declaration of an API names them, and its handler asks the guard for each, with the name of the topic, the group or
+the transactional id. The guard decides by the access rules of the log (`semel.log.core.access`). They are in
 force if the broker asks its clients to log in, or was told to enforce them; otherwise every client has every right, as
 in Apache Kafka without an authorizer. Super users have every right, whatever the rules say.
 
@@ -10,11 +10,12 @@ A handler asks again after every step, because a rule may have changed meanwhile
 
 import logging
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from semel.log.broker.events import Events
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.metrics import Metrics
+from semel.log.broker.rights import DESCRIBE_CLUSTER, DESCRIBE_TOPIC, Right
 from semel.log.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, Principal, ResourceType
 from semel.log.core.entries import (
     AccessChange,
@@ -27,38 +28,6 @@ from semel.log.core.entries import (
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.scram import Mechanism
-
-
-class Right(NamedTuple):
-    """An operation on a type of resource."""
-
-    operation: Operation
-    resource_type: ResourceType
-
-
-READ_TOPIC: Final = Right(Operation.READ, ResourceType.TOPIC)
-WRITE_TOPIC: Final = Right(Operation.WRITE, ResourceType.TOPIC)
-CREATE_TOPIC: Final = Right(Operation.CREATE, ResourceType.TOPIC)
-DELETE_TOPIC: Final = Right(Operation.DELETE, ResourceType.TOPIC)
-ALTER_TOPIC: Final = Right(Operation.ALTER, ResourceType.TOPIC)
-DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC)
-DESCRIBE_TOPIC_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
-ALTER_TOPIC_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
-READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP)
-DELETE_GROUP: Final = Right(Operation.DELETE, ResourceType.GROUP)
-DESCRIBE_GROUP: Final = Right(Operation.DESCRIBE, ResourceType.GROUP)
-DESCRIBE_GROUP_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
-ALTER_GROUP_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.GROUP)
-WRITE_TRANSACTIONAL_ID: Final = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
-DESCRIBE_TRANSACTIONAL_ID: Final = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
-CREATE_CLUSTER: Final = Right(Operation.CREATE, ResourceType.CLUSTER)
-DELETE_CLUSTER: Final = Right(Operation.DELETE, ResourceType.CLUSTER)
-ALTER_CLUSTER: Final = Right(Operation.ALTER, ResourceType.CLUSTER)
-DESCRIBE_CLUSTER: Final = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
-CLUSTER_ACTION: Final = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-DESCRIBE_CLUSTER_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
-ALTER_CLUSTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
-IDEMPOTENT_WRITE: Final = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 # The number of cached answers, for ten thousand clients. Without the cache asking would take a tenth of the time of a
 # small batch. A longer name is not cached, because a client could fill the memory with such names.

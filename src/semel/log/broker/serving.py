@@ -3,7 +3,7 @@
 A handler sees only `Serving`: no sockets, no threads, no start and stop. This file must never know a particular API.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from semel.log.broker.alone import Alone
@@ -11,6 +11,7 @@ from semel.log.broker.classic_groups import ClassicGroupCoordinator
 from semel.log.broker.clock import Clock
 from semel.log.broker.consumer_groups import ConsumerGroupCoordinator
 from semel.log.broker.decisions import Decisions
+from semel.log.broker.declaration import Api
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.guard import Guard
 from semel.log.broker.journal_pump import JournalPump
@@ -35,6 +36,8 @@ from semel.wire.steps import Pace, Steps
 class Serving(Protocol):
     """The broker, as a handler sees it."""
 
+    # The declarations of all APIs, by their keys.
+    apis: Mapping[int, Api]
     # The state, and the objects that change it.
     log: Log
     runtime: Runtime

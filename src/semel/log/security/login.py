@@ -24,12 +24,9 @@ from semel.wire.refusals import (
 )
 from semel.wire.scram import Credential, Mechanism, credential_of, salted
 from semel.wire.steps import Door, Steps, elsewhere
-from semel.wire.versions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
-# The APIs that a client may use before it is logged in.
-BEFORE_LOGIN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
 
 
@@ -138,9 +135,9 @@ class Login:
         self._used, self._chosen, self._scram = self._chosen, None, None
 
 
-def check_login(login: Login, api_key: int, now_ms: int) -> None:
+def check_login(login: Login, api_key: int, is_of_a_login: bool, now_ms: int) -> None:
     """ProtocolError for a request that may not be sent before a login, or after it has expired."""
-    if api_key not in BEFORE_LOGIN and not login.is_valid_at(now_ms):
+    if not is_of_a_login and not login.is_valid_at(now_ms):
         when = "after its login has expired" if login.is_over else "before a login"
         raise ProtocolError(f"a request of API {api_key} {when}")
 

@@ -4,18 +4,13 @@ The clients are told apart by their addresses (`guarded`): the administrator has
 test gives him.
 """
 
-import sys
-
 import pytest
-from test_every_version import BEFORE, VERSIONS, error_codes, requests
+from test_every_version import BEFORE, requests
 
 from asking import Asker, ConnectionEnded, at
 from guarded import (
     ASKS_NO_OPERATIONS,
     CLUSTER,
-    DENIED_CLUSTER,
-    DENIED_GROUP,
-    DENIED_ID,
     DENIED_TOPIC,
     STRANGER,
     TOPIC,
@@ -24,17 +19,15 @@ from guarded import (
     producing_in_a_transaction,
     rule,
 )
-from semel.log.broker.apis import HANDLERS
+from semel.log.broker.apis import APIS
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import NOT_ASKED, Guard, Right
+from semel.log.broker.guard import NOT_ASKED, Guard
+from semel.log.broker.rights import Right
 from semel.log.core.access import CLUSTER_NAME, Operation, Permission, ResourceType
 from semel.testing.broker import FaultyBroker
 from semel.wire import versions
-from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
-    ANNOUNCED,
-    API_VERSIONS,
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -43,27 +36,16 @@ from semel.wire.versions import (
     JOIN_GROUP,
     LIST_GROUPS,
     METADATA,
+    NAMES,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     SYNC_GROUP,
 )
 
-NAMES = {key: name for name, key in vars(versions).items() if isinstance(key, int) and name != "PRODUCE_SERVED_MIN"}
 
-
-# -- every API ------------------------------------------------------------------------------------------------------
-
-
-def rights_of(api_key: int) -> set[Right]:
-    return set(sys.modules[HANDLERS[api_key].__module__].RIGHTS)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("api_key", ANNOUNCED, ids=NAMES.__getitem__)
-def test_every_api_names_the_rights_that_it_needs(api_key: int) -> None:
-    assert rights_of(api_key) or api_key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
+def test_every_api_needs_a_right_unless_it_may_be_asked_before_a_login() -> None:
+    assert [api.name for api in APIS.values() if bool(api.rights) == api.before_login] == []
 
 
 class Recording(Guard):
@@ -115,7 +97,7 @@ def more_requests(api_key: int) -> list[dict[str, object]]:
     return more.get(api_key, [])
 
 
-@pytest.mark.parametrize("api_key", ANNOUNCED, ids=NAMES.__getitem__)
+@pytest.mark.parametrize("api_key", APIS, ids=NAMES.__getitem__)
 def test_every_api_asks_for_the_rights_that_it_names_and_for_no_others(api_key: int) -> None:
     asked: set[Right] = set()
     for grants, grants_cluster in ((True, True), (True, False), (False, False)):
@@ -136,9 +118,9 @@ def test_every_api_asks_for_the_rights_that_it_names_and_for_no_others(api_key: 
             if api_key == PRODUCE:
                 wishes.append(producing_in_a_transaction(topic_id, producer_id))
             for wish in wishes:
-                oldest = max(ANNOUNCED[api_key].min, 3 * (api_key == PRODUCE))
-                for version in {oldest, 3, 10, ANNOUNCED[api_key].max}:
-                    if versions.is_announced(api_key, version):
+                served = APIS[api_key].served
+                for version in {served[0], 3, 10, served[-1]}:
+                    if version in served:
                         with Asker(broker.bootstrap) as other:
                             # A group of its own, so that nobody waits for the members of the version before.
                             group = {"group_id": f"g{version}"} if api_key == JOIN_GROUP else {}
@@ -147,45 +129,7 @@ def test_every_api_asks_for_the_rights_that_it_names_and_for_no_others(api_key: 
                             except (ConnectionEnded, TypeError):
                                 continue
             asked |= recording.asked
-    assert asked == rights_of(api_key)
-
-
-# What a client without any right is answered to a sensible request, where it is not an error everywhere.
-DENIED = {
-    **dict.fromkeys(("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "CREATE_TOPICS", "DELETE_TOPICS"), DENIED_TOPIC),
-    **dict.fromkeys(("DELETE_RECORDS", "OFFSET_FOR_LEADER_EPOCH", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"), DENIED_TOPIC),
-    **dict.fromkeys(("INCREMENTAL_ALTER_CONFIGS", "CREATE_PARTITIONS", "DESCRIBE_PRODUCERS"), DENIED_TOPIC),
-    "DESCRIBE_TOPIC_PARTITIONS": DENIED_TOPIC,
-    **dict.fromkeys(("OFFSET_COMMIT", "OFFSET_FETCH", "FIND_COORDINATOR", "JOIN_GROUP", "HEARTBEAT"), DENIED_GROUP),
-    **dict.fromkeys(("LEAVE_GROUP", "SYNC_GROUP", "DESCRIBE_GROUPS", "DELETE_GROUPS", "OFFSET_DELETE"), DENIED_GROUP),
-    **dict.fromkeys(("CONSUMER_GROUP_HEARTBEAT", "CONSUMER_GROUP_DESCRIBE"), DENIED_GROUP),
-    **dict.fromkeys(("INIT_PRODUCER_ID", "ADD_OFFSETS_TO_TXN", "END_TXN", "TXN_OFFSET_COMMIT"), DENIED_ID),
-    **dict.fromkeys(("ADD_PARTITIONS_TO_TXN", "DESCRIBE_TRANSACTIONS"), DENIED_ID),
-    **dict.fromkeys(("CREATE_ACLS", "DESCRIBE_ACLS", "DELETE_ACLS", "DESCRIBE_LOG_DIRS"), DENIED_CLUSTER),
-    **dict.fromkeys(("DESCRIBE_USER_SCRAM_CREDENTIALS", "ALTER_USER_SCRAM_CREDENTIALS"), DENIED_CLUSTER),
-    **dict.fromkeys(("DESCRIBE_CLIENT_QUOTAS", "ALTER_CLIENT_QUOTAS", "DESCRIBE_QUORUM"), DENIED_CLUSTER),
-    **dict.fromkeys(("ALTER_PARTITION_REASSIGNMENTS", "LIST_PARTITION_REASSIGNMENTS"), DENIED_CLUSTER),
-    **dict.fromkeys(("ELECT_LEADERS", "ALTER_REPLICA_LOG_DIRS"), DENIED_CLUSTER),
-    # These show less instead.
-    **dict.fromkeys(("LIST_GROUPS", "LIST_TRANSACTIONS", "API_VERSIONS", "DESCRIBE_CLUSTER"), ErrorCode.NONE),
-}
-# Brokers ask for others in these versions, and need the right to.
-DENIED_TO_BROKERS = {(ADD_PARTITIONS_TO_TXN, 4): DENIED_CLUSTER, (ADD_PARTITIONS_TO_TXN, 5): DENIED_CLUSTER}
-# These had no error yet.
-WITHOUT_ERROR = {(versions.DESCRIBE_LOG_DIRS, 1), (versions.DESCRIBE_LOG_DIRS, 2)}
-
-
-def test_without_a_right_a_client_gets_the_error_of_apache_kafka_in_every_version(
-    broker: GuardedBroker, admin: Asker, stranger: Asker
-) -> None:
-    topic_id = admin.create("orders", partitions=2).topic_id.bytes
-    sensible = requests(topic_id, -1, "member")
-    for api_key, version in VERSIONS:
-        codes = set(error_codes(stranger(api_key, version, **sensible[api_key])))
-        expected = DENIED_TO_BROKERS.get((api_key, version), DENIED[NAMES[api_key]])
-        if (api_key, version) not in WITHOUT_ERROR:
-            assert codes - {0} == {int(expected)} - {0}, (NAMES[api_key], version)
-    assert broker.topics() == ["orders"]
+    assert asked == {*APIS[api_key].rights}
 
 
 def test_a_broker_without_rules_in_force_denies_nothing_whatever_rules_it_keeps() -> None:

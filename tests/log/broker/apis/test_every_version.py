@@ -3,7 +3,7 @@
 import pytest
 
 from asking import Asker, at
-from semel.log.broker.apis import HANDLERS
+from semel.log.broker.apis import APIS
 from semel.log.core.groups.consumer_protocol import write_assignment
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
@@ -15,7 +15,6 @@ from semel.wire.versions import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
     ALTER_USER_SCRAM_CREDENTIALS,
-    ANNOUNCED,
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -56,12 +55,12 @@ from semel.wire.versions import (
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
-    PRODUCE_SERVED_MIN,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
+from sensible import requests_of_own_tests
 
 TOPIC = 2
 # What a classic member says that reads `orders`.
@@ -87,7 +86,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
     rules |= dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"), None)
     rule = {"resource_type": TOPIC, "resource_name": "orders", "resource_pattern_type": 3, "principal": "User:app"}
     rule |= {"host": "*", "operation": 4, "permission_type": 3}
-    return {
+    named: dict[int, dict[str, object]] = {
         CREATE_ACLS: {"creations": [rule]},
         DESCRIBE_ACLS: rules,
         DELETE_ACLS: {"filters": [rules]},
@@ -272,6 +271,7 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
         },
         DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
     }
+    return named | requests_of_own_tests()
 
 
 def error_codes(answer: object) -> list[int]:
@@ -310,12 +310,7 @@ TOLD_AN_ID_FIRST = {(JOIN_GROUP, 4): ErrorCode.MEMBER_ID_REQUIRED}
 # Refused by a listener that asks for no login; tests/log/security asks them elsewhere.
 OF_A_LOGIN = {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 
-VERSIONS = [
-    (api_key, version)
-    for api_key, announced in ANNOUNCED.items()
-    for version in range(announced.min, announced.max + 1)
-    if (api_key, version) >= (PRODUCE, PRODUCE_SERVED_MIN) and api_key not in OF_A_LOGIN
-]
+VERSIONS = [(key, version) for key, api in APIS.items() if key not in OF_A_LOGIN for version in api.served]
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
@@ -332,7 +327,3 @@ def test_a_sensible_request_is_granted_in_every_version(ask: Asker, api_key: int
     told = TOLD.get(api_key, TOLD_AN_ID_FIRST.get((api_key, version), 0))
     assert set(error_codes(answer)) <= {0, told}
     assert ask(API_VERSIONS, 0).error_code == 0, "the connection is still good"
-
-
-def test_what_is_announced_is_served_and_what_is_served_is_announced() -> None:
-    assert set(HANDLERS) == set(ANNOUNCED)

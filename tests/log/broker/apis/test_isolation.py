@@ -10,13 +10,14 @@ from test_durable_answers import beside
 
 from asking import READ_COMMITTED, READ_UNCOMMITTED, Asker, at, fetch_fields
 from held_syncs import HeldSyncs
+from semel.log.broker.apis import APIS
 from semel.log.broker.broker import Broker
 from semel.log.storage.files import DiskFile
 from semel.testing.broker import FaultyBroker
 from semel.testing.faulty import FaultyFiles
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
-from semel.wire.versions import ANNOUNCED, DELETE_RECORDS, DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE
+from semel.wire.versions import DELETE_RECORDS, DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE
 from transacting import TransactionalProducer
 
 LATEST, MAX_TIMESTAMP = -1, -3
@@ -54,7 +55,7 @@ def owner(ask: Asker, name: str) -> TransactionalProducer:
     return producer
 
 
-@pytest.mark.parametrize("version", range(4, ANNOUNCED[FETCH].max + 1))
+@pytest.mark.parametrize("version", APIS[FETCH].served)
 def test_in_every_version_committed_reads_end_where_the_oldest_open_transaction_begins(
     ask: Asker, version: int
 ) -> None:

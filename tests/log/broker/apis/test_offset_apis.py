@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from asking import Asker, ConnectionEnded
+from semel.log.broker.apis import APIS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
-    ANNOUNCED,
     DELETE_TOPICS,
     END_TXN,
     INIT_PRODUCER_ID,
@@ -24,9 +24,9 @@ TOPIC_IDS_FROM = 10
 GROUPS_FROM = 8
 NOTHING = (0, -1, -1, "")
 
-COMMIT_VERSIONS = range(ANNOUNCED[OFFSET_COMMIT].min, ANNOUNCED[OFFSET_COMMIT].max + 1)
-FETCH_VERSIONS = range(ANNOUNCED[OFFSET_FETCH].min, ANNOUNCED[OFFSET_FETCH].max + 1)
-TXN_VERSIONS = range(ANNOUNCED[TXN_OFFSET_COMMIT].min, ANNOUNCED[TXN_OFFSET_COMMIT].max + 1)
+COMMIT_VERSIONS = APIS[OFFSET_COMMIT].served
+FETCH_VERSIONS = APIS[OFFSET_FETCH].served
+TXN_VERSIONS = APIS[TXN_OFFSET_COMMIT].served
 
 
 def partition(index: int, offset: int, metadata: str | None = None, leader_epoch: int = -1) -> dict[str, object]:

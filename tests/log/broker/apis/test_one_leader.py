@@ -7,12 +7,12 @@ import pytest
 
 from asking import Asker
 from guarded import DENIED_CLUSTER, GuardedBroker
+from semel.log.broker.apis import APIS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
-    ANNOUNCED,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,
     ELECT_LEADERS,
@@ -129,7 +129,7 @@ def quorum(ask: Asker, *partitions: tuple[str, int], version: int = 2) -> Any:
     return ask(DESCRIBE_QUORUM, version, topics=topics)
 
 
-@pytest.mark.parametrize("version", range(ANNOUNCED[DESCRIBE_QUORUM].max + 1))
+@pytest.mark.parametrize("version", APIS[DESCRIBE_QUORUM].served)
 def test_the_active_broker_is_the_only_voter_over_the_metadata(ask: Asker, version: int) -> None:
     (before,) = quorum(ask, (METADATA_LOG, 0), version=version).topics[0].partitions
     ask.create("orders")

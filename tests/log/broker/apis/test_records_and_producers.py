@@ -6,13 +6,13 @@ import pytest
 
 import semel
 from asking import Asker, ConnectionEnded, at
+from semel.log.broker.apis import APIS
 from semel.log.broker.limits import Limits
 from semel.testing.broker import FaultyBroker
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header, request_prefix
 from semel.wire.versions import (
-    ANNOUNCED,
     API_VERSIONS,
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
@@ -197,7 +197,8 @@ def test_operations_are_told_when_asked_for(ask: Asker) -> None:
 
 def test_a_client_learns_which_versions_there_are(ask: Asker) -> None:
     answer = ask(API_VERSIONS, client_software_name="test", client_software_version="1")
-    assert {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys} == ANNOUNCED
+    announced = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+    assert announced == {key: api.versions for key, api in APIS.items()}
 
 
 def test_a_client_from_the_future_learns_how_to_ask_again(ask: Asker) -> None:

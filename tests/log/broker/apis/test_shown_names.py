@@ -28,6 +28,7 @@ from guarded import (
     rule,
 )
 from logged_in import BrokerOfUsers
+from semel.log.broker.apis import APIS
 from semel.log.broker.limits import Limits
 from semel.log.core.access import Operation, Pattern
 from semel.log.core.groups.consumer_protocol import write_assignment
@@ -37,7 +38,6 @@ from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
     ALTER_CLIENT_QUOTAS,
     ALTER_USER_SCRAM_CREDENTIALS,
-    ANNOUNCED,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     CREATE_ACLS,
@@ -164,7 +164,7 @@ class Scene:
 
     def lists(self) -> Iterator[Request]:
         for api_key, fields in LISTS.items():
-            for version in range(ANNOUNCED[api_key].min, ANNOUNCED[api_key].max + 1):
+            for version in APIS[api_key].served:
                 is_nullable = not (api_key == METADATA and version == 0) and (api_key, version) != (OFFSET_FETCH, 1)
                 if is_nullable:
                     yield api_key, version, fields

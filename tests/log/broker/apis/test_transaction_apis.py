@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from asking import Asker, ConnectionEnded
+from semel.log.broker.apis import APIS
 from semel.log.broker.limits import Limits
 from semel.log.embedded import EmbeddedBroker
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
-    ANNOUNCED,
     DELETE_TOPICS,
     END_TXN,
     INIT_PRODUCER_ID,
@@ -24,7 +24,7 @@ EPOCH_GIVEN_MAX = 2**15 - 2
 
 
 def versions(api_key: int, begin: int = 0) -> range:
-    return range(begin, ANNOUNCED[api_key].max + 1)
+    return range(begin, APIS[api_key].served.stop)
 
 
 @pytest.fixture

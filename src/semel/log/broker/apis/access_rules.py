@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from semel.log.broker.apis.answers import Fields, attempted
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import Right
+from semel.log.broker.rights import Right
 from semel.log.broker.serving import Serving
 from semel.log.core.access import Operation, Pattern, Permission, ResourceType, RuleFilter, canonical_host
 from semel.log.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.log.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.wire.steps import Steps
+from semel.wire.versions import ADD_OFFSETS_TO_TXN
 
-RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP)
+API: Final = Api(ADD_OFFSETS_TO_TXN, (0, 4), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP), standby=Here.NOT_COORDINATOR)
 
 # The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2

@@ -14,15 +14,22 @@ from typing import Any, Final, NamedTuple
 from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.log.broker.apis.lookup import partition_of
 from semel.log.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import PartitionName
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import ADD_PARTITIONS_TO_TXN
 
-RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION)
+API: Final = Api(
+    ADD_PARTITIONS_TO_TXN,
+    (0, 5),
+    rights=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
+    standby=Here.NOT_COORDINATOR,
+)
 
 # The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2

@@ -9,13 +9,15 @@ from collections import Counter
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER_CONFIGS
+from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.wire.refusals import INVALID_REQUEST, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import ALTER_CLIENT_QUOTAS
 
-RIGHTS: Final = (ALTER_CLUSTER_CONFIGS,)
+API: Final = Api(ALTER_CLIENT_QUOTAS, (0, 1), rights=(ALTER_CLUSTER_CONFIGS,), standby=Here.HANGS_UP, forwards=True)
 
 
 @answered_in_steps

@@ -10,15 +10,23 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_count, check_group
 from semel.log.broker.apis.lookup import repeated
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
+from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.configs import DEFINITIONS, Definition
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps, finish
+from semel.wire.versions import ALTER_CONFIGS
 
-RIGHTS: Final = (ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
+API: Final = Api(
+    ALTER_CONFIGS,
+    (0, 2),
+    rights=(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS),
+    standby=Here.HANGS_UP,
+    forwards=True,
+)
 
 # The operation of IncrementalAlterConfigs that lets the default hold again.
 DELETE: Final = 1

@@ -7,14 +7,16 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.create_topics import check_assignments
 from semel.log.broker.apis.lookup import partition_of
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import ALTER_PARTITION_REASSIGNMENTS
 
-RIGHTS: Final = (ALTER_CLUSTER,)
+API: Final = Api(ALTER_PARTITION_REASSIGNMENTS, (0, 1), rights=(ALTER_CLUSTER,), standby=Here.NOT_CONTROLLER)
 
 
 @answered_in_steps

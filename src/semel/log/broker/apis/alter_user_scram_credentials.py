@@ -10,19 +10,21 @@ from functools import partial
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import UserCredentialRemoved, UserCredentialSet
 from semel.log.core.users import Users, check_mechanism
 from semel.wire.refusals import DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL, Refused
 from semel.wire.scram import credential_of
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS
 
 # Decides about one credential, or refuses.
 Change = Callable[[], UserCredentialSet | UserCredentialRemoved]
 
-RIGHTS: Final = (ALTER_CLUSTER,)
+API: Final = Api(ALTER_USER_SCRAM_CREDENTIALS, (0, 0), rights=(ALTER_CLUSTER,), standby=Here.HANGS_UP, forwards=True)
 
 # SCRAM makes 32 or 64 of them. Apache Kafka takes any number, and so the tests of clients send others.
 SALTED_BYTES_MAX: Final = 1_024

@@ -20,20 +20,17 @@ carried out. Nothing here may know a particular API.
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final, ParamSpec
+from typing import Any, ParamSpec
 
+from semel.log.broker.declaration import Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Handler, Serving
-from semel.log.broker.standby import RULES, Here
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps, finish
-from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT
 
 Fields = Mapping[str, object]
-
-HEARTBEATS: Final = (HEARTBEAT, CONSUMER_GROUP_HEARTBEAT)
 
 P = ParamSpec("P")
 
@@ -75,8 +72,11 @@ def answer_in_steps(exchange: Exchange, fields: Fields, *, after: int = 0, versi
     if throttle_ms:
         fields = {**fields, "throttle_time": throttle_ms}
     encoded = yield from messages.encode_response_in_steps(api_key, version, exchange.correlation_id, fields)
+    api = exchange.api
     # The answer to a heartbeat promises nothing, and there are many heartbeats.
-    says_nothing = RULES[api_key].here is Here.SERVES or (api_key in HEARTBEATS and not fields.get("error_code"))
+    says_nothing = api is not None and (
+        api.standby is Here.SERVES or (api.is_heartbeat and not fields.get("error_code"))
+    )
     exchange.reply((encoded,), after, is_to_be_proved=not says_nothing)
 
 

@@ -10,17 +10,23 @@ from functools import lru_cache
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.forwarder import STANDBY_SOFTWARE
 from semel.log.broker.serving import Serving
 from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.steps import Steps
-from semel.wire.versions import ANNOUNCED, API_VERSIONS, FEATURES, is_announced
+from semel.wire.versions import API_VERSIONS, VersionRange
 
-# Every client may ask.
-RIGHTS: Final = ()
+API: Final = Api(API_VERSIONS, (0, 4), rights=(), standby=Here.SERVES, before_login=True, takes_any_version=True)
 
+# Features that concern several APIs, with their supported levels; the highest level is in force. transaction.version 2
+# is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848.
+_FEATURES: Final[dict[str, VersionRange]] = {
+    "transaction.version": VersionRange(0, 2),
+    "group.version": VersionRange(0, 1),
+}
 # Clients of older versions reject an answer with a feature whose lowest level is 0.
 _LEVEL_0_FROM: Final = 4
 # Apache Kafka accepts the same characters, because it shows the name to people.
@@ -32,22 +38,23 @@ _CACHED_PIECES: Final = 20
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    if not is_announced(API_VERSIONS, exchange.version):
-        yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API_VERSIONS]), version=0)
+    if exchange.version not in API.served:
+        yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API]), version=0)
         return
     request = yield from decoded(exchange, body)
     if not all(_NAME.fullmatch(name) for name in _software(request)):
         yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
         return
     yield _CACHED_PIECES
-    told = _body(exchange.version, 0 if _presents_a_standby(exchange, request) else exchange.throttle())
+    throttle_ms = 0 if _presents_a_standby(exchange, request) else exchange.throttle()
+    told = _body(tuple(broker.apis.values()), exchange.version, throttle_ms)
     exchange.reply((messages.response_of(API_VERSIONS, exchange.version, exchange.correlation_id, told),))
 
 
 @lru_cache(maxsize=16)
-def _body(version: int, throttle_ms: int) -> bytes:
+def _body(apis: tuple[Api, ...], version: int, throttle_ms: int) -> bytes:
     """The body of the answer, cached: strangers may ask for it, and making it takes a tenth of a millisecond."""
-    fields = {**_ranges(ErrorCode.NONE, ANNOUNCED), **_features(version)}
+    fields = {**_ranges(ErrorCode.NONE, apis), **_features(version)}
     return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
 
 
@@ -66,10 +73,8 @@ def _software(request: Any) -> list[str]:
     return [getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version")]
 
 
-def _ranges(error: int, api_keys: Iterable[int]) -> Fields:
-    ranges = [
-        {"api_key": key, "min_version": ANNOUNCED[key].min, "max_version": ANNOUNCED[key].max} for key in api_keys
-    ]
+def _ranges(error: int, apis: Iterable[Api]) -> Fields:
+    ranges = [{"api_key": api.key, "min_version": api.versions.min, "max_version": api.versions.max} for api in apis]
     return {"error_code": error, "api_keys": ranges}
 
 
@@ -77,12 +82,12 @@ def _features(version: int) -> Fields:
     return {
         "supported_features": [
             {"name": name, "min_version": levels.min, "max_version": levels.max}
-            for name, levels in FEATURES.items()
+            for name, levels in _FEATURES.items()
             if levels.min > 0 or version >= _LEVEL_0_FROM
         ],
         "finalized_features_epoch": _FEATURES_EPOCH,
         "finalized_features": [
             {"name": name, "max_version_level": levels.max, "min_version_level": levels.max}
-            for name, levels in FEATURES.items()
+            for name, levels in _FEATURES.items()
         ],
     }

@@ -3,8 +3,10 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED
+from semel.log.broker.guard import NOT_ASKED
+from semel.log.broker.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.access import ResourceType
 from semel.log.core.groups.consumer import ConsumerGroup
@@ -12,8 +14,9 @@ from semel.log.core.groups.consumer_members import Member
 from semel.log.core.groups.partitions import Partitions
 from semel.wire.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import CONSUMER_GROUP_DESCRIBE
 
-RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
+API: Final = Api(CONSUMER_GROUP_DESCRIBE, (0, 1), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC), standby=Here.NOT_COORDINATOR)
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1

@@ -9,16 +9,24 @@ from uuid import uuid4
 
 from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.log.broker.consumer_groups import HeartbeatAnswer
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_TOPIC, READ_GROUP
+from semel.log.broker.rights import DESCRIBE_TOPIC, READ_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.consumer_members import JOIN_EPOCH
 from semel.log.core.groups.consumer_requests import Heartbeat
 from semel.log.core.groups.partitions import NOTHING, Partitions
 from semel.wire import messages
 from semel.wire.steps import Steps
+from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT
 
-RIGHTS: Final = (READ_GROUP, DESCRIBE_TOPIC)
+API: Final = Api(
+    CONSUMER_GROUP_HEARTBEAT,
+    (0, 1),
+    rights=(READ_GROUP, DESCRIBE_TOPIC),
+    standby=Here.NOT_COORDINATOR,
+    is_heartbeat=True,
+)
 
 _UNKNOWN = Partitions.of_indexes(-1, (0,), 1)
 _NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}

@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from semel.log.broker.apis.access_rules import changed, refusal
 from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.log.core.access import checked
 from semel.log.core.entries import AccessRule
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import CREATE_ACLS
 
-RIGHTS: Final = (ALTER_CLUSTER,)
+API: Final = Api(CREATE_ACLS, (1, 3), rights=(ALTER_CLUSTER,), standby=Here.HANGS_UP, forwards=True)
 
 
 @answered_in_steps

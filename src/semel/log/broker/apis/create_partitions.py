@@ -8,14 +8,16 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.create_topics import check_assignments
 from semel.log.broker.apis.lookup import repeated
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_TOPIC
+from semel.log.broker.rights import ALTER_TOPIC
 from semel.log.broker.serving import Serving
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import CREATE_PARTITIONS
 
-RIGHTS: Final = (ALTER_TOPIC,)
+API: Final = Api(CREATE_PARTITIONS, (0, 3), rights=(ALTER_TOPIC,), standby=Here.NOT_CONTROLLER)
 
 
 @answered_in_steps

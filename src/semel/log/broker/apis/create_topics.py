@@ -12,16 +12,20 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.configurations import check_count, of_topic
 from semel.log.broker.apis.lookup import repeated
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
+from semel.log.broker.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import TopicCreated
 from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import CREATE_TOPICS
 
-RIGHTS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS)
+API: Final = Api(
+    CREATE_TOPICS, (2, 7), rights=(CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_TOPIC_CONFIGS), standby=Here.NOT_CONTROLLER
+)
 
 _DEFAULT: Final = -1
 

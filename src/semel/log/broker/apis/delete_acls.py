@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from semel.log.broker.apis.access_rules import changed, entry_fields, filter_of, refusal, resource_fields
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.steps import Steps, each
+from semel.wire.versions import DELETE_ACLS
 
-RIGHTS: Final = (ALTER_CLUSTER,)
+API: Final = Api(DELETE_ACLS, (1, 3), rights=(ALTER_CLUSTER,), standby=Here.HANGS_UP, forwards=True)
 
 
 @answered_in_steps

@@ -3,14 +3,16 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DELETE_GROUP
+from semel.log.broker.rights import DELETE_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import GroupDeleted
 from semel.wire.refusals import NON_EMPTY_GROUP, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import DELETE_GROUPS
 
-RIGHTS: Final = (DELETE_GROUP,)
+API: Final = Api(DELETE_GROUPS, (0, 2), rights=(DELETE_GROUP,), standby=Here.NOT_COORDINATOR)
 
 
 @answered_in_steps

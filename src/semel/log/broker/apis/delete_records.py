@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.lookup import partition_of
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DELETE_TOPIC
+from semel.log.broker.rights import DELETE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import LogStartMoved
 from semel.wire.refusals import POLICY_VIOLATION, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import DELETE_RECORDS
 
-RIGHTS: Final = (DELETE_TOPIC,)
+API: Final = Api(DELETE_RECORDS, (0, 2), rights=(DELETE_TOPIC,), standby=Here.NOT_LEADER)
 
 
 @answered_in_steps

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.log.broker.apis.lookup import repeated, topic_identified
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
+from semel.log.broker.rights import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import Topic
 from semel.wire import messages
@@ -17,8 +18,11 @@ from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import DELETE_TOPICS
 
-RIGHTS: Final = (DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC)
+API: Final = Api(
+    DELETE_TOPICS, (1, 6), rights=(DELETE_TOPIC, DELETE_CLUSTER, DESCRIBE_TOPIC), standby=Here.NOT_CONTROLLER
+)
 
 # The name and the id by which a request names a topic.
 Handle = tuple[str | None, bytes]

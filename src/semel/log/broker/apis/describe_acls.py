@@ -4,12 +4,14 @@ from typing import Any, Final
 
 from semel.log.broker.apis.access_rules import entry_fields, filter_of, refusal, resource_fields
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_ACLS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(DESCRIBE_ACLS, (1, 3), rights=(DESCRIBE_CLUSTER,), standby=Here.READS, forwards=True)
 
 
 @answered_in_steps

@@ -3,13 +3,15 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER_CONFIGS
+from semel.log.broker.rights import DESCRIBE_CLUSTER_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.quotas import match_of
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_CLIENT_QUOTAS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER_CONFIGS,)
+API: Final = Api(DESCRIBE_CLIENT_QUOTAS, (0, 1), rights=(DESCRIBE_CLUSTER_CONFIGS,), standby=Here.READS, forwards=True)
 
 
 @answered_in_steps

@@ -7,12 +7,15 @@ address of its own that a client could use.
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER, NOT_ASKED
+from semel.log.broker.guard import NOT_ASKED
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
+from semel.wire import versions
 from semel.wire.errors import ErrorCode
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(versions.DESCRIBE_CLUSTER, (0, 2), rights=(DESCRIBE_CLUSTER,), standby=Here.SERVES, asks_who=True)
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

@@ -8,15 +8,23 @@ from typing import Any, Final
 
 from semel.log.broker.apis import configurations
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from semel.log.broker.rights import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import check_name
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import DESCRIBE_CONFIGS
 
-RIGHTS: Final = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)
+API: Final = Api(
+    DESCRIBE_CONFIGS,
+    (1, 4),
+    rights=(DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS),
+    standby=Here.READS,
+    forwards=True,
+)
 
 
 @answered_in_steps

@@ -7,8 +7,10 @@ a member are left out if they name a topic that the client may not describe; Apa
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED
+from semel.log.broker.guard import NOT_ASKED
+from semel.log.broker.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.access import ResourceType
 from semel.log.core.groups.classic_group import CONSUMER, ClassicGroup, State
@@ -16,8 +18,9 @@ from semel.log.core.groups.classic_members import Member
 from semel.log.core.groups.consumer_protocol import topics_named_in
 from semel.wire.refusals import GROUP_ID_NOT_FOUND, Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_GROUPS
 
-RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
+API: Final = Api(DESCRIBE_GROUPS, (0, 6), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC), standby=Here.NOT_COORDINATOR)
 
 _NOT_FOUND_FROM = 6
 _DEAD: Final = {

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import Topic
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_LOG_DIRS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(DESCRIBE_LOG_DIRS, (1, 5), rights=(DESCRIBE_CLUSTER,), standby=Here.LISTS_NOTHING)
 
 
 @answered_in_steps

@@ -10,15 +10,17 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.log.broker.apis.lookup import partition_of
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_TOPIC
+from semel.log.broker.rights import READ_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import check_name
 from semel.wire.batch import NO_SEQUENCE
 from semel.wire.sequences import epoch_of, last_heard_ms, window_of
 from semel.wire.steps import Steps, each
+from semel.wire.versions import DESCRIBE_PRODUCERS
 
-RIGHTS: Final = (READ_TOPIC,)
+API: Final = Api(DESCRIBE_PRODUCERS, (0, 0), rights=(READ_TOPIC,), standby=Here.NOT_LEADER)
 
 NO_TRANSACTION: Final = -1
 # There is one coordinator, and it has no epochs.

@@ -5,13 +5,15 @@ its journal; the standbys observe it. Offsets in that log are places in the jour
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.errors import ErrorCode
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_QUORUM
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(DESCRIBE_QUORUM, (0, 2), rights=(DESCRIBE_CLUSTER,), standby=Here.READS, forwards=True)
 
 # What Kafka calls the log of the metadata, which has one partition.
 _METADATA: Final = ("__cluster_metadata", 0)

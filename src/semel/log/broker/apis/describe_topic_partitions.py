@@ -7,14 +7,16 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.metadata import described, described_missing, described_partition
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_TOPIC
+from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.access import ResourceType
 from semel.log.core.topics import Topic, check_name
 from semel.wire.steps import Steps, each, in_order
+from semel.wire.versions import DESCRIBE_TOPIC_PARTITIONS
 
-RIGHTS: Final = (DESCRIBE_TOPIC,)
+API: Final = Api(DESCRIBE_TOPIC_PARTITIONS, (0, 0), rights=(DESCRIBE_TOPIC,), standby=Here.READS, forwards=True)
 
 # As in Apache Kafka (max.request.partition.size.limit), even if the client asks for more.
 PARTITIONS_PER_ANSWER_MAX: Final = 2_000

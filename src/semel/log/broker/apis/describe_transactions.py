@@ -4,16 +4,20 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
+from semel.log.broker.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import PartitionName
 from semel.log.core.transactions import NO_EPOCH, NO_PRODUCER
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import DESCRIBE_TRANSACTIONS
 
-RIGHTS: Final = (DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC)
+API: Final = Api(
+    DESCRIBE_TRANSACTIONS, (0, 0), rights=(DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC), standby=Here.NOT_COORDINATOR
+)
 
 _NOTHING: Fields = {
     "transaction_state": "",

@@ -7,13 +7,15 @@ from collections import Counter
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused
 from semel.wire.steps import Steps, each
+from semel.wire.versions import DESCRIBE_USER_SCRAM_CREDENTIALS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), rights=(DESCRIBE_CLUSTER,), standby=Here.READS, forwards=True)
 
 
 @answered_in_steps

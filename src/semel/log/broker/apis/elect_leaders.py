@@ -9,14 +9,16 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.lookup import partition_of
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import ALTER_CLUSTER
+from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import ELECT_LEADERS
 
-RIGHTS: Final = (ALTER_CLUSTER,)
+API: Final = Api(ELECT_LEADERS, (0, 2), rights=(ALTER_CLUSTER,), standby=Here.NOT_CONTROLLER)
 
 # Kafka's numbers for the types of elections. Version 0 has no type.
 _PREFERRED: Final = 0

@@ -8,13 +8,15 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
 from semel.log.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.transactions import NO_EPOCH, NO_PRODUCER
 from semel.wire.steps import Steps
+from semel.wire.versions import END_TXN
 
-RIGHTS: Final = (WRITE_TRANSACTIONAL_ID,)
+API: Final = Api(END_TXN, (0, 5), rights=(WRITE_TRANSACTIONAL_ID,), standby=Here.NOT_COORDINATOR)
 
 # The first version whose clients know PRODUCER_FENCED.
 _FENCED_FROM: Final = 2

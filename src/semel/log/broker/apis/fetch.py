@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_TOPIC
+from semel.log.broker.rights import READ_TOPIC
 from semel.log.broker.serving import Serving, serve_on
 from semel.log.broker.sessions import FetchContext, Interest
 from semel.log.core.quotas import FETCHED
@@ -36,8 +37,9 @@ from semel.wire.fetch import (
     encode_response_in_steps,
 )
 from semel.wire.steps import Steps
+from semel.wire.versions import FETCH
 
-RIGHTS: Final = (READ_TOPIC,)
+API: Final = Api(FETCH, (4, 18), rights=(READ_TOPIC,), standby=Here.NOT_LEADER)
 
 _TOPIC_IDS_FROM = 13
 # The epoch that a client sends if it does not know the leader's.

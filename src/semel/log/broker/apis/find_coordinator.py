@@ -6,13 +6,21 @@ Versions 4 and up name several keys at once. A key that is named twice is answer
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from semel.log.broker.rights import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.wire.refusals import INVALID_REQUEST, Refused
 from semel.wire.steps import Steps, each
+from semel.wire.versions import FIND_COORDINATOR
 
-RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION)
+API: Final = Api(
+    FIND_COORDINATOR,
+    (0, 6),
+    rights=(DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
+    standby=Here.SERVES,
+    asks_who=True,
+)
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

@@ -3,11 +3,13 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP
+from semel.log.broker.rights import READ_GROUP
 from semel.log.broker.serving import Serving
+from semel.wire.versions import HEARTBEAT
 
-RIGHTS: Final = (READ_GROUP,)
+API: Final = Api(HEARTBEAT, (0, 4), rights=(READ_GROUP,), standby=Here.NOT_COORDINATOR, is_heartbeat=True)
 
 
 @answered

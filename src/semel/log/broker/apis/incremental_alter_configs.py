@@ -7,14 +7,24 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from semel.log.broker.apis.alter_configs import DELETE, alter
-from semel.log.broker.apis.alter_configs import RIGHTS as RIGHTS
 from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
+from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.configs import Alteration, Definition, altered
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import INCREMENTAL_ALTER_CONFIGS
+
+API: Final = Api(
+    INCREMENTAL_ALTER_CONFIGS,
+    (0, 1),
+    rights=(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS),
+    standby=Here.HANGS_UP,
+    forwards=True,
+)
 
 _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]] = {
     0: "set",

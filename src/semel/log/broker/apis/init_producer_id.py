@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps
 from semel.log.broker.apis.transactional import attempted_for_owner_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.producer_ids import NOBODY
 from semel.wire.batch import NO_PRODUCER
@@ -19,8 +20,17 @@ from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import INIT_PRODUCER_ID
 
-RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC)
+# Version 6 (two-phase commit) is unstable in Apache Kafka 4.3. Without a transactional id there is no coordinator to
+# look for, so a standby forwards it: librdkafka would ask the same broker again and again.
+API: Final = Api(
+    INIT_PRODUCER_ID,
+    (0, 5),
+    rights=(WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),
+    standby=Here.NOT_COORDINATOR,
+    forwards=True,
+)
 
 _NO_EPOCH: Final = -1
 # The first version whose clients know PRODUCER_FENCED.

@@ -9,15 +9,17 @@ from typing import Final
 
 from semel.log.broker.apis.answers import Fields, answer, answer_in_steps, decoded
 from semel.log.broker.classic_groups import new_member_id
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP
+from semel.log.broker.rights import READ_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.classic_steps import JoinAnswer, JoinRequest
 from semel.wire import messages
 from semel.wire.refusals import INCONSISTENT_GROUP_PROTOCOL
 from semel.wire.steps import Steps
+from semel.wire.versions import JOIN_GROUP
 
-RIGHTS: Final = (READ_GROUP,)
+API: Final = Api(JOIN_GROUP, (0, 9), rights=(READ_GROUP,), standby=Here.NOT_COORDINATOR)
 
 # How many assignors a member may name: all are compared whenever a member joins. Clients name about five.
 PROTOCOLS_MAX: Final = 100

@@ -3,14 +3,16 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP
+from semel.log.broker.rights import READ_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.classic_steps import Leaver
 from semel.wire.refusals import UNKNOWN_MEMBER_ID, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import LEAVE_GROUP
 
-RIGHTS: Final = (READ_GROUP,)
+API: Final = Api(LEAVE_GROUP, (0, 5), rights=(READ_GROUP,), standby=Here.NOT_COORDINATOR)
 
 _SEVERAL_FROM = 3
 # Large enough that all members of a group of the usual size leave in one generation.

@@ -3,14 +3,16 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER, DESCRIBE_GROUP
+from semel.log.broker.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.classic_group import State
 from semel.log.core.groups.groups import Group
 from semel.wire.steps import Steps, each
+from semel.wire.versions import LIST_GROUPS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
+API: Final = Api(LIST_GROUPS, (0, 5), rights=(DESCRIBE_CLUSTER, DESCRIBE_GROUP), standby=Here.LISTS_NOTHING)
 
 _CLASSIC = "classic"
 

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
 from semel.log.broker.apis.lookup import check_leader_epoch, partition_of, repeated
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_TOPIC
+from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Damaged
@@ -25,8 +26,9 @@ from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import LIST_OFFSETS
 
-RIGHTS: Final = (DESCRIBE_TOPIC,)
+API: Final = Api(LIST_OFFSETS, (1, 11), rights=(DESCRIBE_TOPIC,), standby=Here.NOT_LEADER)
 
 T = TypeVar("T")
 

@@ -3,11 +3,13 @@
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_CLUSTER
+from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
+from semel.wire.versions import LIST_PARTITION_REASSIGNMENTS
 
-RIGHTS: Final = (DESCRIBE_CLUSTER,)
+API: Final = Api(LIST_PARTITION_REASSIGNMENTS, (0, 0), rights=(DESCRIBE_CLUSTER,), standby=Here.NOT_CONTROLLER)
 
 
 @answered

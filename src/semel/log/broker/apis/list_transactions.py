@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_TRANSACTIONAL_ID
+from semel.log.broker.rights import DESCRIBE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.topic_patterns import TopicPattern
 from semel.log.core.transactions import Described, State
 from semel.wire.steps import Steps
+from semel.wire.versions import LIST_TRANSACTIONS
 
-RIGHTS: Final = (DESCRIBE_TRANSACTIONAL_ID,)
+API: Final = Api(LIST_TRANSACTIONS, (0, 2), rights=(DESCRIBE_TRANSACTIONAL_ID,), standby=Here.LISTS_NOTHING)
 
 # There may be a hundred thousand ids, and such an answer would hold up all other clients for seconds.
 TRANSACTIONS_PER_ANSWER_MAX: Final = 10_000

@@ -12,8 +12,10 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
 from semel.log.broker.apis.create_topics import create
 from semel.log.broker.apis.lookup import topic_identified
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC, NOT_ASKED
+from semel.log.broker.guard import NOT_ASKED
+from semel.log.broker.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.access import ResourceType
 from semel.log.core.topics import Topic, check_name
@@ -22,8 +24,16 @@ from semel.wire.errors import ErrorCode
 from semel.wire.reader import NO_TOPIC_ID
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps, each
+from semel.wire.versions import METADATA
 
-RIGHTS: Final = (DESCRIBE_TOPIC, DESCRIBE_CLUSTER, CREATE_CLUSTER, CREATE_TOPIC)
+API: Final = Api(
+    METADATA,
+    (0, 13),
+    rights=(DESCRIBE_TOPIC, DESCRIBE_CLUSTER, CREATE_CLUSTER, CREATE_TOPIC),
+    standby=Here.SERVES,
+    forwards=True,
+    asks_who=True,
+)
 
 _AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps
 from semel.log.broker.apis.offset_commits import commit, committed, partition_names
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP, READ_TOPIC
+from semel.log.broker.rights import READ_GROUP, READ_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import StoredOffset
 from semel.log.core.groups.offsets import DEFAULT_RETENTION, Committer
@@ -19,8 +20,9 @@ from semel.wire.errors import ErrorCode
 from semel.wire.messages import milliseconds
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import OFFSET_COMMIT
 
-RIGHTS: Final = (READ_GROUP, READ_TOPIC)
+API: Final = Api(OFFSET_COMMIT, (2, 10), rights=(READ_GROUP, READ_TOPIC), standby=Here.NOT_COORDINATOR)
 
 # Clients of older versions do not know GROUP_ID_NOT_FOUND.
 _GROUP_NOT_FOUND_FROM = 9

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from semel.log.broker.apis.answers import Fields, attempted
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_TOPIC, Right
+from semel.log.broker.rights import READ_TOPIC, Right
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import Entry, PartitionName, StoredOffset
 from semel.log.core.groups.groups import METADATA_CHARACTERS_MAX

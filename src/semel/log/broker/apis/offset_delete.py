@@ -7,15 +7,17 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
 from semel.log.broker.apis.offset_commits import commit
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DELETE_GROUP, READ_TOPIC
+from semel.log.broker.rights import DELETE_GROUP, READ_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import PartitionName
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+from semel.wire.versions import OFFSET_DELETE
 
-RIGHTS: Final = (DELETE_GROUP, READ_TOPIC)
+API: Final = Api(OFFSET_DELETE, (0, 0), rights=(DELETE_GROUP, READ_TOPIC), standby=Here.NOT_COORDINATOR)
 
 
 @answered_in_steps

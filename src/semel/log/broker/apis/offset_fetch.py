@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from semel.log.broker.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import PartitionName
 from semel.log.core.groups.offsets import OffsetsView
@@ -18,8 +19,9 @@ from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps, each
+from semel.wire.versions import OFFSET_FETCH
 
-RIGHTS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
+API: Final = Api(OFFSET_FETCH, (1, 10), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC), standby=Here.NOT_COORDINATOR)
 
 # Before this version an answer has errors of partitions only.
 _GROUP_ERROR_FROM: Final = 2

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
 from semel.log.broker.apis.lookup import check_leader_epoch, partition_of
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import CLUSTER_ACTION, DESCRIBE_TOPIC
+from semel.log.broker.rights import CLUSTER_ACTION, DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.wire.steps import Steps
+from semel.wire.versions import OFFSET_FOR_LEADER_EPOCH
 
-RIGHTS: Final = (CLUSTER_ACTION, DESCRIBE_TOPIC)
+API: Final = Api(OFFSET_FOR_LEADER_EPOCH, (2, 4), rights=(DESCRIBE_TOPIC, CLUSTER_ACTION), standby=Here.NOT_LEADER)
 
 
 @answered_in_steps

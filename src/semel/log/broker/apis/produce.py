@@ -10,8 +10,9 @@ librdkafka (KAFKA-18659), and close the connection when a client uses them, as i
 from functools import lru_cache
 from typing import Final
 
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.compaction.records import KeylessRecords
 from semel.log.core.access import Principal
@@ -33,9 +34,18 @@ from semel.wire.produce import (
 from semel.wire.refusals import Refused
 from semel.wire.sequences import ACCEPTED, DUPLICATE, GAP
 from semel.wire.steps import APPEND_PIECES, Steps
-from semel.wire.versions import PRODUCE_SERVED_MIN
+from semel.wire.versions import PRODUCE
 
-RIGHTS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
+# Produce is announced from 0 because librdkafka otherwise silently turns compression off; versions below 3 have the old
+# message formats. Nothing is answered to a Produce with acks=0, so there a standby closes the connection.
+API: Final = Api(
+    PRODUCE,
+    (0, 13),
+    rights=(WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
+    standby=Here.NOT_LEADER,
+    served_from=3,
+    may_be_large=True,
+)
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
@@ -53,7 +63,7 @@ _SENDERS_KEPT: Final = 1024
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     version = exchange.version
-    if version < PRODUCE_SERVED_MIN:
+    if version not in API.served:
         raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks

@@ -10,14 +10,16 @@ import logging
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import answer, answer_in_steps, decoded
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Serving
 from semel.log.security.login import Login
 from semel.wire.refusals import ILLEGAL_SASL_STATE, Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import SASL_AUTHENTICATE
 
 # Every client may log in.
-RIGHTS: Final = ()
+API: Final = Api(SASL_AUTHENTICATE, (0, 2), rights=(), standby=Here.SERVES, before_login=True)
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:

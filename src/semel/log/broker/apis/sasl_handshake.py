@@ -8,13 +8,16 @@ no change.
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import answer_in_steps, decoded
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Serving
 from semel.wire.refusals import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_VERSION, Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import SASL_HANDSHAKE
 
 # Every client may log in.
-RIGHTS: Final = ()
+# Without version 0, librdkafka assumes that the broker has no SASL; a request of version 0 is refused.
+API: Final = Api(SASL_HANDSHAKE, (0, 1), rights=(), standby=Here.SERVES, before_login=True)
 
 _WITH_HEADERS_FROM: Final = 1
 

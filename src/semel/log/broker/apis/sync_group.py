@@ -7,13 +7,15 @@ partitions that belong to another member after a power failure.
 from typing import Any, Final
 
 from semel.log.broker.apis.answers import Fields, answer, answer_in_steps, decoded
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP
+from semel.log.broker.rights import READ_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.classic_steps import SyncAnswer, SyncRequest
 from semel.wire.steps import Steps
+from semel.wire.versions import SYNC_GROUP
 
-RIGHTS: Final = (READ_GROUP,)
+API: Final = Api(SYNC_GROUP, (0, 5), rights=(READ_GROUP,), standby=Here.NOT_COORDINATOR)
 
 _PROTOCOL_FROM = 5
 

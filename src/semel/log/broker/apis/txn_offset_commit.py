@@ -11,16 +11,20 @@ from typing import Any, Final
 from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted, decoded
 from semel.log.broker.apis.offset_commits import commit, committed, partition_names
 from semel.log.broker.apis.transactional import check_timely, hanging_up_on_stragglers
+from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
-from semel.log.broker.guard import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
+from semel.log.broker.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import StoredOffset, TransactionalOffsets
 from semel.log.core.groups.offsets import Committer
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
+from semel.wire.versions import TXN_OFFSET_COMMIT
 
-RIGHTS: Final = (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
+API: Final = Api(
+    TXN_OFFSET_COMMIT, (0, 5), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC), standby=Here.NOT_COORDINATOR
+)
 
 _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4

@@ -242,6 +242,11 @@ class Groups:
         """The configurations of the group of this name, which need not exist."""
         return self._configs.get(name, {})
 
+    @property
+    def configured(self) -> list[str]:
+        """The names of the groups on which configurations are set."""
+        return list(self._configs)
+
     # Deciding
 
     def decide_configs(self, name: str, configs: Mapping[str, str]) -> GroupConfigsChanged:
