@@ -194,10 +194,14 @@ CLAIMS_ASYNC: list[Any] = [
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_without_a_block_counts_until_its_transaction_ends(engine: Engine, other: Engine, claim: Any) -> None:
-    with contextlib.suppress(WrittenElsewhere), engine.begin() as connection:
+    def careless(connection: Any) -> None:
         assert claim(connection)
-        with other.begin() as own:
+        with contextlib.suppress(WrittenElsewhere), other.begin() as own:
             do(own, "e-1")
+
+    # The refusal was caught, and the claim would commit without its effect.
+    with pytest.raises(TransactionBroken), engine.begin() as connection:
+        careless(connection)
     with other.begin() as own:
         do(own, "after")
     with engine.begin() as connection:

@@ -49,6 +49,13 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         (_INBOX, "-k", "sqlite and cannot_commit"),
     ),
     Bug(
+        "a claim without a block commits after a refusal",
+        "semel.database.effects:work_on",
+        "refuse_commit(its_connection())",
+        "None",
+        (_INBOX, "-k", "sqlite and without_a_block"),
+    ),
+    Bug(
         "a claim inside of another one's work is refused",
         "semel.database.effects:_writes",
         "not _OF_CLAIMS.search(text)",

@@ -21,7 +21,7 @@ from weakref import ref
 from sqlalchemy import Connection, Engine, event
 
 from semel.database.errors import WrittenElsewhere
-from semel.database.transactions import COMMENTS
+from semel.database.transactions import COMMENTS, refuse_commit
 from semel.database.writers import file_of, note_writer
 
 # A statement that changes rows, or calls a procedure, which has no other use. It may come after others in the text. If
@@ -44,6 +44,8 @@ class Work:
         self.is_open = is_open
         self.driver: object = None
         self.file = ""
+        # What has to happen at once, because nobody checks at the end.
+        self.fail: Callable[[], None] = lambda: None
         self._refused: WrittenElsewhere | None = None
 
     def begin(self) -> None:
@@ -57,6 +59,7 @@ class Work:
 
     def refuse(self, error: WrittenElsewhere) -> None:
         self._refused = error
+        self.fail()
         raise error
 
     def check(self) -> None:
@@ -90,12 +93,14 @@ def effects_on(driver: object, file: str) -> Iterator[None]:
 
 
 def work_on(connection: Connection) -> Work:
-    """The work of a claim that has no block, which lasts until the transaction of this connection ends. If a driver's
-    own connection was lent, nobody knows when that is, and the work ends at once."""
-    transaction = connection.get_transaction()
+    """The work of a claim that has no block, which lasts until the transaction of this connection ends. After a refusal
+    that transaction cannot be committed. If a driver's own connection was lent, nobody knows when that is, and the work
+    ends at once."""
+    transaction, its_connection = connection.get_transaction(), ref(connection)
     root = None if transaction is None else ref(transaction)
     work = Work(lambda: root is not None and (one := root()) is not None and one.is_active)
     work.driver, work.file = driver_of(connection), file_of(connection)
+    work.fail = lambda: refuse_commit(its_connection())
     return work
 
 

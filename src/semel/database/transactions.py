@@ -86,6 +86,13 @@ def watch(connection: Connection) -> Watched:
     return watched
 
 
+def refuse_commit(connection: Connection | None) -> None:
+    """Refuse to commit what is the transaction of this connection now, if it is watched."""
+    watched = None if connection is None else _watched.get(connection)
+    if watched is not None:
+        watched.failed.append(lambda _: True)
+
+
 class OpenTransaction:
     """The transaction of a claim, which has to stay open until the work is done: until `release`, each commit by
     anybody is refused, and once the transaction is gone, so is each statement."""
