@@ -34,7 +34,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a broker serves on with a torn log",
-        "semel.log.broker.journal_pump:JournalPump.follow",
+        "semel.log.broker.journal_pump:JournalPump.sync_soon",
         "self._log.torn is not None",
         "False",
         (_TORN,),

@@ -109,4 +109,4 @@ def add_user(broker: Broker, user: str, password: str, *mechanisms: Mechanism) -
         salt = secrets.token_bytes(SALT_BYTES)
         credential = credential_of(mechanism, salted(mechanism, password, salt, ITERATIONS_MIN), salt, ITERATIONS_MIN)
         broker.runtime.commit(broker.log.state.users.decide_set(user, mechanism, credential))
-    broker.pump.follow()
+    broker.pump.sync_soon()

@@ -306,7 +306,7 @@ class _Misbehaving(Broker):
 
     async def wait_until_durable(self) -> None:
         """Wait until everything is durable, or the broker has failed, which its clients will see."""
-        self.pump.follow()
+        self.pump.sync_soon()
         end = self.log.end
         # Polled, because only connections are notified.
         while self.pump.settled < end and not self.failed.done():  # noqa: ASYNC110

@@ -49,7 +49,7 @@ async def test_a_broker_that_loses_track_of_what_is_durable_stops_serving(
     await broker.start()
     monkeypatch.setattr(Log, step, slip)
     broker.log.new_producer_id(0)
-    broker.pump.follow()
+    broker.pump.sync_soon()
     broker.pump.begin_checkpoint()
     with pytest.raises(BrokerFailed, match="a fault of its own: ValueError"):
         await broker.failed

@@ -1,5 +1,5 @@
 """All producers of a partition, at rest or not: whatever is heard, put to rest and forgotten, each is on record once,
-with the state that `core.producers` defines for it.
+with the state that `wire.sequences` defines for it.
 """
 
 from itertools import pairwise

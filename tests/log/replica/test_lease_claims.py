@@ -140,7 +140,7 @@ def test_a_broker_that_stops_lets_another_one_in_at_once_if_all_that_it_wrote_is
         await broker.start()
         store.is_open = is_open
         broker.log.new_producer_id(0)
-        broker.pump.follow()
+        broker.pump.sync_soon()
         await broker.stop()
         assert decode_lease((await store.get(LEASE_KEY)).body).is_released == is_open
         watch = LeaseWatch(store)

@@ -45,7 +45,7 @@ def test_the_state_of_versions_is_read_by_each_version() -> None:
 def test_the_state_of_producers_is_read_by_each_version() -> None:
     assert STATE_VERSION == 2
     judge = SequenceJudge({}, ["pid"], "epoch", "number", 0, OnGap.QUARANTINE, 1000, 10, 1000)
-    # Whether one was forgotten; then the key, when it was heard, and what `core.producers` keeps.
+    # Whether one was forgotten; then the key, when it was heard, and what `wire.sequences` keeps.
     known = "0605040302010000 0201 00000000 01000000 0000000000000000 ffffffffffffffff"
     expected = f"00 {KEY} 0605040302010000 {known}".replace(" ", "")
     assert kept(judge, epoch=0x0102, number=0) == expected

@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
         if exchange.is_to_be_proved:
             exchange.proof = pump.prove(exchange.after)
         if exchange.after > pump.settled:
-            pump.follow()
+            pump.sync_soon()
         if self._processing:
             # The answers to all requests that have arrived leave together.
             self._has_answers = True

@@ -100,7 +100,7 @@ class Doors:
         """Make the log's secret for the salts of unknown users, if it has none yet."""
         if self._asks_for_logins and not runtime.log.state.users.secret:
             runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
-            runtime.pump.follow()
+            runtime.pump.sync_soon()
         if self._tokens is not None:
             self._tokens.refresh()
 

@@ -226,7 +226,7 @@ class JournalPump:
         """The position up to which the journal must be durable before an answer that need only survive the process."""
         return 0 if self._sync.outlives_kills else self._log.end
 
-    def follow(self) -> None:
+    def sync_soon(self) -> None:
         """The journal may have grown: begin a sync, or, with `--durability os`, settle it at once."""
         if self._log.torn is not None:
             self._fail(self._log.torn)
@@ -313,11 +313,11 @@ class JournalPump:
                 return
             self._metrics.sync_waiters += len(self._waiting)
             if self._durability == "os":
-                self.follow()
+                self.sync_soon()
             else:
                 self._settle(target)
                 if self._gather_seconds:
-                    self.follow()
+                    self.sync_soon()
                 else:
                     self._begin_sync()
             self._checkpoint_if_due()

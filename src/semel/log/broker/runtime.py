@@ -94,7 +94,7 @@ class Runtime:
             self.pump.write_refused(error)
         elif error is not None:
             self.tell_of_slip("housekeeping_failed", error)
-        self.pump.follow()
+        self.pump.sync_soon()
 
     def _tell_of_fault(self, error: Exception) -> None:
         """Log that the work of a deadline failed. An error of the disk was logged when the entry was committed."""

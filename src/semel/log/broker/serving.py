@@ -88,7 +88,7 @@ def serve_on(broker: Serving, exchange: Exchange, steps: Steps[None], done: Call
             request = {"client": exchange.client_id, "api": exchange.api_key, "version": exchange.version}
             broker.runtime.tell_of_slip("request_failed", error, peer=exchange.peer, **request)
             # The changes before the error must become durable all the same.
-            broker.pump.follow()
+            broker.pump.sync_soon()
             exchange.reply_by_hanging_up()
         if done is not None:
             done()

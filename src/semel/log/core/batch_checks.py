@@ -3,9 +3,9 @@
     check_sent     the batch by itself and in its request: format, size, checksum, fields, codec, transaction or not
     check_records  its records, if they are not compressed: this takes some steps
     (the caller)   in a compacted topic, that each record has a key: this opens the records, which may take long
-    judge_batch    the batch against what is known: whether its producer id is the sender's own; repetition, epoch,
-                   sequence number; the transaction; whether its address may put one more producer on record; and the
-                   clock of its sender
+    judge_batch    the batch against what is known: whether its producer id is the sender's own; repetition and epoch;
+                   the transaction; a gap; whether its address may put one more producer on record; and the clock of
+                   its sender
 
 The order decides which error a batch with several faults gets, and it is Kafka's order. A duplicate and a fenced batch
 get their own verdicts, whatever else is wrong with the batch; but a batch with the producer id of somebody else gets

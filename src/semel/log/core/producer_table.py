@@ -6,12 +6,12 @@ checkpoint takes it without a copy, and need not write it again. A producer is i
 both: if one at rest is heard, it leaves its page, and if the dict has too many, those that were silent for longest go
 into pages.
 
-A state in a page is packed. The batches in a window follow each other (`core.producers` accepts no others), so their
+A state in a page is packed. The batches in a window follow each other (`wire.sequences` accepts no others), so their
 record counts and one sequence number say all that they claimed; and a base offset is kept as its distance from the end
-of the batch before it. A full window takes 32 to 47 bytes in most partitions, and 130 in the form of `core.producers`.
+of the batch before it. A full window takes 32 to 47 bytes in most partitions, and 130 in the form of `wire.sequences`.
 
     1 byte    the form: how many batches, how wide the counts and the distances are, and whether there are timestamps
-    10        when the producer was last heard and its epoch, as `core.producers` keeps them
+    10        when the producer was last heard and its epoch, as `wire.sequences` keeps them
 
     only if there are batches:
     4         last sequence number of the last batch
@@ -427,7 +427,7 @@ def pack(state: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> bytes:
-    """The state, in the form of `core.producers`."""
+    """The state, in the form of `wire.sequences`."""
     form = packed[0]
     if form == _AS_IT_IS or not form:
         return packed[1:]

@@ -1,5 +1,5 @@
 """Finds duplicates that the log's guarantee does not cover: from files, from other message buses, from mirrored topics.
-Each row gets an outcome and none is dropped. The rules are those of `core.producers`; Spark keeps the state, which is
+Each row gets an outcome and none is dropped. The rules are those of `wire.sequences`; Spark keeps the state, which is
 small.
 """
 

@@ -1,11 +1,11 @@
-"""Asks `core.producers` about many claims at once: with the same answers as for each alone, and much faster.
+"""Asks `wire.sequences` about many claims at once: with the same answers as for each alone, and much faster.
 
 In one batch the order of arrival means nothing, because files and shuffles do not keep it. So the claims of a producer
 are first sorted by (epoch, number), where numbers count from the expected one, so that a run continues across the wrap;
 of copies, the one that arrived first comes first. In this order, consecutive numbers are a run, and core is asked once
 for a run. A copy of an accepted claim is its duplicate; any other copy gets the outcome of its claim.
 
-This file must never decide which number is next, known or fenced: only `core.producers` says that.
+This file must never decide which number is next, known or fenced: only `wire.sequences` says that.
 """
 
 from collections.abc import Iterator

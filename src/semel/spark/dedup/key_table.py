@@ -2,7 +2,7 @@
 whole. This file does not know what the records mean, and makes no Python object for any of them.
 
 A key is a hash of 128 bits of what the user named (a scope and a producer, an event id, an aggregate). The record of a
-producer contains the `bytes` that `core.producers` makes.
+producer contains the `bytes` that `wire.sequences` makes.
 """
 
 from typing import Final, NamedTuple

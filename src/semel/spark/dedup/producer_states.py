@@ -1,4 +1,4 @@
-"""What one bucket knows about its producers: for each the state that `core.producers` keeps, and when its last row
+"""What one bucket knows about its producers: for each the state that `wire.sequences` keeps, and when its last row
 came. This file must not look into a state: only core knows its layout.
 """
 

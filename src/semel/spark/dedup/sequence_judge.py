@@ -1,5 +1,5 @@
 """Judges rows by their producer, epoch and number, and decides what to do about a gap: wait for the missing rows,
-report the gap and continue, or fail. `claims` and `core.producers` decide what is a gap.
+report the gap and continue, or fail. `claims` and `wire.sequences` decide what is a gap.
 """
 
 from collections.abc import Mapping, Sequence

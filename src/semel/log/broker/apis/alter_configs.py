@@ -90,7 +90,7 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
 
 
 def _note(broker: Serving, exchange: Exchange, item: Any, configs: Mapping[str, str]) -> None:
-    """Store these configurations of the resource."""
+    """Log that the resource has these configurations now."""
     resource = "GROUP" if item.resource_type == GROUP else "TOPIC"
     broker.guard.note_administration(
         exchange, "configs_changed", item.resource_name, resource=resource, configs=dict(configs)

@@ -87,7 +87,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             if answer_of_partition.error_code:
                 is_refused = True
     # Not together with the answer, because acks=0 has none, and those batches must become durable as well.
-    broker.pump.follow()
+    broker.pump.sync_soon()
     throttle_ms = exchange.throttle(PRODUCED, exchange.header_bytes + len(body))
     if acks == ACKS_NONE:
         if is_refused:

@@ -59,7 +59,7 @@ def hanging_up_on_stragglers(handler: Handler) -> Handler:
             yield from handler(broker, exchange, body)
         except Straggler:
             # The entries that the request committed before must become durable all the same.
-            broker.pump.follow()
+            broker.pump.sync_soon()
             exchange.reply_by_hanging_up()
 
     return handle
