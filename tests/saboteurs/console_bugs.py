@@ -110,7 +110,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "any browser is let in",
-        "semel.ui.console.door:Door._kept",
+        "semel.ui.console.door:Door._session",
         "name == self.cookie_name and value in self._sessions",
         "self._sessions",
         (_DOOR, "-k", "lacks_one_thing"),
@@ -153,7 +153,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "nobody can log out while the file of people cannot be read",
         "semel.ui.console.door:Door.logout",
-        "self._kept(request)",
+        "self._session(request)",
         "self.session_of(request)",
         (_PEOPLE, "-k", "cannot_be_read"),
     ),
@@ -244,8 +244,8 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "what was aborted is shown as committed",
         "semel.ui.console.records:_shown",
-        '"aborted" if is_aborted else _held(record, stable)',
-        "_held(record, stable)",
+        '"aborted" if is_aborted else _commit_state(record, stable)',
+        "_commit_state(record, stable)",
         (_TOPICS, "-k", "fate"),
     ),
     Bug(

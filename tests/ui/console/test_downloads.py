@@ -17,7 +17,7 @@ from semel.ui.console import server
 from semel.ui.console.askers import Askers
 from semel.ui.console.query import Query
 from semel.ui.console.records import file_name
-from semel.ui.console.sources import CLUSTER, FILES, Asked
+from semel.ui.console.sources import CLUSTER, FILES, Question
 from semel.wire.records import Record
 
 FILE = "/file/record?topic=payments&partition=0&offset=0"
@@ -70,7 +70,7 @@ def test_only_a_few_files_are_read_at_once(semel_broker: FaultyBroker, monkeypat
         assert go_on.wait(60)
         return "name", b"content"
 
-    monkeypatch.setitem(FILES, "record", Asked(CLUSTER, slow))
+    monkeypatch.setitem(FILES, "record", Question(CLUSTER, slow))
 
     async def story(browser: Browser) -> None:
         await browser.enter()

@@ -65,9 +65,9 @@ def test_the_switches_are_changes_and_refused_where_nothing_may_be_changed(trial
         with pytest.raises(PageRefused):
             trial.strike(Query(query))
     assert trial.lose(Query({"percent": "7"})) == "7 % of all acknowledgements are lost."
-    assert trial.told()["trial"]["percent"] == 7
+    assert trial.status()["trial"]["percent"] == 7
     assert trial.calm(Query({})) == "Nothing more goes wrong."
-    assert trial.told()["trial"]["percent"] == 0
+    assert trial.status()["trial"]["percent"] == 0
 
 
 def test_without_a_trial_the_page_says_how_to_begin_one() -> None:

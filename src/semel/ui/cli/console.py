@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
     from semel.ui.console.broker_door import BrokerDoor
     from semel.ui.console.claims import Databases
-    from semel.ui.console.server import Given
+    from semel.ui.console.server import Contents
     from semel.ui.console.standbys import Stores
 
 EXAMPLE: Final = """  semel console --bootstrap 127.0.0.1:9092
@@ -184,16 +184,16 @@ def _stores(url: str) -> "Stores":
 
 
 @contextlib.contextmanager
-def _given(options: argparse.Namespace) -> "Iterator[tuple[Given, ClientSettings]]":
+def _given(options: argparse.Namespace) -> "Iterator[tuple[Contents, ClientSettings]]":
     """What the console shows, and how it connects to the cluster; a trial lasts as long as the context."""
     from semel.log.stores import StoreError
     from semel.ui.console.audits import Audits
     from semel.ui.console.broker_door import BrokerDoor
     from semel.ui.console.people import NoPeople, People
-    from semel.ui.console.server import Given
+    from semel.ui.console.server import Contents
 
     try:
-        given = Given(
+        given = Contents(
             databases=_databases(options.database, options.application),
             decisions=_door_of(options),
             audits=Audits(options.audits) if options.audits else None,
@@ -260,7 +260,9 @@ def _databases(urls: list[str], applications: list[str]) -> "Databases | None":
         raise Failure(str(error)) from error
 
 
-async def _serve(host: str, port: int, settings: "ClientSettings", given: "Given", options: argparse.Namespace) -> None:
+async def _serve(
+    host: str, port: int, settings: "ClientSettings", given: "Contents", options: argparse.Namespace
+) -> None:
     from semel.ui.console.server import Console
 
     stop = asyncio.Event()

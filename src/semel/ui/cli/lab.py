@@ -115,7 +115,7 @@ def _lines(path: str | None, interactive: bool) -> Iterator[str]:
         yield from sys.stdin
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """The answer of a command: as a line, as a word, and as JSON."""
 
     text: str
@@ -127,7 +127,7 @@ class Answer(NamedTuple):
     """The answer to a line, and whether the line was a command."""
 
     command: str
-    reply: Said
+    reply: Reply
     understood: bool = True
 
     def as_text(self) -> str:
@@ -140,22 +140,22 @@ class Answer(NamedTuple):
         return json.dumps({"command": self.command, **self.reply.fields})
 
 
-def _ok(text: str = "OK", **fields: object) -> Said:
-    return Said(text, "OK", {"answer": "OK", **fields})
+def _ok(text: str = "OK", **fields: object) -> Reply:
+    return Reply(text, "OK", {"answer": "OK", **fields})
 
 
-def _duplicate(text: str, **fields: object) -> Said:
-    return Said(text, "DUPLICATE", {"answer": "DUPLICATE", **fields})
+def _duplicate(text: str, **fields: object) -> Reply:
+    return Reply(text, "DUPLICATE", {"answer": "DUPLICATE", **fields})
 
 
-def _error(message: str) -> Said:
+def _error(message: str) -> Reply:
     """Split a message: the numbers in brackets belong to this case only, and not to the verdict."""
-    return Said(f"ERROR: {message}", f"ERROR: {message.partition(' (')[0]}", {"answer": "ERROR", "message": message})
+    return Reply(f"ERROR: {message}", f"ERROR: {message.partition(' (')[0]}", {"answer": "ERROR", "message": message})
 
 
-def _reply(text: str, **fields: object) -> Said:
+def _reply(text: str, **fields: object) -> Reply:
     """An answer whose verdict is the text itself."""
-    return Said(text, text, {"answer": "OK", **fields})
+    return Reply(text, text, {"answer": "OK", **fields})
 
 
 class Producer(NamedTuple):
@@ -177,7 +177,7 @@ class Lab:
         self._directory = directory
         self._log = self._open()
         self._producers: dict[str, Producer] = {}
-        self._commands: dict[str, tuple[int, int, Callable[..., Said]]] = {
+        self._commands: dict[str, tuple[int, int, Callable[..., Reply]]] = {
             "INIT": (1, 1, self._init),
             "PRODUCE": (3, 4, self._produce),
             "BEGIN": (1, 1, self._begin),
@@ -217,13 +217,13 @@ class Lab:
     def _open(self) -> Log:
         return Log.open(DiskFiles(self._directory), new_cluster_id=str(uuid.uuid4()))
 
-    def _init(self, name: str) -> Said:
+    def _init(self, name: str) -> Reply:
         producer_id = self._log.new_producer_id(_now_ms())
         producer = self._producers[name] = Producer(f"{name}/{producer_id}", producer_id, 0)
         self._log.sync_now()
         return _identity(producer.producer_id, producer.epoch)
 
-    def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> Said:
+    def _produce(self, name: str, sequence: str, payload: str, place: str = _TOPIC) -> Reply:
         producer = self._named(name)
         if _NUMBER.fullmatch(sequence) is None or int(sequence) > SEQUENCE_MASK:
             raise NotUnderstood(f"'{sequence}' is no sequence number: 0 to {SEQUENCE_MASK} are")
@@ -251,7 +251,7 @@ class Lab:
             return _duplicate(f"DUPLICATE offset:{appended.base_offset}", offset=appended.base_offset)
         return _error(appended.message or "")
 
-    def _begin(self, name: str) -> Said:
+    def _begin(self, name: str) -> Reply:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
@@ -262,7 +262,7 @@ class Lab:
         self._log.sync_now()
         return _ok()
 
-    def _end(self, name: str, *, committed: bool) -> Said:
+    def _end(self, name: str, *, committed: bool) -> Reply:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             return _error(f"{name} never began a transaction")
@@ -276,7 +276,7 @@ class Lab:
         self._log.sync_now()
         return _ok(f"OK {ended}", ended=ended)
 
-    def _read(self, topic_name: str, isolation: str = "committed") -> Said:
+    def _read(self, topic_name: str, isolation: str = "committed") -> Reply:
         if isolation not in _ISOLATIONS:
             raise NotUnderstood(f"'{isolation}' is neither committed nor uncommitted")
         topic = self._log.state.catalog.named(topic_name)
@@ -288,7 +288,7 @@ class Lab:
             shown += [f"{place}{text}" for text in _records(partition, isolation == "committed")]
         return _reply(" ".join(shown) or "(nothing)", records=shown)
 
-    def _fence(self, name: str) -> Said:
+    def _fence(self, name: str) -> Reply:
         producer = self._named(name)
         if self._log.state.transactions.described(producer.transactional_id) is None:
             self._claim(producer)
@@ -304,14 +304,14 @@ class Lab:
         self._log.sync_now()
         return claim.producer_epoch
 
-    def _log_size(self) -> Said:
+    def _log_size(self) -> Reply:
         return _reply(str(self._size()), records=self._size())
 
     def _size(self) -> int:
         batches_of = (partition.batches(0, partition.end_mark()) for partition in self._log.state.partitions.all())
         return sum(header.record_count for batches in batches_of for header, _ in batches if not header.is_control)
 
-    def _restart(self) -> Said:
+    def _restart(self) -> Reply:
         self._log.abandon()
         self._log = self._open()
         return _ok(f"RESTARTED with {self._size()} records", records=self._size())
@@ -337,7 +337,7 @@ class Lab:
         return catalog.existing(name), index
 
 
-def _identity(producer_id: int, epoch: int) -> Said:
+def _identity(producer_id: int, epoch: int) -> Reply:
     return _ok(f"PID {producer_id} EPOCH {epoch}", producer_id=producer_id, epoch=epoch)
 
 

@@ -70,7 +70,7 @@ class DecisionFeed:
                         await self._changed.wait()
             if self._error is not None and not beside():
                 raise PageRefused(502, self._error)
-            return self._told(wanted, beside)
+            return self._answer_with(wanted, beside)
 
     async def watch(self, query: Query, beside: Beside = dict) -> AsyncGenerator[bytes, None]:
         """The same, and a new answer after each event, or when the chart moves on."""
@@ -78,13 +78,13 @@ class DecisionFeed:
         with self._watched():
             while True:
                 changed = self._changed
-                yield as_json(self._told(wanted, beside))
+                yield as_json(self._answer_with(wanted, beside))
                 await self._pause(ANSWER_SECONDS_MIN)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ANSWER_SECONDS_MAX):
                         await changed.wait()
 
-    def _told(self, wanted: str, beside: Beside) -> dict[str, Any]:
+    def _answer_with(self, wanted: str, beside: Beside) -> dict[str, Any]:
         """An answer; the error of a missing broker does not hide the result of `beside`."""
         others = beside()
         if self._error is None:

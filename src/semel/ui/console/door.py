@@ -87,7 +87,7 @@ class Door:
         """End the session of this browser."""
         if "origin" not in request.headers:
             raise PageRefused(403, "a logout comes from the console's own page")
-        self._sessions.pop(self._kept(request).cookie, None)
+        self._sessions.pop(self._session(request).cookie, None)
 
     def allows_changes(self, session: Session) -> bool:
         """Whether this session may change anything."""
@@ -123,9 +123,9 @@ class Door:
         """The session of this browser, with the rights that its person has now. PageRefused without a session, and
         while nobody can tell whether the person may still come in.
         """
-        return self._as_now(self._kept(request))
+        return self._as_now(self._session(request))
 
-    def _kept(self, request: Request) -> Session:
+    def _session(self, request: Request) -> Session:
         for part in request.headers.get("cookie", "").split(";"):
             name, _, value = part.strip().partition("=")
             if name == self.cookie_name and value in self._sessions:

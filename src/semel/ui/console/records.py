@@ -56,7 +56,7 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
     where = TopicPartition(topic.name, query.number("partition", 0, most=max(topic.partitions - 1, 0)))
     begin, stable, end = _range(cluster, where)
     start = at = _start(cluster, where, query, begin, end)
-    wanted = _Wanted(query)
+    search = _Search(query)
     shown: list[Row] = []
     markers = _Markers()
     searched_bytes = 0
@@ -66,7 +66,7 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
         searched_bytes += searched
         for offset, row in rows:
             markers.note(row)
-            if not wanted.is_in(row):
+            if not search.finds(row):
                 continue
             if len(shown) == RECORDS_MAX:
                 at = offset
@@ -88,7 +88,7 @@ def some_records(cluster: Cluster, query: Query) -> Answer:
         "records": [_shown(row, stable, markers) for row in shown],
         "unreadable": [{"first": one.first, "last": one.last, "why": one.why} for one in told],
         "next": at if at < end else None,
-        "searched_bytes": searched_bytes if wanted.text else None,
+        "searched_bytes": searched_bytes if search.text else None,
     }
 
 
@@ -163,7 +163,7 @@ def _bytes(record: Record) -> int:
     return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
-class _Wanted:
+class _Search:
     """The text to find."""
 
     def __init__(self, query: Query) -> None:
@@ -172,7 +172,7 @@ class _Wanted:
         if self._part not in PARTS:
             raise PageRefused(400, f"in is one of {', '.join(PARTS)}")
 
-    def is_in(self, row: Row) -> bool:
+    def finds(self, row: Row) -> bool:
         batch, record, _ = row
         if not self.text or batch.is_control:
             return not self.text
@@ -232,7 +232,7 @@ def _shown(row: Row, stable: int, markers: _Markers) -> Answer:
     return {
         "offset": record.offset,
         "time_ms": record.timestamp_ms,
-        "kind": "marker" if batch.is_control else "aborted" if is_aborted else _held(record, stable),
+        "kind": "marker" if batch.is_control else "aborted" if is_aborted else _commit_state(record, stable),
         "ending": _ending(record) if batch.is_control else None,
         "ended_by": markers.of(batch, record) if is_aborted else None,
         "producer_id": batch.producer_id if batch.producer_id >= 0 else None,
@@ -249,7 +249,7 @@ def _shown(row: Row, stable: int, markers: _Markers) -> Answer:
     }
 
 
-def _held(record: Record, stable: int) -> str:
+def _commit_state(record: Record, stable: int) -> str:
     return "held" if record.offset >= stable else "committed"
 
 

@@ -48,7 +48,7 @@ QUIET_SECONDS_MAX: Final = 15.0
 
 
 @dataclass(frozen=True)
-class Given:
+class Contents:
     """What a console shows besides the cluster; None for parts without an option."""
 
     databases: "Databases | None" = None
@@ -67,7 +67,7 @@ class Console:
         host: str,
         port: int,
         settings: ClientSettings,
-        given: Given | None = None,
+        given: Contents | None = None,
         *,
         allow_changes: bool = False,
         tell: Callable[[str], None],
@@ -76,7 +76,7 @@ class Console:
         self._host = host
         self._port = port
         self._settings = settings
-        self._given = given or Given()
+        self._given = given or Contents()
         self._decisions = None if self._given.decisions is None else DecisionFeed(self._given.decisions)
         self._allow_changes = allow_changes
         self._tell = tell

@@ -30,7 +30,7 @@ from semel.ui.console.door import Door, Session
 from semel.ui.console.http import PageRefused, Request, Response, as_json, in_time, json_response
 from semel.ui.console.live import Live
 from semel.ui.console.query import Query
-from semel.ui.console.sources import CHANGES, FILES, QUESTIONS, Asked, Sources
+from semel.ui.console.sources import CHANGES, FILES, QUESTIONS, Question, Sources
 from semel.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Site:
         if area == "static":
             return _asset(name)
         if area == "api":
-            return json_response(await self._told(name, request))
+            return json_response(await self._answer_to(name, request))
         if area == "events":
             self._door.session_of(request)
             return self._while_let_in(request, self._stream(name, Query(request.query)))
@@ -136,7 +136,7 @@ class Site:
 
         return File(read)
 
-    async def _told(self, name: str, request: Request) -> Any:
+    async def _answer_to(self, name: str, request: Request) -> Any:
         if name == "door":
             return {"people": self._door.people is not None}
         session = self._door.session_of(request)
@@ -221,7 +221,7 @@ class Site:
             if self._trial is None:
                 raise PageRefused(404, "there is no trial: start the console with --trial DIR")
             assert self._decisions is not None, "a trial's broker tells its decisions"
-            return self._decisions, self._trial.told
+            return self._decisions, self._trial.status
         if self._decisions is None:
             raise PageRefused(
                 404, "the console does not know where the broker tells: start it with --decisions HOST:PORT"
@@ -248,7 +248,7 @@ class Site:
         self._tell(f"changed by {who}: {done}")
         return json_response({"done": done})
 
-    async def _ask(self, table: Mapping[str, Asked], name: str, query: Query) -> Any:
+    async def _ask(self, table: Mapping[str, Question], name: str, query: Query) -> Any:
         _check_known(name, table)
         try:
             return await self._sources.ask(table[name], query)

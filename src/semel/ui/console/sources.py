@@ -28,7 +28,7 @@ _MISSING: Final = {
 }
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """A question or a change: its source, and its function."""
 
     source: str
@@ -37,40 +37,40 @@ class Asked(NamedTuple):
     pause_factor: float = PAUSE_FACTOR
 
 
-def _of_cluster(ask: Callable[[Cluster, Query], Any]) -> Asked:
-    return Asked(CLUSTER, lambda view, query: ask(view.cluster, query))
+def _of_cluster(ask: Callable[[Cluster, Query], Any]) -> Question:
+    return Question(CLUSTER, lambda view, query: ask(view.cluster, query))
 
 
-QUESTIONS: Final[Mapping[str, Asked]] = {
+QUESTIONS: Final[Mapping[str, Question]] = {
     "overview": _of_cluster(overview.now),
     "topics": _of_cluster(topics.every_topic),
     "topic": _of_cluster(topics.one_topic),
     "records": _of_cluster(records.some_records),
     "piece": _of_cluster(records.piece_of_record),
     "transactions": _of_cluster(transactions.open_transactions),
-    "producers": Asked(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
+    "producers": Question(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
     "groups": _of_cluster(groups.every_group),
     "group": _of_cluster(groups.one_group),
     "reset_preview": _of_cluster(groups.reset_preview),
     "pipelines": _of_cluster(pipelines.every_sink),
-    "claims": Asked(DATABASES, lambda databases, query: databases.every(query)),
-    "audits": Asked(AUDITS, lambda audits, query: audits.every(query)),
-    "audit": Asked(AUDITS, lambda audits, query: audits.one(query)),
-    "standbys": Asked(STORE, lambda stores, query: stores.status(query), pause_factor=1),
+    "claims": Question(DATABASES, lambda databases, query: databases.every(query)),
+    "audits": Question(AUDITS, lambda audits, query: audits.every(query)),
+    "audit": Question(AUDITS, lambda audits, query: audits.one(query)),
+    "standbys": Question(STORE, lambda stores, query: stores.status(query), pause_factor=1),
 }
 # Answers that are files: a name, and its bytes.
-FILES: Final[Mapping[str, Asked]] = {"record": _of_cluster(records.file_of_record)}
-CHANGES: Final[Mapping[str, Asked]] = {
+FILES: Final[Mapping[str, Question]] = {"record": _of_cluster(records.file_of_record)}
+CHANGES: Final[Mapping[str, Question]] = {
     "abort": _of_cluster(transactions.abort),
     "reset": _of_cluster(groups.reset),
-    "outbox_retry": Asked(DATABASES, lambda databases, query: databases.outbox_retry(query)),
-    "outbox_drop": Asked(DATABASES, lambda databases, query: databases.outbox_drop(query)),
-    "inbox_retry": Asked(DATABASES, lambda databases, query: databases.inbox_retry(query)),
-    "inbox_drop": Asked(DATABASES, lambda databases, query: databases.inbox_drop(query)),
-    "strike": Asked(TRIAL, lambda trial, query: trial.strike(query)),
-    "lose": Asked(TRIAL, lambda trial, query: trial.lose(query)),
-    "calm": Asked(TRIAL, lambda trial, query: trial.calm(query)),
-    "kill": Asked(TRIAL, lambda trial, query: trial.kill(query)),
+    "outbox_retry": Question(DATABASES, lambda databases, query: databases.outbox_retry(query)),
+    "outbox_drop": Question(DATABASES, lambda databases, query: databases.outbox_drop(query)),
+    "inbox_retry": Question(DATABASES, lambda databases, query: databases.inbox_retry(query)),
+    "inbox_drop": Question(DATABASES, lambda databases, query: databases.inbox_drop(query)),
+    "strike": Question(TRIAL, lambda trial, query: trial.strike(query)),
+    "lose": Question(TRIAL, lambda trial, query: trial.lose(query)),
+    "calm": Question(TRIAL, lambda trial, query: trial.calm(query)),
+    "kill": Question(TRIAL, lambda trial, query: trial.kill(query)),
 }
 
 
@@ -78,13 +78,13 @@ class Sources:
     """The sources of this console, each asked in its own threads."""
 
     def __init__(self, given: Mapping[str, Askers[Any]]) -> None:
-        self._given = given
+        self._askers = given
 
     def has(self, source: str) -> bool:
-        return source in self._given
+        return source in self._askers
 
-    async def ask(self, asked: Asked, query: Query) -> Any:
+    async def ask(self, question: Question, query: Query) -> Any:
         """The answer; PageRefused if the console was started without the source."""
-        if asked.source not in self._given:
-            raise PageRefused(404, _MISSING[asked.source])
-        return await self._given[asked.source].ask(lambda source: asked.ask(source, query))
+        if question.source not in self._askers:
+            raise PageRefused(404, _MISSING[question.source])
+        return await self._askers[question.source].ask(lambda source: question.ask(source, query))

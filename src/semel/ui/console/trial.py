@@ -70,7 +70,7 @@ class Trial:
         host, _, port = self._broker.metrics_address.rpartition(":")
         return host, int(port)
 
-    def told(self) -> Answer:
+    def status(self) -> Answer:
         """The state of the switches, and what has happened so far."""
         return {
             "trial": {
