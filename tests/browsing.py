@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from semel.client.settings import ClientSettings
-from semel.ui.console.server import Console, Given
+from semel.ui.console.server import Console, Contents
 
 SECONDS_MAX = 120
 
@@ -92,7 +92,7 @@ class Browser:
 @asynccontextmanager
 async def consoled(bootstrap: str, login: dict[str, Any], **options: Any) -> AsyncIterator[Browser]:
     lines: list[str] = []
-    given = Given(**{one.name: options.pop(one.name) for one in fields(Given) if one.name in options})
+    given = Contents(**{one.name: options.pop(one.name) for one in fields(Contents) if one.name in options})
     console = Console("127.0.0.1", 0, replace(settings_of(bootstrap), **login), given, tell=lines.append, **options)
     await console.start()
     try:

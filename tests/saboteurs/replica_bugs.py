@@ -399,7 +399,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
         "semel.log.replica.reader:SlotReader._verify",
         "floor.deleted_below > self._verified",
         "False",
-        (_STARTS, "-k", "the_end_of_what_it_has"),
+        (_STARTS, "-k", "its_own_end_for_that"),
     ),
     Bug(
         "a reader that is overtaken between its look at the floor and its fence takes over",
