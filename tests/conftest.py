@@ -23,7 +23,7 @@ from hypothesis import settings
 from cluster_under_test import FOREIGN_CLUSTER
 from failures import Failures
 from fast_spark import java_made_before
-from shares import WORKERS_PER_CORE, BySize, in_order
+from shares import BySize, in_order, workers_at_once
 
 if TYPE_CHECKING:
     from asking import Asker
@@ -110,7 +110,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+    return workers_at_once(len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Tests wait for processes, disks and timers more than they compute.
 WORKERS_PER_CORE: Final = 4
+# A worker has loaded most libraries in the end, and holds a gigabyte; those on Spark have a Java beside them.
+BYTES_PER_WORKER: Final = 1_000_000_000
 # In the order in which they begin. What begins with one of the words of a line makes one share.
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/spark/tables/", "tests/spark/dedup/"),
@@ -24,6 +26,11 @@ LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/testing/test_postgres.py",),
     ("tests/sim/",),
 )
+
+
+def workers_at_once(cores: int, memory_bytes: int) -> int:
+    """As many workers as keep the cores busy, but no more than there is memory for."""
+    return max(1, min(WORKERS_PER_CORE * cores, memory_bytes // BYTES_PER_WORKER))
 
 
 def share_of(nodeid: str) -> str:
