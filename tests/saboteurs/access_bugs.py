@@ -33,6 +33,13 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         _RULES,
     ),
     Bug(
+        "a list of what has configurations leaves out the types that nobody knows, and says nothing",
+        "semel.log.broker.apis.list_config_resources:handle",
+        "not wanted.issubset(known)",
+        "False",
+        ("tests/log/broker/apis/test_list_config_resources.py",),
+    ),
+    Bug(
         "an answer is kept for ever",
         "semel.log.broker.guard:Guard._answer",
         "self._as_of != self._access.changes",

@@ -68,4 +68,4 @@ class Api:
 
     def takes(self, version: int) -> bool:
         """Whether the handler takes requests of this version."""
-        return self.takes_any_version or self.versions.min <= version <= self.versions.max
+        return self.takes_any_version or version in self.served

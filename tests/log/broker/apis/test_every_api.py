@@ -69,7 +69,9 @@ def test_before_a_login_a_client_may_ask_only_what_leads_to_one() -> None:
 
 
 @pytest.mark.parametrize("role", ["active", "standby"])
-def test_a_version_that_nobody_serves_ends_the_connection(pairs: dict[str, BrokerPair], role: str) -> None:
+def test_a_version_that_nobody_serves_ends_the_connection(
+    pairs: dict[str, BrokerPair], role: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nobody knows how such a request is encoded, and no slip is told of. Only ApiVersions has an answer to it."""
     bootstrap = getattr(pairs["strict"], role).bootstrap
     for api in APIS.values():
@@ -81,6 +83,7 @@ def test_a_version_that_nobody_serves_ends_the_connection(pairs: dict[str, Broke
                 else:
                     with pytest.raises((ConnectionEnded, ConnectionError)):
                         ask.send(frame)
+    assert [one.getMessage() for one in caplog.records if "request_failed" in one.getMessage()] == []
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from semel.log.core.shares import NoShareLeft
 from semel.log.core.topics import Topic
 from semel.log.storage.partition_log import PartitionLog
 from semel.wire.batch import TRANSACTIONAL_BIT, BatchHeader, says_transactional
-from semel.wire.errors import ErrorCode, ProtocolError
+from semel.wire.errors import ErrorCode
 from semel.wire.produce import (
     ProducePartitionAnswer,
     ProduceTopic,
@@ -63,8 +63,6 @@ _SENDERS_KEPT: Final = 1024
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     version = exchange.version
-    if version not in API.served:
-        raise ProtocolError(f"Produce version {version} carries message formats that are not supported")
     request = yield from decode_request_in_steps(body, version)
     acks = request.acks
     # Bytes that are not a batch are refused later.
