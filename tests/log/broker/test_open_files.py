@@ -12,6 +12,7 @@ import pytest
 
 from asking import Asker, ConnectionEnded
 from semel.log.broker import open_files
+from semel.log.broker.apis import APIS
 from semel.log.broker.broker import Broker
 from semel.log.broker.forwarder import Forwarder
 from semel.log.broker.limits import Limits
@@ -64,7 +65,7 @@ async def test_a_standby_forwards_no_more_at_once_than_it_has_sockets_for() -> N
         raise OSError
 
     forwards = Forwarder(reach, 1000, under_way_max=2)
-    exchange: Any = SimpleNamespace(api_key=METADATA, connection=SimpleNamespace(is_of_a_standby=False))
+    exchange: Any = SimpleNamespace(api=APIS[METADATA], connection=SimpleNamespace(is_of_a_standby=False))
     for _ in range(2):
         assert forwards.takes(exchange)
         forwards.forward(("host", 9092), exchange, b"", lambda: None, lambda: None)
