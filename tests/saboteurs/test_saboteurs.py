@@ -5,6 +5,7 @@ import ast
 import re
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from mutants.all_mutants import ALL_MUTANTS, JUDGED
@@ -53,3 +54,23 @@ def test_each_test_that_is_named_alone_is_there() -> None:
         for file, test in sorted(alone)
         if not re.search(rf"^(?:(?:async )?def |class |){re.escape(test)}\b", (ROOT / file).read_text(), re.MULTILINE)
     ] == []
+
+
+@cache
+def text_of(name: str) -> str:
+    """All that pytest may find a word in: the name of a file or folder, what stands there, and the ids beside it."""
+    place = ROOT / name
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    files += [path for folder in place.parents for path in folder.glob("*.py") if not path.name.startswith("test_")]
+    return "\n".join([name, *(file.read_text() for file in files)]).lower()
+
+
+def test_each_word_that_chooses_tests_is_in_their_file() -> None:
+    """A test that is called otherwise leaves nothing to choose, and only planting would show it."""
+    missing = []
+    for bug in CAUGHT:
+        text = "".join(text_of(word.partition("::")[0]) for word in bug.caught_by if word.startswith("tests/"))
+        for option, expression in pairwise(bug.caught_by):
+            words = set(re.findall(r"\w+", expression)) - {"and", "or", "not"} if option == "-k" else set()
+            missing += [(bug.name, word) for word in words if word.lower() not in text]
+    assert missing == []
