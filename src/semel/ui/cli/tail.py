@@ -169,19 +169,17 @@ class _Reader:
         """The last records by their times; those of one partition stay in their order. Markers of transactions take
         offsets as well, so this looks further and further back in a partition until it has enough records.
         """
-        first = dict(self._next)
+        first, begins = dict(self._next), dict(self._ends)
         found: dict[TopicPartition, list[Shown]] = {where: [] for where in first}
         step = count
-        while lacking := [where for where, records in found.items() if len(records) < count]:
-            begins = {where: max(first[where], self._ends[where] - step) for where in lacking}
-            self._next = dict(begins)
+        while lacking := [at for at in first if len(found[at]) < count and begins[at] > first[at]]:
+            begins |= {where: max(first[where], self._ends[where] - step) for where in lacking}
+            self._next = {where: begins[where] for where in lacking}
             latest: dict[int, deque[Shown]] = {where.partition: deque(maxlen=count) for where in lacking}
             for batch in self.batches():
                 for shown in batch:
                     latest[shown.partition].append(shown)
             found |= {where: list(latest[where.partition]) for where in lacking}
-            if begins == {where: first[where] for where in lacking}:
-                break
             step *= 4
         return list(deque(merge(*found.values(), key=lambda shown: shown.record.timestamp_ms), maxlen=count))
 
