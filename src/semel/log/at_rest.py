@@ -1,13 +1,12 @@
-"""A log that no broker runs on: for commands that show, check, repair or move one."""
+"""The log of a data directory on which no broker runs: for commands that show, check or repair it, and for the lab."""
 
-from semel.log.replica.examination import ExaminedStore, examine_store, objects_of, slots_of
-from semel.log.replica.move import Moved, move_from_store, move_to_store
-from semel.log.replica.slot import Slot, entries
-from semel.log.storage import aside, cache, journal
+from semel.log.core.batch_checks import Sender, check_sent
+from semel.log.core.entries import BatchAppended, Entry, TopicCreated
+from semel.log.core.topics import Catalog, Topic
+from semel.log.storage import cache, journal
 from semel.log.storage.cache import Cached, OwnLog
 from semel.log.storage.encoding import SECRET_FIELDS, decode
 from semel.log.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
-from semel.log.storage.files import Buffer, DiskFiles, Files, MemoryFiles, ReadOnlyFiles, not_promised
 from semel.log.storage.journal import Damaged, Lost, Misfit
 from semel.log.storage.log import Log
 from semel.log.storage.partition_log import PartitionLog
@@ -17,36 +16,27 @@ from semel.log.storage.segment import TOPICS
 __all__ = [
     "SECRET_FIELDS",
     "TOPICS",
-    "Buffer",
+    "BatchAppended",
     "Cached",
+    "Catalog",
     "Damaged",
-    "DiskFiles",
+    "Entry",
     "Examined",
-    "ExaminedStore",
-    "Files",
     "Log",
     "Lost",
-    "MemoryFiles",
     "Misfit",
-    "Moved",
     "OwnLog",
     "PartitionLog",
-    "ReadOnlyFiles",
+    "Sender",
     "SettingAside",
-    "Slot",
     "StoredBatch",
-    "aside",
+    "Topic",
+    "TopicCreated",
     "cache",
+    "check_sent",
     "decode",
-    "entries",
     "examine",
-    "examine_store",
     "journal",
-    "move_from_store",
-    "move_to_store",
-    "not_promised",
-    "objects_of",
     "segment_paths",
-    "slots_of",
     "walk_segment",
 ]

@@ -7,7 +7,6 @@ from semel.log.broker.limits import Limits
 from semel.log.broker.metrics_server import serve_metrics
 from semel.log.broker.security_log import SecurityLog
 from semel.log.replica.cache import CACHE_BYTES, CACHE_BYTES_MIN
-from semel.log.security.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.log.security.tokens import ALGORITHMS_DEFAULT, TokenSettings, TokensRefused
 
 __all__ = [
@@ -21,13 +20,9 @@ __all__ = [
     "CertificatesRefused",
     "ClientAuth",
     "Limits",
-    "Listener",
-    "ListenersRefused",
     "SecurityLog",
-    "SecurityProtocol",
     "TlsSettings",
     "TokenSettings",
     "TokensRefused",
-    "check_listeners",
     "serve_metrics",
 ]

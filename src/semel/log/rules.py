@@ -12,10 +12,8 @@ from semel.log.core.access import (
     RuleFilter,
     checked,
 )
-from semel.log.core.batch_checks import Sender, check_sent
-from semel.log.core.entries import AccessRule, AccessRulesAdded, BatchAppended, Entry, TopicCreated
+from semel.log.core.entries import AccessRule, AccessRulesAdded
 from semel.log.core.quotas import BUSY, CLIENT_ID, CONNECTED, FETCHED, IP, PRODUCED, USER
-from semel.log.core.topics import Catalog, Topic
 from semel.log.core.users import ITERATIONS_MAX, ITERATIONS_MIN
 
 __all__ = [
@@ -34,17 +32,10 @@ __all__ = [
     "AccessRules",
     "AccessRulesAdded",
     "Asker",
-    "BatchAppended",
-    "Catalog",
-    "Entry",
     "Operation",
     "Pattern",
     "Permission",
     "ResourceType",
     "RuleFilter",
-    "Sender",
-    "Topic",
-    "TopicCreated",
-    "check_sent",
     "checked",
 ]

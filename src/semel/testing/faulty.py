@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
 
-from semel.log.at_rest import Buffer
+from semel.log.files import Buffer
 from semel.testing.page_cache import (
     DIRECTORY,
     SECTOR_BYTES,

@@ -15,9 +15,9 @@ import contextlib
 from collections.abc import Collection
 from typing import Any, Final, Literal, Self
 
-from semel.log.at_rest import MemoryFiles
 from semel.log.brokers import Broker
 from semel.log.doubles import LEASE_KEY
+from semel.log.files import MemoryFiles
 from semel.log.stores import Missing
 from semel.testing.broker import FaultyBroker
 from semel.testing.stores import MemoryStore

@@ -43,6 +43,15 @@ def test_the_help_imports_no_command_and_no_broker() -> None:
     assert done.stderr.strip() == str(list(modules))
 
 
+def test_no_command_loads_a_broker_before_it_is_sure_to_need_one() -> None:
+    """The help, and the line about a mistake, are there at once."""
+    commands = [f"semel.ui.cli.{command}" for group in GROUPS.values() for command in group]
+    code = f"import sys, importlib\nfor name in {commands}: importlib.import_module(name)\n"
+    code += "print(*(name for name in sys.modules if name.startswith('semel.log.broker')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
 def test_a_broker_starts_without_what_only_few_brokers_need() -> None:
     code = "import sys, semel, semel.ui.cli.serve\nwith semel.broker(): print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS_MAX)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from semel.log.brokers import Listener
+from semel.log.listeners import Listener
 from semel.ui.cli.errors import Failure
 from semel.wire.hosts import shown_address
 

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from semel.log.at_rest import DiskFiles, not_promised
+from semel.log.files import DiskFiles, not_promised
 from semel.testing.postgres_programs import PostgresMissing, find_ground
 from semel.ui.cli.data_directory import check_directory
 from semel.ui.cli.display import Finding, Mark, print_findings

@@ -13,8 +13,6 @@ from semel.log.at_rest import (
     TOPICS,
     Damaged,
     Examined,
-    Files,
-    ReadOnlyFiles,
     StoredBatch,
     cache,
     examine,
@@ -22,6 +20,7 @@ from semel.log.at_rest import (
     segment_paths,
     walk_segment,
 )
+from semel.log.files import Files, ReadOnlyFiles
 from semel.ui.cli.display import counted
 from semel.ui.cli.dump_state import (
     describe_batch,

@@ -5,8 +5,7 @@ import struct
 from dataclasses import fields
 from typing import Final
 
-from semel.log.at_rest import SECRET_FIELDS, Examined, decode
-from semel.log.rules import BatchAppended, Catalog, Entry, TopicCreated
+from semel.log.at_rest import SECRET_FIELDS, BatchAppended, Catalog, Entry, Examined, TopicCreated, decode
 from semel.ui.cli.display import counted, printable
 from semel.wire.batch import CODEC_MASK, CONTROL_BIT, NO_PRODUCER, TRANSACTIONAL_BIT, BatchHeader, read_header
 from semel.wire.sequences import advance, epoch_of, last_heard_ms, window_of

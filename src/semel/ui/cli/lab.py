@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from semel.log.at_rest import Damaged, DiskFiles, Log, PartitionLog
-from semel.log.rules import Sender, Topic, check_sent
+from semel.log.at_rest import Damaged, Log, PartitionLog, Sender, Topic, check_sent
+from semel.log.files import DiskFiles
 from semel.ui.cli.data_directory import check_directory
 from semel.ui.cli.errors import Failure
 from semel.wire.records import Record, decode_batches, encode_batch

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from semel.log.brokers import Listener, ListenersRefused, SecurityProtocol, check_listeners
+from semel.log.listeners import Listener, ListenersRefused, SecurityProtocol, check_listeners
 from semel.ui.cli.addresses import listening_address
 from semel.ui.cli.errors import Failure
 

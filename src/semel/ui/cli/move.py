@@ -13,7 +13,7 @@ from semel.ui.cli.display import counted, printable
 from semel.ui.cli.errors import Failure
 
 if TYPE_CHECKING:
-    from semel.log.at_rest import Moved
+    from semel.log.store_logs import Moved
 
 EXAMPLE: Final = """  semel move --from ./data --to s3://bucket/prefix
   semel move --from s3://bucket/prefix --to ./data
@@ -123,7 +123,8 @@ def _move_at_rest(options: argparse.Namespace) -> int:
 
 
 async def _into(data: str, url: str) -> "Moved":
-    from semel.log.at_rest import DiskFiles, move_to_store
+    from semel.log.files import DiskFiles
+    from semel.log.store_logs import move_to_store
     from semel.log.stores import open_store
 
     store = open_store(url)
@@ -134,7 +135,8 @@ async def _into(data: str, url: str) -> "Moved":
 
 
 async def _out_of(url: str, data: str) -> "Moved":
-    from semel.log.at_rest import DiskFiles, move_from_store
+    from semel.log.files import DiskFiles
+    from semel.log.store_logs import move_from_store
     from semel.log.stores import open_store
 
     store = open_store(url)

@@ -9,12 +9,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
-from semel.log.at_rest import aside
+from semel.log.files import aside
 from semel.ui.cli.display import counted
 from semel.ui.cli.errors import Failure
 
 if TYPE_CHECKING:
-    from semel.log.at_rest import Files
+    from semel.log.files import Files
 
 EXAMPLE: Final = """  semel repair ./data
   semel repair ./data --set-aside
@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _look(data: str) -> int:
-    from semel.log.at_rest import ReadOnlyFiles, examine
+    from semel.log.at_rest import examine
+    from semel.log.files import ReadOnlyFiles
 
     files = ReadOnlyFiles(data)
     stopped = examine(files, as_a_start=True).stopped
@@ -72,7 +73,7 @@ def _put_aside(files: "Files") -> tuple[int, int]:
 
 
 def _remove_set_aside(data: str) -> int:
-    from semel.log.at_rest import DiskFiles
+    from semel.log.files import DiskFiles
 
     files = DiskFiles(data)
     files.lock()
@@ -86,7 +87,8 @@ def _remove_set_aside(data: str) -> int:
 
 
 def _set_aside(data: str) -> int:
-    from semel.log.at_rest import Damaged, DiskFiles, Log, Misfit, SettingAside
+    from semel.log.at_rest import Damaged, Log, Misfit, SettingAside
+    from semel.log.files import DiskFiles
 
     files = DiskFiles(data)
     repair = SettingAside(files, lambda line: print(f"set aside: {line}"))

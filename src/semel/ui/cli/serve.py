@@ -31,7 +31,8 @@ from semel.ui.cli.tls import add_tls, tls_of
 from semel.ui.cli.tokens import add_tokens, tokens_of
 
 if TYPE_CHECKING:
-    from semel.log.brokers import Broker, Limits, Listener, SecurityLog
+    from semel.log.brokers import Broker, Limits, SecurityLog
+    from semel.log.listeners import Listener
     from semel.log.stores import Store
 
 EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
@@ -179,8 +180,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import uvloop
 
-    from semel.log.at_rest import not_promised
     from semel.log.brokers import Broker, BrokerCutOff
+    from semel.log.files import not_promised
 
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -376,7 +377,8 @@ def _cache_bytes(options: argparse.Namespace) -> int:
 def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     """A context in which every error that keeps the broker from serving becomes one line."""
     from semel.log.at_rest import Cached, Damaged, Lost, Misfit, OwnLog
-    from semel.log.brokers import BrokerFailed, BrokerFenced, CertificatesRefused, ListenersRefused, TokensRefused
+    from semel.log.brokers import BrokerFailed, BrokerFenced, CertificatesRefused, TokensRefused
+    from semel.log.listeners import ListenersRefused
     from semel.log.status import BrokenHistory
     from semel.log.stores import StoreError
 

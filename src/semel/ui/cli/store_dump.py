@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 
-from semel.log.at_rest import ExaminedStore, Slot, entries, examine_store, objects_of, slots_of
 from semel.log.status import BrokenHistory
+from semel.log.store_logs import ExaminedStore, Slot, entries, examine_store, objects_of, slots_of
 from semel.log.stores import Store, StoreError, open_store
 from semel.ui.cli.display import counted
 from semel.ui.cli.dump_state import describe_entry, show, show_groups, show_producers, show_topics, show_transactions

@@ -143,7 +143,8 @@ def _held(user: str, held: Mapping[Mechanism, object], chosen: list[Mechanism]) 
 @contextmanager
 def _directory(data: str) -> "Iterator[Log]":
     """The log in a directory on which no broker runs; changes are durable when the block ends."""
-    from semel.log.at_rest import Cached, Damaged, DiskFiles, Log
+    from semel.log.at_rest import Cached, Damaged, Log
+    from semel.log.files import DiskFiles
 
     try:
         log = Log.open(DiskFiles(data), new_cluster_id=secrets.token_urlsafe(16))

@@ -1,0 +1,17 @@
+"""The log in a store, for commands that show it, or move it from there or to there."""
+
+from semel.log.replica.examination import ExaminedStore, examine_store, objects_of, slots_of
+from semel.log.replica.move import Moved, move_from_store, move_to_store
+from semel.log.replica.slot import Slot, entries
+
+__all__ = [
+    "ExaminedStore",
+    "Moved",
+    "Slot",
+    "entries",
+    "examine_store",
+    "move_from_store",
+    "move_to_store",
+    "objects_of",
+    "slots_of",
+]
