@@ -10,8 +10,10 @@ from batches import Log, Shape, batch_of, logs, with_checksum
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive_reader import naive_rows
+from read_committed import shown
 
 from semel.client import Slice, Topic
+from semel.client.aborted import batches
 from semel.client.arrow import TYPES, slices
 from semel.client.arrow.columns import schema_of
 from semel.client.client import Fetched
@@ -52,6 +54,12 @@ def test_any_slice_of_any_log_gives_the_rows_that_the_naive_reader_gives(log: Lo
     end = data.draw(st.integers(start, log.next_offset + 2))
     wanted = everything(start, end)
     assert rows(log, wanted) == naive_rows(bytes(log.encoded), log.aborted, wanted)
+
+
+@given(logs())
+def test_who_looks_at_each_batch_is_told_of_the_aborted_ones_and_of_no_others(log: Log) -> None:
+    kept = [batch for batch, is_aborted in batches(log.encoded, log.aborted) if not (batch.is_control or is_aborted)]
+    assert kept == list(shown(bytes(log.encoded), log.aborted))
 
 
 @given(logs(), st.lists(st.sampled_from(list(TYPES)), unique=True, min_size=1))
