@@ -10,8 +10,8 @@ from batches import Log, Shape, batch_of, logs, with_checksum
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive_reader import naive_rows
-from read_committed import shown
 
+from read_committed import shown
 from semel.client import Slice, Topic
 from semel.client.aborted import batches
 from semel.client.arrow import TYPES, slices

@@ -89,4 +89,11 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
         "offset",
         ("tests/log/core/test_partition_transactions.py", "-k", "compaction_has_removed"),
     ),
+    Bug(
+        "tail and the console leave out what a producer wrote beside its aborted transaction",
+        "semel.client.aborted:batches",
+        "batch.is_transactional and not batch.is_control and batch.producer_id in aborting",
+        "not batch.is_control and batch.producer_id in aborting",
+        ("tests/client/test_columns.py", "-k", "looks_at_each_batch"),
+    ),
 )

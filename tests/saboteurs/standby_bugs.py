@@ -466,4 +466,11 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/log/replica/test_read_ahead.py", "-k", "turn"),
     ),
+    Bug(
+        "a client of a standby that takes over waits for the answer of the broker that is lost",
+        "semel.log.broker.broker:Broker._become_active",
+        "self._forwarder.give_up()",
+        "pass",
+        ("tests/log/replica/test_standby_answers.py", "-k", "replaced"),
+    ),
 )

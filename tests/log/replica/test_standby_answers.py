@@ -323,6 +323,29 @@ async def test_a_request_that_comes_just_before_a_takeover_is_answered() -> None
     assert ends == ["answered here"]
 
 
+async def test_a_client_does_not_wait_for_an_active_broker_that_this_one_has_replaced() -> None:
+    """The one whose answer a standby waits for is lost; the standby answers as soon as it is active itself."""
+    asked = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    async with server, Misled() as misled:
+        misled.leads_to = server.sockets[0].getsockname()[1]
+        with Asker(misled.standby.bootstrap) as ask:
+            answer = asyncio.create_task(asyncio.to_thread(metadata, ask, "payments"))
+            await asked.wait()
+            await misled.active.stop()
+            await misled.standby.activated
+            await turns()
+            assert misled.open == 0
+            assert (await answer).topics[0].error_code == ErrorCode.NONE
+
+
 async def test_a_request_that_comes_just_before_the_standby_stops_is_hung_up() -> None:
     ends: list[str] = []
 
