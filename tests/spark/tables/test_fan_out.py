@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
+from deltalake import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from semel.spark import fan_out
+from semel.spark import dedup_by_id, delta_sink, fan_out, sql_sink
 from semel.spark.claims import Batch, Outcome
+from semel.spark.counts import level_of, words_of
 from semel.spark.tables.fan_out import FanOut
 from semel.spark.tables.sink import Sink
 
@@ -56,3 +65,54 @@ def test_sinks_that_would_share_a_claim_or_have_none_are_refused(spark: SparkSes
         fan_out(stream, [])
     with pytest.raises(TypeError, match="is no sink of semel's"):
         fan_out(stream, [print])  # type: ignore[list-item]
+
+
+def test_each_sink_takes_the_rows_of_its_where(spark: SparkSession, tmp_path: Path) -> None:
+    large = sql_sink(f"sqlite:///{tmp_path}/rows.db", "large", where="id >= 2", columns=["id * 10 AS tens"])
+    small = delta_sink(tmp_path / "small", where="id < 2")
+    assert FanOut([large, small]).write(spark.range(4), BATCH) is Outcome.ACCEPTED
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as file:
+        assert sorted(file.execute("SELECT * FROM large")) == [(20,), (30,)]
+    assert sorted(DeltaTable(tmp_path / "small").to_pyarrow_table()["id"].to_pylist()) == [0, 1]
+
+
+def test_a_stream_that_a_sink_cannot_take_is_refused_before_it_begins(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.format("rate").load()
+    url = f"sqlite:///{tmp_path}/rows.db"
+    with pytest.raises(AnalysisException, match="valu"):
+        fan_out(stream, [sql_sink(url, "rows", where="valu > 3")])
+    with pytest.raises(ValueError, match="the rows have no column 'id': they have timestamp, value"):
+        fan_out(stream, [sql_sink(url, "rows", "upsert", key="id")])
+
+
+def test_what_a_deduplication_and_the_sinks_leave_out_is_counted_and_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = "2026-07-01T12:00:00Z"
+    rows = [{"id": "a", "at": at, "n": 1}, {"id": "a", "at": at, "n": 1}, {"at": at, "n": 2}, {"id": "b", "at": at}]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.json").write_text("\n".join(map(json.dumps, rows)))
+    stream = spark.readStream.schema("id string, at timestamp, n long").json(str(tmp_path / "in"))
+    judged = dedup_by_id(stream, id="id", watermark="at", within="1 hour", buckets=1)
+    url = f"sqlite:///{tmp_path}/rows.db"
+    sinks = [sql_sink(url, "large", where="n > 1"), sql_sink(url, "small", where="n <= 1")]
+    writer = fan_out(judged, sinks, checkpoint=str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    with caplog.at_level(logging.INFO, "semel.spark"):
+        query = writer.start()
+        query.awaitTermination()
+    outcomes = {"accepted": 2, "duplicate": 1, "gap": 0, "fenced": 0, "late": 0, "unclaimed": 1}
+    assert query.lastProgress is not None
+    observed = query.lastProgress.observedMetrics
+    assert {name: row.asDict() for name, row in observed.items()} == {
+        "semel.dedup": outcomes,
+        "semel.fan_out": {"in no sink": 1},
+    }
+    [(_, level, line)] = [one for one in caplog.record_tuples if one[0] == "semel.spark.counts"]
+    assert level == logging.WARNING
+    assert line == f"query {query.id}, batch 0: dedup: 2 accepted, 1 duplicate, 1 unclaimed; fan_out: 1 in no sink"
+
+
+def test_only_counts_that_a_person_has_to_look_at_warn() -> None:
+    assert level_of({"dedup": {"accepted": 5, "duplicate": 2, "late": 0}}) == logging.INFO
+    assert level_of({"dedup": {"accepted": 5, "late": 1}}) == logging.WARNING
+    assert words_of({"dedup": {"accepted": 0, "late": 0}}) == "dedup: nothing"

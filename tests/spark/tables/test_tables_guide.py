@@ -31,7 +31,7 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     (tmp_path / "payments-in/1.json").write_text("\n".join(map(json.dumps, PAYMENTS)))
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     for block in blocks:
         own = block.replace("postgresql://app@127.0.0.1/shop", url).replace(
             "sqlite:///pay", f"sqlite:///{tmp_path}/pay"
@@ -42,6 +42,8 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     with sqlite3.connect(tmp_path / "payments-rows.db") as file:
         assert file.execute("SELECT account, id FROM latest ORDER BY 1").fetchall() == [("a", 2), ("b", 3)]
         assert file.execute("SELECT * FROM balances ORDER BY 1").fetchall() == [("a", 3, 2, 5), ("b", 7, 1, 7)]
+        assert file.execute("SELECT id FROM good ORDER BY 1").fetchall() == [(1,), (2,), (3,)]
+        assert file.execute("SELECT * FROM bad").fetchall() == []
         file.execute("CREATE TABLE days (day TEXT PRIMARY KEY, total INTEGER)")
     table = DeltaTable(tmp_path / "payments-delta")
     assert table.metadata().partition_columns == ["day"]

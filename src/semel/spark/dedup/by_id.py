@@ -19,6 +19,7 @@ def dedup_by_id(
     watermark: str,
     within: str | datetime.timedelta = "1 hour",
     buckets: int = BUCKETS_DEFAULT,
+    name: str = "dedup",
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`: accepted, duplicate, late, or unclaimed if the id or
     the time is missing.
@@ -26,7 +27,7 @@ def dedup_by_id(
     `watermark` is the column that says when an event happened. A row that is older than the newest by more than
     `within` is late, and never accepted. Copies of an event are found if their times differ by no more than `within`.
     An id takes 20 bytes of state for that time. `buckets` is the number of values that hold the state, each of which a
-    batch reads and writes: it cannot be changed later.
+    batch reads and writes: it cannot be changed later. The query's metrics count the outcomes as `semel.<name>`.
     """
     parameters.check_frame(df)
     parameters.check_buckets(buckets)
@@ -36,7 +37,7 @@ def dedup_by_id(
     happened = F.unix_millis(parameters.column(rows, "watermark", watermark))
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), happened).alias(HAPPENED))
     judge = IdJudge(pinned_of(df, id, watermark, within_ms), within_ms)
-    return judged(claims, judge, buckets=buckets, event_time=EventTime(watermark, within_ms))
+    return judged(claims, judge, name=name, buckets=buckets, event_time=EventTime(watermark, within_ms))
 
 
 def pinned_of(df: DataFrame, id: str, watermark: str, within_ms: int) -> dict[str, object]:

@@ -33,6 +33,7 @@ def dedup(
     forget_after: str | datetime.timedelta = "7 days",
     idle_batches: bool = False,
     buckets: int = BUCKETS_DEFAULT,
+    name: str = "dedup",
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`: accepted, duplicate, gap, fenced, or unclaimed if a
     number is missing or not valid. The column `expected` has the number that was expected instead of a gap's, or the
@@ -44,7 +45,8 @@ def dedup(
     as a gap, in the next batch with data, or with `idle_batches` also in one without: then a query with availableNow
     never ends. "quarantine" returns gaps at once, "fail" ends the query. A producer that sends nothing for
     `forget_after` is forgotten; time in which the query did not run does not count. The state is one record for each
-    producer; `buckets` is the number of values that hold it, and cannot be changed later.
+    producer; `buckets` is the number of values that hold it, and cannot be changed later. The query's metrics count
+    the outcomes of a stream as `semel.<name>`: two deduplications in one query need two names.
     """
     parameters.check_frame(df)
     parameters.check_buckets(buckets)
@@ -72,7 +74,7 @@ def dedup(
         forget_ms=parameters.duration_ms("forget_after", forget_after),
     )
     holds = judge.on_gap is OnGap.HOLD
-    return judged(claims, judge, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)
+    return judged(claims, judge, name=name, buckets=buckets, wakes_all=holds, has_idle_batches=holds and idle_batches)
 
 
 def pinned_of(

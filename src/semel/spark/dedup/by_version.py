@@ -28,6 +28,7 @@ def dedup_by_version(
     forget_after: str | datetime.timedelta = "7 days",
     idle_batches: bool = False,
     buckets: int = BUCKETS_DEFAULT,
+    name: str = "dedup",
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`.
 
@@ -49,6 +50,7 @@ def dedup_by_version(
             forget_after=forget_after,
             idle_batches=idle_batches,
             buckets=buckets,
+            name=name,
         )
     parameters.check_frame(df)
     parameters.check_buckets(buckets)
@@ -57,7 +59,7 @@ def dedup_by_version(
     number = parameters.column(rows, "version", version).cast("long")
     claims = rows.select("*", F.when(rows[KEY_HIGH].isNotNull(), number).alias(VERSION))
     judge = VersionJudge(pinned_of(df, aggregate, version), parameters.duration_ms("forget_after", forget_after))
-    return judged(claims, judge, buckets=buckets)
+    return judged(claims, judge, name=name, buckets=buckets)
 
 
 def pinned_of(df: DataFrame, aggregate: str, version: str) -> dict[str, object]:

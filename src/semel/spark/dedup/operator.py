@@ -16,8 +16,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from semel.spark.columns_by_number import map_in_arrow
+from semel.spark.counts import counted
 from semel.spark.dedup.judge import CLAIM_PREFIX, KEY_HIGH, Judge, Moment, State, check_pin, pin
-from semel.spark.dedup.outcomes import EXPECTED, OUTCOME
+from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
 from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, joined, sliced, unpacked
 from semel.spark.worker import settle
 
@@ -43,6 +44,7 @@ def judged(
     claims: DataFrame,
     judge: Judge,
     *,
+    name: str,
     buckets: int,
     event_time: EventTime | None = None,
     wakes_all: bool = False,
@@ -50,8 +52,9 @@ def judged(
 ) -> DataFrame:
     """The rows of `claims` with an outcome each, and without the columns that begin with the claims' prefix.
 
-    With `wakes_all`, every bucket is judged in every batch, even if no rows came for it; with `has_idle_batches`, also
-    at the time for which its judge asked, in a batch that Spark makes only for that.
+    `name` is that of the metric in which a stream counts the outcomes. With `wakes_all`, every bucket is judged in
+    every batch, even if no rows came for it; with `has_idle_batches`, also at the time for which its judge asked, in a
+    batch that Spark makes only for that.
     """
     visible = [field for field in claims.schema.fields if not field.name.startswith(CLAIM_PREFIX)]
     schema = StructType([*visible, StructField(OUTCOME, StringType(), False), StructField(EXPECTED, LongType())])
@@ -73,7 +76,8 @@ def judged(
     else:
         output = pieces.groupBy(BUCKET).applyInArrow(_stateless(judge), f"{ROWS} binary")
     timezone = claims.sparkSession.conf.get("spark.sql.session.timeZone")
-    return output.mapInArrow(Unpacker(to_arrow_schema(schema, timezone=timezone)), schema)
+    rows = output.mapInArrow(Unpacker(to_arrow_schema(schema, timezone=timezone)), schema)
+    return counted(rows, name, {one: f"{OUTCOME} = '{one}'" for one in NAMES}) if claims.isStreaming else rows
 
 
 class _Stateful:

@@ -17,7 +17,7 @@ from semel.spark.lanes.options import SinkOptions, read_options
 from semel.spark.lanes.protocol import LaneClaim, fence_of
 from semel.spark.tables.claims import state_lost
 from semel.spark.tables.output_modes import check_output
-from semel.spark.tables.sink import Sink
+from semel.spark.tables.sink import EVERYTHING, Choice, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,21 +33,24 @@ def log_sink(
     sink_id: str,
     lanes: int | None = None,
     by: str | Column | Sequence[str | Column] | None = None,
+    columns: Sequence[str] = (),
+    where: str | None = None,
     accept_after: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> LogSink:
     """A sink into a topic, or into the topics that the column `topic` names.
 
-    `lanes` and `by` are passed to `semel.spark.lanes`; without them the rows have to be in lanes already.
-    `accept_after` lets one batch follow that was refused: the refusal says which value. `options` are those of
-    `format("semel")`.
+    `where` chooses which rows are written, and `columns` what of them, as expressions of Spark's SQL: `key`, `value`
+    and the other columns of a record. `lanes` and `by` are then passed to `semel.spark.lanes`; without them the rows
+    have to be in lanes already. `accept_after` lets one batch follow that was refused: the refusal says which value.
+    `options` are those of `format("semel")`.
     """
     texts = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "sinkId": sink_id}
     if topic is not None:
         texts["topic"] = topic
     if accept_after is not None:
         texts["acceptAfter"] = accept_after
-    return LogSink(sink_id, read_options(texts), texts, lanes, by)
+    return LogSink(sink_id, read_options(texts), texts, lanes, by, Choice(tuple(columns), where))
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,13 @@ class LogSink(Sink):
     options: Mapping[str, str] = field(repr=False)
     lanes: int | None = None
     by: str | Column | Sequence[str | Column] | None = None
+    choice: Choice = EVERYTHING
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, "log", batch)
         was_there = _is_written(self.settings, batch)
         claimed = {**self.options, "queryId": batch.query_id, "batchId": str(batch.batch_id)}
+        rows = self.choice.of(rows)
         laned = rows if self.lanes is None else assignment.lanes(rows, self.lanes, self.by)
         laned.write.format("semel").mode("append").options(**claimed).save()
         return Outcome.DUPLICATE if was_there else Outcome.ACCEPTED

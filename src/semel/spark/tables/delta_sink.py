@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.claims import TableClaim, claim_of, judge
 from semel.spark.tables.output_modes import check_output
-from semel.spark.tables.sink import Sink, chosen
+from semel.spark.tables.sink import EVERYTHING, Choice, Sink
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -62,19 +62,19 @@ class DeltaSink(Sink):
         path: Path,
         partition_by: tuple[str, ...],
         sink_id: str,
-        columns: tuple[str, ...] = (),
+        choice: Choice = EVERYTHING,
         accept_after: str | None = None,
     ) -> None:
         self.name = f"delta:{path}:{sink_id}"
         self.path = path
         self.partition_by = partition_by
         self.sink_id = sink_id
-        self.columns = columns
+        self.choice = choice
         self.accept_after = accept_after
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, "append", batch)
-        rows = chosen(rows, self.columns)
+        rows = self.choice.of(rows)
         claim = numbered(claim_of(batch))
         rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after, state=batch.state, afresh=AFRESH)
         table = opened(self.path, rows, self.partition_by)
@@ -117,15 +117,16 @@ def delta_sink(
     *,
     partition_by: Sequence[str] | str = (),
     columns: Sequence[str] = (),
+    where: str | None = None,
     sink_id: str | None = None,
     accept_after: str | None = None,
 ) -> DeltaSink:
     """A sink that appends to the Delta table at `path`, made if it is missing, with the package `deltalake`.
 
     The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system. A
-    path on an object store is refused. `columns` chooses what is written, as expressions of Spark's SQL; without it,
-    all columns. The batch is claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch
-    follow that was refused: the refusal says which value.
+    path on an object store is refused. `where` chooses which rows are written, and `columns` what of them, as
+    expressions of Spark's SQL; without them, all rows and all columns. The batch is claimed in the table itself, under
+    `sink_id`, or "semel". `accept_after` lets one batch follow that was refused: the refusal says which value.
     """
     try:
         import deltalake  # noqa: F401 (looked for before the stream begins)
@@ -137,7 +138,7 @@ def delta_sink(
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     directory = Path(str(path).removeprefix("file://")).absolute()
     check_path(directory)
-    return DeltaSink(directory, partitions, sink_id or "semel", tuple(columns), accept_after)
+    return DeltaSink(directory, partitions, sink_id or "semel", Choice(tuple(columns), where), accept_after)
 
 
 def check_path(directory: Path) -> None:

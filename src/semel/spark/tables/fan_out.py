@@ -8,15 +8,20 @@ batch. This module must never remember the outcome of a sink: only the sinks kno
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.spark.claims import Batch, Outcome
+from semel.spark.counts import counted
 from semel.spark.tables.micro_batch import batch_of
 from semel.spark.tables.sink import Sink, take
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+# What a count of rows is called that no sink took, because `where` was true for none.
+NO_SINK: Final = "in no sink"
 
 
 class FanOut(Sink):
@@ -51,8 +56,16 @@ class FanOut(Sink):
 def fan_out(df: DataFrame, sinks: Sequence[Sink], *, checkpoint: str | None = None) -> DataStreamWriter:
     """A writer of the stream `df` into all sinks: set its trigger and other options, and start it.
 
-    `checkpoint` is its checkpointLocation. With Spark Connect it has to be given here; otherwise the option
-    `checkpointLocation` works too.
+    Each sink takes the rows for which its `where` is true. If all have one, the query's metrics count the rows that no
+    sink took, and a batch that has some says so in the log. `checkpoint` is the query's checkpointLocation. With Spark
+    Connect it has to be given here; otherwise the option `checkpointLocation` works too.
     """
-    writer = df.writeStream.foreachBatch(FanOut(sinks, checkpoint))
+    into_all = FanOut(sinks, checkpoint)
+    for sink in sinks:
+        sink.check(df)
+    wheres = [sink.choice.where for sink in sinks]
+    if None not in wheres:
+        taken = " OR ".join(f"coalesce({where}, false)" for where in wheres)
+        df = counted(df, "fan_out", {NO_SINK: f"NOT ({taken})"})
+    writer = df.writeStream.foreachBatch(into_all)
     return writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)

@@ -19,6 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.spark.claims import Batch
+from semel.spark.counts import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,6 +111,19 @@ def digest_of(entry: str) -> str:
     _version, metadata, *offsets = entry.splitlines()
     chosen_at_ms = json.loads(metadata)["batchTimestampMs"]
     return hashlib.sha256("\n".join([str(chosen_at_ms), *offsets]).encode()).hexdigest()
+
+
+def counts_in(rows: DataFrame) -> dict[str, dict[str, int]]:
+    """What Spark has counted while it computed this batch (`semel.spark.counts`), by the name of each metric without
+    its prefix. Nothing where no query runs, and with Spark Connect, which shows it in the query's progress only."""
+    from pyspark.sql import is_remote
+
+    if is_remote() or (query_id := rows.sparkSession.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)) is None:
+        return {}
+    jvm: Any = rows.sparkSession.sparkContext._jvm
+    found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(running(rows, query_id).lastExecution().observedMetrics())
+    names = sorted(name for name in found if name.startswith(PREFIX))
+    return {name.removeprefix(PREFIX): json.loads(found[name].json()) for name in names}
 
 
 def collect_leftovers(batch_id: int) -> None:

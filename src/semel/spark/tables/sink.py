@@ -9,19 +9,31 @@ with the batch.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from semel.spark.claims import Batch, Outcome
-from semel.spark.tables.micro_batch import batch_of, collect_leftovers
+from semel.spark.counts import log_counts
+from semel.spark.tables.micro_batch import batch_of, collect_leftovers, counts_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def chosen(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The columns that a sink writes: all, or these expressions of SQL."""
-    return rows.selectExpr(*columns) if columns else rows
+@dataclass(frozen=True)
+class Choice:
+    """What a sink takes of the rows, in expressions of SQL: those for which `where` is true, and of these `columns`;
+    without either, all."""
+
+    columns: tuple[str, ...] = ()
+    where: str | None = None
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        taken = rows if self.where is None else rows.where(self.where)
+        return taken.selectExpr(*self.columns) if self.columns else taken
+
+
+EVERYTHING: Final = Choice()
 
 
 @runtime_checkable
@@ -31,10 +43,17 @@ class Sink(Protocol):
     name: str
     """The sink's name in messages; it differs from the names of the query's other sinks."""
 
+    choice: Choice = EVERYTHING
+    """What it takes of the rows that it is given."""
+
     @abstractmethod
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         """Writes the rows, or finds that it has them; raises if it can be sure of neither. A sink that has the rows
         need not evaluate them: `take` does that."""
+
+    def check(self, rows: DataFrame) -> None:
+        """Raises if this sink cannot take such rows; looks at no row. For a stream that has not begun."""
+        self.choice.of(rows)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         take(self, rows, batch_of(rows, batch_id))
@@ -49,4 +68,5 @@ def take(sink: Sink, rows: DataFrame, batch: Batch) -> None:
     if sink.write(rows, batch) is Outcome.DUPLICATE:
         # This evaluates every partition, and no row leaves Java.
         rows.write.format("noop").mode("overwrite").save()
+    log_counts(batch.query_id, batch.batch_id, counts_in(rows))
     collect_leftovers(batch.batch_id)

@@ -15,7 +15,7 @@ from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.claims import claim_of, judge
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.output_modes import check_output, kind_of
-from semel.spark.tables.sink import Sink, chosen
+from semel.spark.tables.sink import Choice, Sink
 from semel.spark.tables.statements import check_columns, checked
 
 if TYPE_CHECKING:
@@ -25,18 +25,19 @@ CLAIMS_TABLE = "semel_batches"
 
 
 class SqlSink(Sink):
-    def __init__(
-        self, name: str, database: Database, target: Target, columns: tuple[str, ...], accept_after: str | None
-    ) -> None:
+    def __init__(self, name: str, database: Database, target: Target, choice: Choice, accept_after: str | None) -> None:
         self.name = name
-        self.columns = columns
+        self.choice = choice
         self.database = database
         self.target = target
         self.accept_after = accept_after
 
+    def check(self, rows: DataFrame) -> None:
+        check_columns(self.target.write, self.choice.of(rows).columns)
+
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, kind_of(self.target.write), batch)
-        rows = chosen(rows, self.columns)
+        rows = self.choice.of(rows)
         check_columns(self.target.write, rows.columns)
         claim = claim_of(batch)
         afresh = (
@@ -62,6 +63,7 @@ def sql_sink(
     version: str | None = None,
     merge: Mapping[str, str] | str | None = None,
     columns: Sequence[str] = (),
+    where: str | None = None,
     sink_id: str | None = None,
     accept_after: str | None = None,
     claims_table: str = CLAIMS_TABLE,
@@ -70,15 +72,14 @@ def sql_sink(
 
     `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
     later; `"merge"` combines them with the stored rows: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
-    statement of your own in which `{rows}` stands for the rows. `columns` chooses what is written, as expressions of
-    Spark's SQL; without it, all columns. The batch is claimed in `claims_table` of the same database under `sink_id`,
-    which is the table's name unless you say otherwise. `accept_after` lets one batch follow that was refused: the
-    refusal says which value.
+    statement of your own in which `{rows}` stands for the rows. `where` chooses which rows are written, and `columns`
+    what of them, as expressions of Spark's SQL; without them, all rows and all columns. The batch is claimed in
+    `claims_table` of the same database under `sink_id`, which is the table's name unless you say otherwise.
+    `accept_after` lets one batch follow that was refused: the refusal says which value.
     """
     target = Target(sink_id or table, table, claims_table, checked(mode, key, version, merge))
-    return SqlSink(
-        f"{urlsplit(url).scheme}:{target.sink}", database_of(url, target), target, tuple(columns), accept_after
-    )
+    name = f"{urlsplit(url).scheme}:{target.sink}"
+    return SqlSink(name, database_of(url, target), target, Choice(tuple(columns), where), accept_after)
 
 
 def database_of(url: str, target: Target) -> Database:
