@@ -239,7 +239,7 @@ class Shard:
             raise OutOfStep(
                 f"batch {known.done_batch} of shard {self._owner.shard} was published, and the log knows of none after "
                 f"{in_log}: it is another cluster, or the topic of the publisher's cursor was deleted. "
-                f"{ledger.BEGIN_AGAIN}"
+                f"{ledger.BEGIN_AGAIN}; a test empties the tables by semel.schema.empty(engine)"
             )
         self._in_log = in_log
 

@@ -1,4 +1,5 @@
-"""Brings the tables of each room to the present version in one transaction, checks them, or prints them as SQL.
+"""Brings the tables of each room to the present version in one transaction, checks or empties them, or prints them as
+SQL.
 
 If two processes do this at the same time, one waits for the other, and then finds it done. A room that changes its
 tables adds a step here, from the version before to the new one. A released step is never changed. Tables of a later
@@ -159,6 +160,20 @@ def check(handle: Engine | Connection, *rooms: str) -> None:
             if missing:
                 raise SchemaDiffers(f"this database has no table {missing[0]}: run {_COMMAND}")
             _compare(connection, room)
+
+
+def empty(handle: Engine | Connection, *rooms: str) -> None:
+    """Delete all that these rooms, or all, have stored in this database: for tests whose database outlives their
+    broker. Effects stay, so in production this would have each of them done a second time.
+    """
+    check_engine("the database", handle, (Engine, Connection))
+    begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
+    with begun as own, within(own) as connection:
+        for room in rooms_named(rooms):
+            missing = _missing_tables(connection, room)
+            for table in room.tables:
+                if table.name not in missing:
+                    connection.execute(delete(table))
 
 
 def _check_encoding(connection: Connection) -> None:
