@@ -169,7 +169,8 @@ def test_a_sqlite_transaction_that_is_not_immediate_is_refused(tmp_path: Path) -
     given.execute("SELECT * FROM numbers").fetchall()
     with pytest.raises(NotImmediate, match="BEGIN IMMEDIATE"), within(given):
         pass
-    with create_engine(f"sqlite:///{path}").connect() as plain, pytest.raises(NotInTransaction), within(plain):
+    plain = sessionmaker(create_engine(f"sqlite:///{path}"))
+    with plain.begin() as session, pytest.raises(NotInTransaction, match=r"engine_of\(url\)"), within(session):
         pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ READS = [
 COMMENTS = st.lists(st.sampled_from([" ", "\n", "-- INSERT\n", "/* UPDATE */", "/* two\nlines */"]), max_size=4)
 
 
+@dataclass
+class Another:
+    """The transaction of a claim, on a connection that no statement of a test goes over."""
+
+    driver: object = field(default_factory=object)
+    file: str = ""
+    is_over: bool = False
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/numbers.db"
@@ -59,7 +69,7 @@ def test_a_statement_that_writes_is_refused_whatever_stands_before_it(file: str,
 
     @given(COMMENTS)
     def refused(comments: list[str]) -> None:
-        with engine.connect() as connection, pytest.raises(WrittenElsewhere), effects_on(object(), ""):
+        with engine.connect() as connection, pytest.raises(WrittenElsewhere), effects_on(Another()):
             connection.exec_driver_sql("".join(comments) + statement)
 
     refused()
@@ -69,7 +79,7 @@ def test_a_statement_that_writes_is_refused_whatever_stands_before_it(file: str,
 @pytest.mark.parametrize("statement", READS)
 def test_a_statement_that_only_reads_is_not_refused(file: str, statement: str) -> None:
     engine = create_engine(file)
-    with engine.connect() as connection, effects_on(object(), ""):
+    with engine.connect() as connection, effects_on(Another()):
         connection.exec_driver_sql(statement)
     engine.dispose()
 
@@ -80,7 +90,7 @@ def test_a_lock_on_rows_is_no_change_of_them(url: str) -> None:
         pytest.skip("it has no such thing")
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMPORARY TABLE numbers (number INTEGER)")
-        with effects_on(object(), ""):
+        with effects_on(Another()):
             for lock in ("UPDATE", "NO KEY UPDATE", "SHARE"):
                 connection.exec_driver_sql(f"WITH one AS (SELECT 1) SELECT * FROM numbers FOR {lock} SKIP LOCKED")
     engine.dispose()
@@ -97,9 +107,9 @@ def test_a_composed_statement_of_psycopg_is_read_by_its_text(url: str) -> None:
     with alias_of(engine) as alias:
         from django.db import connections
 
-        with connections[alias].cursor() as cursor, effects_on(object(), ""):
+        with connections[alias].cursor() as cursor, effects_on(Another()):
             cursor.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier("numbers")))
-        with connections[alias].cursor() as cursor, pytest.raises(WrittenElsewhere), effects_on(object(), ""):
+        with connections[alias].cursor() as cursor, pytest.raises(WrittenElsewhere), effects_on(Another()):
             cursor.execute(sql.SQL("INSERT INTO {} VALUES (1)").format(sql.Identifier("numbers")))
     engine.dispose()
 
@@ -122,7 +132,7 @@ def test_a_wrapper_of_the_applications_own_ends_with_its_block(file: str) -> Non
             connections[alias].cursor().execute("SELECT 1")
         connections[alias].cursor().execute("SELECT 2")
         assert seen == ["SELECT 1"]
-        with pytest.raises(WrittenElsewhere), effects_on(object(), ""):
+        with pytest.raises(WrittenElsewhere), effects_on(Another()):
             connections[alias].cursor().execute("INSERT INTO numbers VALUES (1)")
     engine.dispose()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from semel import http, inbox, offsets, outbox
 from semel.database import REMEDY, begin_immediately, engine_of, within, within_async
 from semel.inbox import once
 
@@ -22,6 +24,24 @@ def test_the_error_says_which_command_makes_the_tables(url: str) -> None:
         once(connection, consumer="billing", message_id="e-1"),
     ):
         pass
+    assert missed.value.__notes__ == [REMEDY]
+
+
+WHAT_LOOKS: dict[str, Callable[[Engine], object]] = {
+    "the reaper of the keys": http.reap,
+    "the reaper of an inbox": lambda engine: inbox.reap(engine, consumer="billing"),
+    "the state of an outbox": lambda engine: outbox.status(engine.connect()),
+    "the quarantine of an outbox": lambda engine: outbox.quarantine.refused_messages(engine.connect()),
+    "the offsets": lambda engine: offsets.next_offsets(engine.connect(), "billing"),
+}
+
+
+@pytest.mark.parametrize("what", WHAT_LOOKS)
+def test_whatever_looks_into_the_tables_says_so(url: str, what: str) -> None:
+    engine = engine_of(url)
+    with pytest.raises(DBAPIError) as missed:
+        WHAT_LOOKS[what](engine)
+    engine.dispose()
     assert missed.value.__notes__ == [REMEDY]
 
 

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from flask import Flask
 from flask import request as flask_request
 from sqlalchemy import Connection, Engine, NullPool, func, select, text
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
@@ -141,3 +142,40 @@ def test_what_ends_before_the_answer_commits_nothing(mined: Engine, url: str, ki
         assert status == 500
         assert (paid, step) == (0, 0)
         assert key == (1 if kind == "steps" else 0)
+
+
+@pytest.mark.parametrize("kind", ["engine", "session"])
+def test_the_error_of_sqlalchemy_after_a_rollback_says_what_the_rollback_means(engine: Engine, kind: str) -> None:
+    idempotency = Idempotency(engine if kind == "engine" else sessionmaker(engine), scope=caller)
+    app = Flask("shop")
+    app.testing = True
+
+    @app.post("/payments")
+    def pay() -> str:
+        given = idempotency.connection(flask_request)
+        given.rollback()
+        given.execute(text("SELECT 1"))
+        return ""
+
+    app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)  # type: ignore[method-assign]
+    with pytest.raises(InvalidRequestError, match="closed transaction") as raised:
+        app.test_client().post("/payments", headers=HEADERS)
+    assert "by a rollback" in raised.value.__notes__[0]
+
+
+def test_who_repeats_hears_that_the_handler_has_committed_the_key_itself(engine: Engine) -> None:
+    idempotency = Idempotency(engine, scope=caller)
+    app = Flask("shop")
+
+    @app.post("/payments")
+    def pay() -> str:
+        given = idempotency.connection(flask_request)
+        book(given, {"amount": 5})
+        given.connection.commit()
+        raise ConnectionError
+
+    app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)  # type: ignore[method-assign]
+    assert app.test_client().post("/payments", headers=HEADERS).status_code == 500
+    again = app.test_client().post("/payments", headers=HEADERS)
+    assert (again.status_code, again.json["type"]) == (409, "urn:semel:problem:answer-not-kept")
+    assert "committed the transaction of the key itself" in again.json["detail"]

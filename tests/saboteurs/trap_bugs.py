@@ -30,7 +30,7 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "an effect on another connection is let through in the handler of a loop",
         "semel.inbox.confluent:Inbox._handle",
-        "effects_on(transaction.driver, transaction.file)",
+        "effects_on(transaction)",
         "keep_open(handle) and __import__('contextlib').nullcontext()",
         (_INBOX, "-k", "sqlite and session_of_its_own"),
     ),

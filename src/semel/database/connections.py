@@ -44,6 +44,11 @@ else:
 T = TypeVar("T")
 
 _SQLITE_BEGIN: Final = "execute BEGIN IMMEDIATE first"
+# The driver under SQLAlchemy begins a transaction when something is written first, which is too late.
+_SQLALCHEMYS_BEGIN: Final = (
+    "make the engine by semel.database.engine_of(url), or call semel.database.begin_immediately(engine) when it is "
+    "made (for an AsyncEngine, with its sync_engine)"
+)
 _POSTGRESQL_BEGIN: Final = "take a connection that is not on autocommit, or begin a transaction on it first"
 
 
@@ -103,7 +108,8 @@ def _check_sqlite(connection: Connection, driver: Any) -> None:
         main = connection.exec_driver_sql("PRAGMA database_list").first()
         path = connection.info[PATH] = main[2] if main is not None else ""
     if not driver.in_transaction:
-        raise NotInTransaction(_SQLITE_BEGIN)
+        is_lent = isinstance(connection.dialect, _Borrowing)
+        raise NotInTransaction(_SQLITE_BEGIN if is_lent else _SQLALCHEMYS_BEGIN)
     if not may_be_immediate(path):
         raise NotImmediate
 

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import ref
 
 from sqlalchemy import Connection, Engine, event
 
-from semel.database.errors import WrittenElsewhere
+from semel.database.errors import WrittenElsewhere, told_of_end
 from semel.database.transactions import COMMENTS, refuse_commit
 from semel.database.writers import file_of, note_writer
 
@@ -76,16 +76,28 @@ def _works_without(work: Work) -> tuple[Work, ...]:
     return tuple(one for one in _works.get() if one is not work and one.is_open())
 
 
+class KeptTransaction(Protocol):
+    """The transaction of a claim: the connection of its driver, its file if it is SQLite's, and whether it was rolled
+    back."""
+
+    driver: object
+    file: str
+
+    @property
+    def is_over(self) -> bool: ...
+
+
 @contextlib.contextmanager
-def effects_on(driver: object, file: str) -> Iterator[None]:
-    """What runs in here is the work of a claim on this connection of a driver, to this file if it is SQLite's."""
+def effects_on(transaction: KeptTransaction) -> Iterator[None]:
+    """What runs in here is the work of a claim in this transaction."""
     is_open = True
     work = Work(lambda: is_open)
-    work.driver, work.file = driver, file
+    work.driver, work.file = transaction.driver, transaction.file
     work.begin()
-    note_writer(file, work.is_open)
+    note_writer(work.file, work.is_open)
     try:
-        yield
+        with told_of_end(lambda: transaction.is_over):
+            yield
         work.check()
     finally:
         is_open = False

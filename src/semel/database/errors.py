@@ -6,10 +6,10 @@ Each refusal names its remedy. One rule for all rooms that wait says which error
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 
@@ -116,6 +116,17 @@ class EffectFailed(TransactionBroken):
         )
 
 
+@contextlib.contextmanager
+def told_of_end(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Adds what it means to the error with which SQLAlchemy refuses what comes after a rollback."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        if is_over():
+            error.add_note(str(TransactionBroken()))
+        raise
+
+
 # -- what the database says --------------------------------------------------------------------------------------------
 
 
@@ -178,6 +189,9 @@ _PASSING_STATES: Final = frozenset({"55P03", "55006", "25006"})
 # SQLite's codes that pass: BUSY, LOCKED, IOERR, FULL, PROTOCOL.
 _PASSING_CODES: Final = frozenset({5, 6, 10, 13, 15})
 _NO_CONNECTION: Final = frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"})
+# What PostgreSQL says of a database or a user that is not there, which no waiting makes. psycopg passes its words on
+# without the code; of a server that speaks another language nobody can tell it from one that is away.
+_IS_NOT_THERE: Final = "does not exist"
 
 
 def is_passing(error: BaseException) -> bool:
@@ -239,7 +253,10 @@ def _verdict_of_statement(raised: Any) -> bool | None:
     if isinstance(raised, sqlite3.Error):
         return False
     state = sqlstate(raised)
-    return None if state is None else state[:2] in _PASSING_CLASSES or state in _PASSING_STATES
+    if state is None:
+        is_wrong = is_of_a_kind(raised, _NO_CONNECTION) and _IS_NOT_THERE in str(raised)
+        return False if is_wrong else None
+    return state[:2] in _PASSING_CLASSES or state in _PASSING_STATES
 
 
 def is_of_a_kind(error: BaseException, names: frozenset[str]) -> bool:

@@ -37,7 +37,7 @@ def kept_open(handle: Handle, is_claimed: IsClaimed) -> Iterator[None]:
     it, the transaction cannot be committed while the claim is in it."""
     transaction = keep_open(handle)
     try:
-        with effects_on(transaction.driver, transaction.file):
+        with effects_on(transaction):
             yield
         transaction.check()
     except BaseException:
@@ -57,6 +57,10 @@ class AsyncOpenTransaction:
         self.file = transaction.file
         self.release = transaction.release
         self.fail = transaction.fail
+
+    @property
+    def is_over(self) -> bool:
+        return self._transaction.is_over
 
     async def check(self) -> None:
         """Raise TransactionBroken if a commit would not commit everything since the claim."""
@@ -80,7 +84,7 @@ async def kept_open_async(handle: AsyncHandle, is_claimed: IsClaimed) -> AsyncIt
     """`kept_open` on an asynchronous connection or session."""
     transaction = await keep_open_async(handle)
     try:
-        with effects_on(transaction.driver, transaction.file):
+        with effects_on(transaction):
             yield
         await transaction.check()
     except BaseException:
@@ -112,6 +116,8 @@ class OpenRawTransaction:
         self.driver = raw
         # Its file is unknown without a statement.
         self.file = ""
+        # The driver says so itself.
+        self.is_over = False
         self._is_sqlite = isinstance(raw, sqlite3.Connection)
         self._is_released = False
         if self._is_sqlite:

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from semel.database.errors import told_remedy
+
 T = TypeVar("T")
 
 Procedure: TypeAlias = Generator[Any, Any, T]
@@ -47,10 +49,11 @@ def transaction(engine: Engine | AsyncEngine, work: Callable[[Connection], T]) -
     """The operation that does `work` in a new transaction."""
     if isinstance(engine, AsyncEngine):
         return _transaction_async(engine, work)
-    with engine.begin() as connection:
+    with told_remedy(), engine.begin() as connection:
         return work(connection)
 
 
 async def _transaction_async(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
-    async with engine.begin() as connection:
-        return await connection.run_sync(work)
+    with told_remedy():
+        async with engine.begin() as connection:
+            return await connection.run_sync(work)

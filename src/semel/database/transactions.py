@@ -112,6 +112,11 @@ class OpenTransaction:
         if session is not None:
             _needed_by[session] = self._watched
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was rolled back."""
+        return self._watched.is_over
+
     def check(self) -> None:
         """Raise TransactionBroken if a commit would not commit everything since the claim."""
         _check_sound(self._connection, self._watched)

@@ -70,10 +70,12 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """The request was executed. `answer` is None if it was not kept."""
+    """The request was executed. `answer` is None if it was not kept. If the key is not settled, the handler has
+    committed its transaction itself."""
 
     answer: Answer | None
     ttl_ms: int
+    is_settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> K
     if row.fingerprint != fingerprint:
         return Differs()
     if row.status is not None or row.lease_until_ms == NO_LEASE:
-        return Duplicate(_answer(row), max(row.expires_ms - at_ms, 0))
+        return Duplicate(_answer(row), max(row.expires_ms - at_ms, 0), row.status is not None)
     if row.lease_until_ms > at_ms:
         return Running(-(-(row.lease_until_ms - at_ms) // 1000))
     return _taken_over(connection, name, fingerprint, term, at_ms, row)

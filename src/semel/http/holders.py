@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from sqlalchemy import Connection
 
 from semel.database.effects import Work, driver_of
-from semel.database.errors import one_line
+from semel.database.errors import one_line, told_of_end
 from semel.database.procedures import Procedure, drive, drive_async
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
@@ -133,7 +133,7 @@ class InTransaction:
         self._is_executing = True
         self._work.begin()
         try:
-            with writing(self._work.file, self._work.is_open):
+            with told_of_end(lambda: self._transaction.is_over), writing(self._work.file, self._work.is_open):
                 yield
         finally:
             self._work.end()
@@ -227,11 +227,19 @@ def _counted(holder: Holder, outcome: KeyState) -> Answer:
     return answer_to(outcome)
 
 
+_ENDED_BY_HANDLER: Final = (
+    "Its handler has committed the transaction of the key itself, before its answer was known, so nobody can tell how "
+    "much was done: look for its effect."
+)
+
+
 def answer_to(outcome: KeyState) -> Answer:
     """The answer to a request that is not executed."""
     match outcome:
         case Duplicate(answer, ttl_ms) if answer is not None:
             return answer.replayed(ttl_ms)
+        case Duplicate(is_settled=False):
+            return RequestRefused(ANSWER_NOT_KEPT, _ENDED_BY_HANDLER).answer
         case Duplicate():
             return RequestRefused(ANSWER_NOT_KEPT, "Its answer was a stream, or too large to be kept.").answer
         case Running(seconds):

@@ -164,6 +164,11 @@ class Transaction:
         return self._manager is not None
 
     @property
+    def is_over(self) -> bool:
+        """Whether it was rolled back, and has not ended here."""
+        return self._kept is not None and self._kept.is_over
+
+    @property
     def is_used(self) -> bool | None:
         """Whether the framework has sent statements in it; None if the function that is the database does not say."""
         return getattr(self._manager, "is_used", None)
@@ -259,6 +264,10 @@ class LoopTransaction(ABC):
     @abstractmethod
     def is_open(self) -> bool: ...
 
+    @property
+    @abstractmethod
+    def is_over(self) -> bool: ...
+
     @abstractmethod
     def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
 
@@ -288,6 +297,10 @@ class AsyncTransaction(LoopTransaction):
     @property
     def is_open(self) -> bool:
         return self._manager is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self._kept is not None and self._kept.is_over
 
     async def _start(self, work: Callable[[Connection], T]) -> T:
         manager = self._begin()
@@ -348,6 +361,10 @@ class ThreadTransaction(LoopTransaction):
     @property
     def is_open(self) -> bool:
         return self._transaction.is_open
+
+    @property
+    def is_over(self) -> bool:
+        return self._transaction.is_over
 
     def _start(self, work: Callable[[Connection], T]) -> Awaitable[T]:
         return self._in_thread(lambda: self._transaction.start(work))

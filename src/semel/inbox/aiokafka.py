@@ -53,7 +53,7 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
             if due is not None and due.outcome:
                 transaction = await keep_open_async(handle)
                 try:
-                    with effects_on(transaction.driver, transaction.file):
+                    with effects_on(transaction):
                         await _awaitable(handler(handle, due.message))
                     await transaction.check()
                 finally:

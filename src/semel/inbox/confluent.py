@@ -112,7 +112,7 @@ class Inbox(Loop[Engine | sessionmaker[Any]]):
             if due is not None and due.outcome:
                 transaction = keep_open(handle)
                 try:
-                    with effects_on(transaction.driver, transaction.file):
+                    with effects_on(transaction):
                         _check_done(handler(handle, due.message))
                     transaction.check()
                 finally:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.effects import Work, work_on
+from semel.database.errors import told_remedy
 from semel.database.kinds import check_kind
 from semel.offsets.tables import offsets
 
@@ -53,6 +54,7 @@ async def advance_async(handle: AsyncHandle, consumer: str, topic: str, partitio
     return _begun(is_due, work)
 
 
+@told_remedy()
 def next_offsets(connection: Connection, consumer: str) -> dict[tuple[str, int], int]:
     """The offset at which this consumer continues, for each partition from which it has read; the next record may have
     a higher one."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from semel.database.errors import told_remedy
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused, Unsettled
 from semel.outbox.ledger import BEGIN_AGAIN, NOTHING, delete_messages, is_held_up, numbers_of
 from semel.outbox.rows import ADDED_AT_MS
@@ -146,6 +147,7 @@ class Status(NamedTuple):
     shards: tuple[ShardStatus, ...]
 
 
+@told_remedy()
 def status(connection: Connection) -> Status:
     """The state of an outbox. This counts rows, so it takes longer the more of them there are."""
     oldest_added = func.min(ADDED_AT_MS[connection.dialect.name])

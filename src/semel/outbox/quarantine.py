@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, select
 
+from semel.database.errors import told_remedy
 from semel.outbox.bell import wake
 from semel.outbox.errors import Unsettled
 from semel.outbox.rows import ADDED_AT_MS, SHOWN, shown_text
@@ -30,6 +31,7 @@ class RefusedMessage(NamedTuple):
     behind: int
 
 
+@told_remedy()
 def refused_messages(connection: Connection, count_max: int | None = None) -> list[RefusedMessage]:
     """The refused messages in the order in which they were added: all, or the first `count_max`."""
     other = messages.alias()
@@ -53,6 +55,7 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
     return [RefusedMessage(number, shown_text(topic), *rest) for number, topic, *rest in rows]
 
 
+@told_remedy()
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
     """Let the relay try them again, before the messages that wait for them."""
     for number in numbers:
@@ -60,6 +63,7 @@ def retry(connection: Connection, numbers: Sequence[int]) -> None:
     wake(connection)
 
 
+@told_remedy()
 def drop(connection: Connection, numbers: Sequence[int]) -> None:
     """Delete them: they are never published, and the messages that waited for them can be."""
     for number in numbers:

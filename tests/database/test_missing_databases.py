@@ -1,0 +1,48 @@
+"""A database or a user that does not exist is no outage: a program says so at once, and waits for no such thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from semel.database import engine_of, is_passing
+from semel.outbox import Relay
+from semel.testing.ports import free_port
+from semel.testing.postgres import PostgresServer
+
+
+def error_of(url: URL) -> BaseException:
+    """Of a connection to this database that cannot be made."""
+    connect = connect_async if url.get_dialect().is_async else lambda url: engine_of(url).connect()
+    with pytest.raises(DBAPIError) as raised:
+        connect(url)
+    return raised.value
+
+
+def connect_async(url: URL) -> None:
+    async def connect() -> None:
+        async with create_async_engine(url).connect():
+            pass
+
+    asyncio.run(connect())
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "postgresql+asyncpg"])
+def test_what_does_not_exist_is_not_waited_for_as_a_server_that_is_away_is(
+    postgres: PostgresServer, driver: str
+) -> None:
+    url = make_url(postgres.url()).set(drivername=driver)
+    assert not is_passing(error_of(url.set(database="nowhere")))
+    assert not is_passing(error_of(url.set(username="nobody_there")))
+    if driver == "postgresql+psycopg":
+        assert is_passing(error_of(url.set(port=free_port())))
+
+
+def test_a_relay_ends_if_its_database_does_not_exist(postgres: PostgresServer) -> None:
+    engine = engine_of(make_url(postgres.url()).set(database="nowhere"))
+    with pytest.raises(DBAPIError, match='database "nowhere" does not exist'):
+        Relay(engine, f"127.0.0.1:{free_port()}").run()
