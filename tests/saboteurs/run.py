@@ -1,11 +1,13 @@
 """`make saboteurs`: plants each known bug in semel, and runs the tests over it that must catch it.
 
-    PYTHONPATH=tests python -m saboteurs.run [--mutants] [--only WORDS] [--some N] [--jobs N] [--slowest N]
+    PYTHONPATH=tests python -m saboteurs.run [--mutants] [--only WORDS] [--some N] [--seconds N] [--jobs N]
+                                               [--slowest N]
 
 `make mutants` does the same with the mutants, of which there are more than a change has to wait for. Python, pytest and
 all libraries are loaded once; each bug has a process that is forked from that. In the end the tests that caught a bug
 run without it, and must pass. SEMEL_FIGURES names a file that gets the figures as JSON, for docs/RELIABILITY.md. With
-`--some N` it plants that many, others for each commit. Exit code 1 if a bug was not caught, or could not be planted.
+`--some N` it plants that many, others for each commit, and with `--seconds N` only those for which there is time. Exit
+code 1 if a bug was not caught, or could not be planted.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--mutants", action="store_true", help="plant the mutants instead")
     parser.add_argument("--only", metavar="WORDS", help="those with these words in their name or their place")
     parser.add_argument("--some", type=int, metavar="N", help="plant only this many: others for each commit")
+    parser.add_argument("--seconds", type=int, metavar="N", help="plant no more of them after so much time")
     parser.add_argument(
         "--jobs",
         type=int,
@@ -74,24 +77,34 @@ def main(arguments: Sequence[str]) -> int:
     # So that what was begun is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with _postgres():
-        return run(bugs, options.jobs, options.slowest)
+        return run(bugs, options.jobs, options.slowest, options.seconds)
 
 
-def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0) -> int:
-    """Plant them all, say what became of each, and answer with an exit code."""
+def run(bugs: Sequence[Bug], jobs: int, slowest: int = 0, seconds_max: int | None = None) -> int:
+    """Plant them, say what became of each, and answer with an exit code."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="semel-saboteurs-", ignore_cleanup_errors=True) as scratch:
         _keep_compiled(Path(scratch))
         _keep_what_hypothesis_reads(Path(scratch))
-        verdicts = list(_verdicts(bugs, jobs, Path(scratch)))
+        verdicts = list(_verdicts(bugs, jobs, Path(scratch), seconds_max))
         verdicts = judge_again(verdicts, list(_endings_without_bugs(verdicts, jobs, Path(scratch))))
     _tell_slowest(verdicts, slowest)
+    if len(verdicts) < len(bugs):
+        print(f"\nThere was no time for {len(bugs) - len(verdicts)} more.")
     return _tell_all(verdicts, round(time.monotonic() - began))
 
 
 def some_of(bugs: Sequence[Bug], count: int, commit: str) -> list[Bug]:
     """The same ones for the same commit, and each one sooner or later: no bug waits for ever."""
     return sorted(bugs, key=lambda bug: sha256(f"{commit} {bug.name}".encode()).digest())[:count]
+
+
+def begun_before(end: float, trials: Iterable[Trial]) -> Iterator[Trial]:
+    """One in any case, and then each for which somebody asks before that time."""
+    for number, trial in enumerate(trials):
+        if number and time.monotonic() >= end:
+            return
+        yield trial
 
 
 def _commit() -> str:
@@ -125,11 +138,15 @@ def endings(trials: Iterable[Trial], jobs: int, scratch: Path) -> Iterator[Endin
                 process.end()
 
 
-def _verdicts(bugs: Sequence[Bug], jobs: int, scratch: Path) -> Iterator[Verdict]:
-    trials = [Trial(bug.caught_by, bug) for bug in bugs]
-    # What takes longest begins first, so that no process is left with it at the end: Spark, and then what is caught by
-    # waiting for it, for which less time is set than for the others.
-    trials.sort(key=lambda trial: (not trial.starts_spark, trial.seconds_max))
+def _verdicts(bugs: Sequence[Bug], jobs: int, scratch: Path, seconds_max: int | None) -> Iterator[Verdict]:
+    trials: Iterable[Trial] = [Trial(bug.caught_by, bug) for bug in bugs]
+    if seconds_max is None:
+        # What takes longest begins first, so that no process is left with it at the end: Spark, and then what is
+        # caught by waiting for it, for which less time is set than for the others.
+        trials = sorted(trials, key=lambda trial: (not trial.starts_spark, trial.seconds_max))
+    else:
+        # The quick ones would never have their turn.
+        trials = begun_before(time.monotonic() + seconds_max, trials)
     for number, ending in enumerate(endings(trials, jobs, scratch), start=1):
         assert ending.trial.bug is not None
         verdict = judge(ending.trial.bug, ending)

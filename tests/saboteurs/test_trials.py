@@ -6,13 +6,15 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from saboteurs.all_bugs import ALL_BUGS
-from saboteurs.run import some_of
+from saboteurs.run import begun_before, some_of
+from saboteurs.trial import Trial
 
 TESTS: Final = Path(__file__).parent.parent
 
@@ -158,3 +160,9 @@ def test_some_of_the_bugs_are_others_for_each_commit_and_none_waits_for_ever() -
     assert chosen[0] == [bug.name for bug in some_of(ALL_BUGS, 150, "commit 0")]
     assert all(len(set(names)) == 150 for names in chosen)
     assert {name for names in chosen for name in names} == {bug.name for bug in ALL_BUGS}
+
+
+def test_a_run_whose_time_is_over_has_planted_one_bug_and_begins_no_more() -> None:
+    trials = [Trial(bug.caught_by, bug) for bug in ALL_BUGS[:3]]
+    assert list(begun_before(time.monotonic() - 1, trials)) == trials[:1]
+    assert list(begun_before(time.monotonic() + 3600, trials)) == trials
