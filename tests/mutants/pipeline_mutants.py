@@ -66,14 +66,14 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a null in one of two columns of a key passes",
-        "semel.spark.tables.statements:count_statement",
+        "semel.spark.tables.statements:_has_null",
         '" OR "',
         '" AND "',
         (_COMMITS, "-k", "null_in_any_part"),
     ),
     Bug(
         "only the first column of a key is looked at for nulls",
-        "semel.spark.tables.statements:count_statement",
+        "semel.spark.tables.statements:_has_null",
         "write.key",
         "write.key[:1]",
         (_COMMITS, "-k", "null_in_any_part"),

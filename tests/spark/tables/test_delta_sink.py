@@ -253,18 +253,31 @@ def test_a_session_keeps_its_own_settings(tmp_path: Path, payments: DataFrame) -
 def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path, spark: SparkSession, payments: DataFrame) -> None:
     sink = delta_sink(tmp_path)
     sink.write(payments, FIRST)
-    with pytest.raises(ValueError, match="column 'extra' is integer in the rows and None in"):
+    adds = r"has no column 'extra': it has id, name\. .*alter\.add_columns\(deltalake\.Field\('extra', 'integer'\)\)"
+    with pytest.raises(ValueError, match=adds):
         sink.write(payments.selectExpr("*", "1 AS extra"), SECOND)
-    with pytest.raises(ValueError, match="column 'name' is None in the rows and string in"):
-        sink.write(payments.select("id"), SECOND)
-    with pytest.raises(ValueError, match=r"is partitioned by \[\], not \['id'\]"):
-        delta_sink(tmp_path, partition_by="id").write(payments, SECOND)
+    with pytest.raises(ValueError, match=r"column 'name' is integer in the rows and string in .* Cast it"):
+        sink.write(payments.selectExpr("id", "1 AS name"), SECOND)
+    with pytest.raises(ValueError, match="is partitioned by nothing, and partition_by is id"):
+        delta_sink(tmp_path, partition_by="id")
     # Of these, Spark's name for a directory is not what Delta reads, or depends on the session.
     unfit = {"price": "0.1D", "amount": "1.5BD", "at": "timestamp '2026-01-01 00:00:00Z'", "bits": "X'00'"}
     for number, (name, value) in enumerate(unfit.items()):
         rows = spark.sql(f"SELECT 1 AS a, {value} AS {name}")
         with pytest.raises(ValueError, match=rf"column '{name}' is [a-z(),0-9]+: partition by"):
             delta_sink(tmp_path / f"other{number}", partition_by=name).write(rows, FIRST)
+
+
+def test_a_column_that_the_rows_no_longer_have_is_null_in_them(tmp_path: Path, payments: DataFrame) -> None:
+    """As in SQL, where it gets its default."""
+    sink = delta_sink(tmp_path)
+    sink.write(payments.where("id < 1"), FIRST)
+    assert sink.write(payments.where("id < 1").select("id"), SECOND) is Outcome.ACCEPTED
+    assert set(DeltaTable(tmp_path).to_pyarrow_table()["name"].to_pylist()) == {"payment 0", None}
+    by_name = tmp_path / "by name"
+    delta_sink(by_name, partition_by="name").write(payments.where("id < 1"), FIRST)
+    with pytest.raises(ValueError, match=r"partition_by=\.\.\. names 'name', and the rows have no such column: id"):
+        delta_sink(by_name, partition_by="name").write(payments.select("id"), SECOND)
 
 
 def test_a_table_with_promises_that_nobody_would_check_is_refused(tmp_path: Path, payments: DataFrame) -> None:

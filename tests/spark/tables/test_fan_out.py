@@ -81,7 +81,9 @@ def test_a_stream_that_a_sink_cannot_take_is_refused_before_it_begins(spark: Spa
     url = f"sqlite:///{tmp_path}/rows.db"
     with pytest.raises(AnalysisException, match="valu"):
         fan_out(stream, [sql_sink(url, "rows", where="valu > 3")])
-    with pytest.raises(ValueError, match="the rows have no column 'id': they have timestamp, value"):
+    with pytest.raises(
+        ValueError, match=r"key=\.\.\. names 'id', and the rows have no such column: they have timestamp, value"
+    ):
         fan_out(stream, [sql_sink(url, "rows", "upsert", key="id")])
 
 

@@ -227,7 +227,9 @@ def test_a_row_that_has_null_in_its_key_is_refused(url: str, spark: SparkSession
     rows = spark.sql("SELECT cast(NULL AS string) AS account, 5L AS balance")
     for options in ({"mode": "upsert"}, {"mode": "merge", "merge": {"balance": "sum"}}):
         sink = sql_sink(url, "balances", key="account", **options)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"1 rows of the batch have null in their key \(account\)"):
+        with pytest.raises(
+            ValueError, match=r"1 row has null in the key \(account\), such as \(account=NULL, balance=5\)"
+        ):
             sink.write(rows, FIRST)
     assert asked(url, "SELECT * FROM balances") == []
 
@@ -266,16 +268,15 @@ def test_bytes_are_not_written_as_text_that_stands_for_them(postgres: PostgresSe
     assert asked(url, "SELECT * FROM events") == [(b"\x01", "{}")]
 
 
-def test_an_address_that_is_refused_shows_no_password() -> None:
-    with pytest.raises(ValueError, match="an address without either") as refused:
-        sql_sink("host=localhost password=secret", "rows")
-    assert "secret" not in str(refused.value)
-
-
 def test_a_column_that_the_table_lacks_is_named(url: str, payments: DataFrame) -> None:
     changed(url, "CREATE TABLE payments (id bigint)")
-    with pytest.raises(ValueError, match="table payments has no column 'name': it has id"):
+    with pytest.raises(ValueError, match="table payments has no column 'name': it has id") as refused:
         sql_sink(url, "payments").write(payments, FIRST)
+    [statement] = re.findall(r"\((ALTER TABLE .*?)\)", str(refused.value))
+    changed(url, statement)
+    assert sql_sink(url, "payments").write(payments, FIRST) is Outcome.ACCEPTED
+    with pytest.raises(ValueError, match=r"key=\.\.\. names 'number', and table payments has no such column"):
+        sql_sink(url, "payments", "upsert", key="number")
 
 
 def test_a_type_that_no_database_has_is_refused_by_the_name_of_its_column(url: str, spark: SparkSession) -> None:
@@ -420,39 +421,13 @@ def test_an_upsert_into_a_table_without_the_key_is_refused(url: str, payments: D
         sql_sink(url, "payments", mode="upsert", key="id").write(payments, FIRST)
 
 
-ARGUMENTS: list[tuple[dict[str, Any], str]] = [
-    ({"mode": "replace"}, "is none of append, upsert, merge"),
-    ({"key": "id"}, 'use mode="upsert"'),
-    ({"mode": "upsert"}, "needs key="),
-    ({"version": "v"}, "decides between two rows"),
-    ({"mode": "upsert", "key": "id", "version": "id"}, "is part of the key"),
-    ({"mode": "merge"}, "belong together"),
-    ({"mode": "merge", "merge": "DELETE FROM t"}, "names its rows as {rows}"),
-    ({"mode": "merge", "key": "id", "merge": {"a": "avg"}}, "is none of sum, min, max"),
-    ({"mode": "merge", "merge": {"a": "sum"}}, "needs key="),
-    ({"mode": "merge", "key": "a", "merge": {"a": "sum"}}, "in key and in merge"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "complaint"), ARGUMENTS)
-def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 (the message is compared below, as it stands)
-        sql_sink("sqlite:///rows.db", "rows", **arguments)
-    assert complaint in str(refused.value)
-
-
-@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "rows.db"])
-def test_an_address_that_is_no_database_of_ours_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="SQL"):
-        sql_sink(url, "rows")
-
-
-def test_rows_without_a_column_that_was_named_are_refused(payments: DataFrame) -> None:
-    sink = sql_sink("sqlite:////nowhere/rows.db", "payments", mode="upsert", key="number")
-    with pytest.raises(ValueError, match="the rows have no column 'number': they have id, name"):
-        sink.write(payments, FIRST)
-    with pytest.raises(ValueError, match="there is no directory /nowhere"):
-        sql_sink("sqlite:////nowhere/rows.db", "payments").write(payments, FIRST)
+def test_rows_without_a_column_that_was_named_are_refused(tmp_path: Path, payments: DataFrame) -> None:
+    for arguments in ({"mode": "upsert", "key": "number"}, {"mode": "merge", "key": "number", "merge": {"id": "sum"}}):
+        sink = sql_sink(f"sqlite:///{tmp_path}/rows.db", "payments", **arguments)
+        with pytest.raises(
+            ValueError, match=r"key=\.\.\. names 'number', and the rows have no such column: they have id"
+        ):
+            sink.write(payments, FIRST)
 
 
 def test_an_upsert_beside_another_writer_of_the_same_new_key_replaces_its_row(

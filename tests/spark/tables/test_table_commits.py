@@ -255,7 +255,7 @@ def test_a_null_in_any_part_of_a_key_is_refused(url: str, row: Row) -> None:
     """Else the row would be added again with each replay that replaces it, in a table that allows the null."""
     asked(url, "CREATE TABLE payments (tenant text, id bigint, version bigint, name text, UNIQUE (tenant, id))")
     for write in (BY_KEY, BY_VERSION, Write("merge", ("tenant", "id"), merge={"version": "sum", "name": "max"})):
-        with pytest.raises(ValueError, match=r"1 rows of the batch have null in their key \(tenant, id\)"):
+        with pytest.raises(ValueError, match=r"1 row has null in the key \(tenant, id\)"):
             commit(table_of(url, write), FIRST, ("a", 1, 1, "x"), row)
     assert stored(url) == []
 

@@ -5,7 +5,7 @@ This file must never depend on PostgreSQL or on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -53,4 +53,7 @@ class Connected(Protocol):
 
 
 class Database(Protocol):
+    def columns(self) -> Sequence[str]:
+        """The columns that the table has, none if there is no such table; raises if the database cannot be reached."""
+
     def connected(self, schema: StructType) -> AbstractContextManager[Connected]: ...

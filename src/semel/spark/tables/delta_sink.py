@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from pyspark.sql import is_remote
+
 from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables.claims import TableClaim, claim_of, judge
 from semel.spark.tables.output_modes import check_output
@@ -129,7 +131,7 @@ def delta_sink(
     `sink_id`, or "semel". `accept_after` lets one batch follow that was refused: the refusal says which value.
     """
     try:
-        import deltalake  # noqa: F401 (looked for before the stream begins)
+        import deltalake
     except ImportError as error:
         raise ImportError("a sink into Delta needs deltalake: pip install 'semel[delta]'") from error
     scheme = urlsplit(str(path)).scheme
@@ -138,6 +140,9 @@ def delta_sink(
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     directory = Path(str(path).removeprefix("file://")).absolute()
     check_path(directory)
+    # With Spark Connect another machine writes the rows, and may have the directory alone.
+    if not is_remote() and (directory / "_delta_log").is_dir():
+        check_table(deltalake.DeltaTable(directory), directory, partitions)
     return DeltaSink(directory, partitions, sink_id or "semel", Choice(tuple(columns), where), accept_after)
 
 
@@ -237,20 +242,50 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
     except TableNotFoundError:
         schema = Schema.from_json(json.dumps(wanted))
         table = DeltaTable.create(path, schema, mode="ignore", partition_by=[*partition_by])
+    check_table(table, path, partition_by)
     has = json.loads(table.schema().to_json())
-    check_promises(table, has)
-    check_kept(table, path)
-    kinds = {field["name"]: optional(field["type"]) for field in has["fields"]}
     types = {field["name"]: field["type"] for field in wanted["fields"]}
-    for name in [*kinds, *types]:
-        if kinds.get(name) != types.get(name):
-            raise ValueError(f"column {name!r} is {types.get(name)} in the rows and {kinds.get(name)} in {path}")
-    if table.metadata().partition_columns != [*partition_by]:
-        raise ValueError(f"{path} is partitioned by {table.metadata().partition_columns}, not {[*partition_by]}")
+    check_types(path, types, {field["name"]: optional(field["type"]) for field in has["fields"]})
     for name in partition_by:
+        if name not in types:
+            raise ValueError(f"partition_by=... names {name!r}, and the rows have no such column: {', '.join(types)}")
         if str(types[name]) not in PARTITION_TYPES:
             raise ValueError(f"column {name!r} is {types[name]}: partition by a string, a number or a date made of it")
     return table
+
+
+def check_table(table: DeltaTable, path: Path, partition_by: Sequence[str]) -> None:
+    """Raises if this sink cannot write into the table, whatever the rows are."""
+    check_promises(table, json.loads(table.schema().to_json()))
+    check_kept(table, path)
+    partitions = table.metadata().partition_columns
+    if partitions != [*partition_by]:
+        raise ValueError(f"{path} is partitioned by {listed(partitions)}, and partition_by is {listed(partition_by)}")
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def check_types(path: Path, rows: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+    """Refuses rows that have a column more than the table, or one of another type. A column that only the table has is
+    null in these rows, as in SQL."""
+    for name, kind in rows.items():
+        if name not in table:
+            field = f"deltalake.Field({name!r}, {kind!r})" if isinstance(kind, str) else "deltalake.Field(...)"
+            raise ValueError(
+                f"{path} has no column {name!r}: it has {listed([*table])}. Nothing was written. Add it "
+                f"(DeltaTable(...).alter.add_columns({field})), or leave it out (columns=...)"
+            )
+        if kind != table[name]:
+            raise ValueError(
+                f"column {name!r} is {type_name(kind)} in the rows and {type_name(table[name])} in {path}. Nothing was "
+                "written. Cast it (columns=...)"
+            )
+
+
+def type_name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind)
 
 
 def optional(kind: Any) -> Any:

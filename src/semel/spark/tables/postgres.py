@@ -26,9 +26,11 @@ from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
 from semel.spark.tables.statements import (
     TASK_COLUMN,
-    check_keys,
+    check_new_columns,
     count_statement,
     create_table,
+    keyless,
+    keyless_statement,
     listed,
     qualified,
     quoted,
@@ -81,6 +83,15 @@ class Postgres:
         self.url = url
         self.target = target
 
+    def columns(self) -> list[str]:
+        try:
+            with psycopg.connect(self.url, client_encoding="UTF8") as connection:
+                return [name for name, *_ in columns_of(connection, self.target.table)]
+        except psycopg.OperationalError as error:
+            raise ConnectionError(
+                f"a sink into {self.target.table}: PostgreSQL cannot be reached: {' '.join(str(error).split())}"
+            ) from None
+
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[PostgresConnection]:
         with psycopg.connect(self.url, autocommit=True, client_encoding="UTF8", prepare_threshold=None) as connection:
@@ -115,11 +126,10 @@ class PostgresConnection:
                 )
                 if not by_statement:
                     self.run(create_table(self.target.table, self.types, self.target.write.key))
-        columns = self.connection.execute(_COLUMNS, [qualified(self.target.table)]).fetchall()
+        columns = columns_of(self.connection, self.target.table)
         existing: dict[str, str] = {name: type_ for name, type_, _ in columns}
-        missing = [name for name in self.types if name not in existing]
-        if missing and not by_statement:
-            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
+        if not by_statement:
+            check_new_columns(self.target.table, self.types, [*existing])
         self.types |= {name: existing[name] for name in self.types if name in existing}
         self.check_bytes()
         # A domain rounds like its base type.
@@ -229,7 +239,9 @@ class PostgresConnection:
                 f"{staged.count} rows were staged for {self.target.table} and {count} are left: the server crashed "
                 "meanwhile, or somebody emptied the staging table. Nothing was written; the batch has to run again"
             )
-        check_keys(self.target.write, without_key)
+        if without_key:
+            one = self.connection.execute(keyless_statement(self.target.write, staged.rows).encode()).fetchone() or ()
+            raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=False)))
 
     def move(self, staged: Staged) -> None:
         if not staged.count:
@@ -255,6 +267,11 @@ class PostgresConnection:
                 f"table {self.target.table} needs a primary key or a unique index on exactly "
                 f"({', '.join(self.target.write.key)}) for mode={self.target.write.mode!r}"
             ) from error
+
+
+def columns_of(connection: Connection, table: str) -> list[tuple[str, str, str]]:
+    """Each column of the table, its type, and its base type; none if there is no such table."""
+    return connection.execute(_COLUMNS, [qualified(table)]).fetchall()
 
 
 def in_hexadecimal(column: Any) -> Any:

@@ -11,12 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pyspark.sql import is_remote
+
 from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.claims import claim_of, judge
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.output_modes import check_output, kind_of
 from semel.spark.tables.sink import Choice, Sink
-from semel.spark.tables.statements import check_columns, checked
+from semel.spark.tables.statements import check_columns, check_table, checked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,11 +77,16 @@ def sql_sink(
     statement of your own in which `{rows}` stands for the rows. `where` chooses which rows are written, and `columns`
     what of them, as expressions of Spark's SQL; without them, all rows and all columns. The batch is claimed in
     `claims_table` of the same database under `sink_id`, which is the table's name unless you say otherwise.
-    `accept_after` lets one batch follow that was refused: the refusal says which value.
+    `accept_after` lets one batch follow that was refused: the refusal says which value. A database that cannot be
+    reached is refused at once.
     """
     target = Target(sink_id or table, table, claims_table, checked(mode, key, version, merge))
+    database = database_of(url, target)
+    if not is_remote():
+        # With Spark Connect another machine writes the rows, and this one need not reach the database.
+        check_table(target.write, table, database.columns())
     name = f"{urlsplit(url).scheme}:{target.sink}"
-    return SqlSink(name, database_of(url, target), target, Choice(tuple(columns), where), accept_after)
+    return SqlSink(name, database, target, Choice(tuple(columns), where), accept_after)
 
 
 def database_of(url: str, target: Target) -> Database:

@@ -25,10 +25,12 @@ from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.statements import (
     Write,
-    check_keys,
+    check_new_columns,
     count_statement,
     create_table,
     doubled_keys,
+    keyless,
+    keyless_statement,
     listed,
     qualified,
     write_statement,
@@ -49,6 +51,16 @@ class Sqlite:
         self.path = path
         self.target = target
 
+    def columns(self) -> list[str]:
+        check_directory(self.path)
+        if not Path(self.path).exists():
+            return []
+        try:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
+                return [*columns_of(connection, self.target.table)]
+        except sqlite3.Error as error:
+            raise ValueError(f"a SQLite sink into {Path(self.path).absolute()}: {error}") from None
+
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[SqliteConnection]:
         with closing(opened(self.path)) as connection:
@@ -59,12 +71,21 @@ class Sqlite:
 
 def opened(path: str) -> sqlite3.Connection:
     """A connection whose commits are on the disk when they return, and that does not block readers."""
-    if not Path(path).parent.is_dir():
-        raise ValueError(f"a SQLite sink into {path}: there is no directory {Path(path).parent}")
+    check_directory(path)
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
+
+
+def check_directory(path: str) -> None:
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"a SQLite sink into {path}: there is no directory {Path(path).absolute().parent}")
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    """The declared type of each column of the table; none if there is no such table."""
+    return {name: declared for _, name, declared, *_ in connection.execute(f"PRAGMA table_info({qualified(table)})")}
 
 
 class SqliteConnection:
@@ -88,11 +109,8 @@ class SqliteConnection:
         if isinstance(self.target.write.merge, str):
             return
         self.connection.execute(create_table(self.target.table, self.types, self.target.write.key))
-        columns = self.connection.execute(f"PRAGMA table_info({qualified(self.target.table)})")
-        existing = {name: declared for _, name, declared, *_ in columns}
-        missing = [name for name in self.types if name not in existing]
-        if missing:
-            raise ValueError(f"table {self.target.table} has no column {missing[0]!r}: it has {', '.join(existing)}")
+        existing = columns_of(self.connection, self.target.table)
+        check_new_columns(self.target.table, self.types, [*existing])
         check_affinities(self.target.table, self.schema, existing)
 
     def held(self) -> TableClaim | None:
@@ -137,7 +155,9 @@ class SqliteConnection:
         count, without_key = self.connection.execute(counting).fetchone()
         if count != staged.count:
             raise RuntimeError(f"{staged.count} rows were staged for {self.target.table} and {count} are left")
-        check_keys(self.target.write, without_key)
+        if without_key:
+            one = self.connection.execute(keyless_statement(self.target.write, staged.rows)).fetchone()
+            raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=True)))
         doubled = doubled_keys(self.target.write, staged.rows)
         if doubled is not None and self.connection.execute(doubled).fetchone() != (0,):
             raise ValueError(

@@ -16,6 +16,9 @@ MODES = ("append", "upsert", "merge")
 # Stands for the staged rows in a merge statement that the user wrote.
 ROWS = "{rows}"
 
+# How many characters of a value a message shows.
+SHOWN_MAX = 40
+
 # Columns that the sink adds while it writes. The rows must not have columns of these names.
 TASK_COLUMN = "semel_task"
 RANK_COLUMN = "semel_rank"
@@ -79,15 +82,44 @@ def check_columns(write: Write, columns: Sequence[str]) -> None:
     for name in columns:
         if name.lower() in (TASK_COLUMN, RANK_COLUMN):
             raise ValueError(f"column {name!r} has a name that the sink needs for itself: rename it")
-    named = [*write.key, *([write.version] if write.version else [])]
-    if isinstance(write.merge, Mapping):
-        named += write.merge
-        left = [name for name in columns if name not in named]
-        if left:
-            raise ValueError(f"column {left[0]!r} is neither in key nor in merge: drop it, or say how to combine it")
-    missing = [name for name in named if name not in columns]
-    if missing:
-        raise ValueError(f"the rows have no column {missing[0]!r}: they have {', '.join(columns)}")
+    named = named_columns(write)
+    for name, argument in named.items():
+        if name not in columns:
+            raise ValueError(
+                f"{argument} names {name!r}, and the rows have no such column: they have {', '.join(columns)}"
+            )
+    left = [name for name in columns if name not in named]
+    if left and isinstance(write.merge, Mapping):
+        raise ValueError(f"column {left[0]!r} is neither in key nor in merge: drop it, or say how to combine it")
+
+
+def check_table(write: Write, table: str, existing: Sequence[str]) -> None:
+    """The same for a table that exists, before there are rows."""
+    for name, argument in named_columns(write).items():
+        if existing and name not in existing:
+            raise ValueError(
+                f"{argument} names {name!r}, and table {table} has no such column: it has {', '.join(existing)}"
+            )
+
+
+def named_columns(write: Write) -> dict[str, str]:
+    """The columns that the arguments name, and the argument that names each."""
+    named = dict.fromkeys(write.merge, "merge=...") if isinstance(write.merge, Mapping) else {}
+    if write.version:
+        named[write.version] = "version=..."
+    return dict.fromkeys(write.key, "key=...") | named
+
+
+def check_new_columns(table: str, types: Mapping[str, str], existing: Sequence[str]) -> None:
+    """Refuses rows that have a column more than the table. A column that only the table has gets its default there, or
+    null."""
+    new = [name for name in types if name not in existing]
+    if new:
+        added = "; ".join(f"ALTER TABLE {qualified(table)} ADD COLUMN {quoted(name)} {types[name]}" for name in new)
+        raise ValueError(
+            f"table {table} has no column {new[0]!r}: it has {', '.join(existing)}. Nothing was written. Add it "
+            f"({added}), or leave it out (columns=...)"
+        )
 
 
 def quoted(name: str) -> str:
@@ -182,18 +214,34 @@ def combine(key: Sequence[str], merge: Mapping[str, str], table: str, rows: str)
 
 def count_statement(write: Write, rows: str) -> str:
     """Counts the rows, and the rows whose key has a null."""
-    is_null = " OR ".join(f"{quoted(name)} IS NULL" for name in write.key)
-    return f"SELECT count(*), count(CASE WHEN {is_null or 'false'} THEN 1 END) FROM {rows} AS staged"
+    return f"SELECT count(*), count(CASE WHEN {_has_null(write)} THEN 1 END) FROM {rows} AS staged"
 
 
-def check_keys(write: Write, without_key: int) -> None:
+def keyless_statement(write: Write, rows: str) -> str:
+    """One of the rows whose key has a null."""
+    return f"SELECT * FROM {rows} AS staged WHERE {_has_null(write)} LIMIT 1"
+
+
+def _has_null(write: Write) -> str:
+    return " OR ".join(f"{quoted(name)} IS NULL" for name in write.key) or "false"
+
+
+def keyless(write: Write, count: int, row: Mapping[str, object]) -> ValueError:
     """In SQL no null equals another one, so a row with a null in its key would replace none and be added again and
     again."""
-    if without_key:
-        raise ValueError(
-            f"{without_key} rows of the batch have null in their key ({', '.join(write.key)}): filter them out, or "
-            "give them a value"
-        )
+    values = ", ".join(f"{name}={'NULL' if value is None else shown(value)}" for name, value in row.items())
+    condition = " AND ".join(f"{name} IS NOT NULL" for name in write.key)
+    return ValueError(
+        f"{count} {'row has' if count == 1 else 'rows have'} null in the key ({', '.join(write.key)}), such as "
+        f"({values}). Nothing was written. Give the key a value, or leave such rows out (where={condition!r}) and send "
+        "them elsewhere (fan_out)"
+    )
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it."""
+    text = str(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def doubled_keys(write: Write, rows: str) -> str | None:
