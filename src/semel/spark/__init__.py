@@ -16,6 +16,7 @@ if importlib.util.find_spec("pyspark") is None:
 
 if TYPE_CHECKING:
     from semel.spark.dedup import accepted, dedup, dedup_by_id, dedup_by_version, quarantined
+    from semel.spark.errors import error_of
     from semel.spark.lanes.assignment import lanes
     from semel.spark.lanes.log_sink import log_sink
     from semel.spark.session import session
@@ -29,6 +30,7 @@ __all__ = [
     "dedup_by_id",
     "dedup_by_version",
     "delta_sink",
+    "error_of",
     "fan_out",
     "lanes",
     "log_sink",
@@ -45,6 +47,7 @@ _HOMES: Final = {
     "dedup_by_id": "semel.spark.dedup",
     "dedup_by_version": "semel.spark.dedup",
     "delta_sink": "semel.spark.tables.delta_sink",
+    "error_of": "semel.spark.errors",
     "fan_out": "semel.spark.tables.fan_out",
     "lanes": "semel.spark.lanes.assignment",
     "log_sink": "semel.spark.lanes.log_sink",

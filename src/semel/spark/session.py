@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from semel.spark.errors import end_with_the_sentence
 from semel.spark.java import find_java, java_environment
 from semel.spark.python import python_for_spark
 from semel.spark.scratch import scratch
@@ -97,7 +98,8 @@ def session(
     `master` is Spark's own (`local[*]` by default); `remote` is the address of a Spark Connect server,
     `sc://host:15002`. A session that runs already is returned with `config` applied to it, and otherwise unchanged. A
     thread of your own that reads or writes has to call this first, because Spark looks up formats in the session of the
-    calling thread.
+    calling thread. A program that ends by an error of Spark's logs, as its last line, the sentence that `error_of` finds
+    in it.
     """
     _check_packages()
     with _beginning:
@@ -108,6 +110,7 @@ def session(
 
     began.dataSource.register(SemelDataSource)
     _make_active(began)
+    end_with_the_sentence()
     return began
 
 

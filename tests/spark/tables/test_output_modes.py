@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from semel.spark import delta_sink, log_sink, sql_sink
+from semel.spark import delta_sink, error_of, log_sink, sql_sink
 from semel.spark.claims import Batch, BatchRefused, Outcome, mark_of
 from semel.spark.tables.micro_batch import batch_of, stateful_in
 from semel.spark.tables.output_modes import WrongOutputMode, check_output
@@ -167,7 +167,7 @@ def test_a_windowed_total_is_right_after_a_lost_checkpoint(spark: SparkSession, 
     feed(later, 1)
     with pytest.raises(StreamingQueryException, match=r"keeps state .* accept_after is not enough") as refused:
         run(totals(spark, later), "update", checkpoint, upsert())
-    assert "DELETE FROM semel_batches WHERE sink_id = 'hours'" in str(refused.value)
+    assert "DELETE FROM semel_batches WHERE sink_id = 'hours'" in error_of(refused.value)
     with closing(sqlite3.connect(file)) as database:
         held = database.execute("SELECT query_id, batch_id, digest FROM semel_batches").fetchone()
     with pytest.raises(StreamingQueryException, match="accept_after is not enough"):
