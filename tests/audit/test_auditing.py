@@ -137,6 +137,18 @@ def test_with_once_an_id_that_only_the_sink_has_is_reported_though_its_bucket_is
     assert named(sink) == {LOST: {}, DOUBLED: {}, FOREIGN: {b"x": 1, b"y": 1, b"z": 1}, ALTERED: {}}
 
 
+def test_a_lost_row_whose_id_is_stored_is_a_repetition_and_one_whose_id_is_missing_is_none() -> None:
+    [sink] = audited(Given(["a", "a", "a", "b", "c", "c"]), Given(["a", "c", "c"])).sinks
+    assert named(sink)[LOST] == {b"a": 2, b"b": 1}
+    assert (sink.lost.rows, sink.lost.repeats) == (3, 2)
+
+
+def test_an_id_that_is_stored_in_another_window_is_no_repetition() -> None:
+    early, late = Event(b"a", 0, None), Event(b"a", 20, None)
+    [sink] = audited(place([early, early, late]), place([late]), plan=Plan(window_ms=10, processes=1)).sinks
+    assert (sink.lost.rows, sink.lost.repeats) == (2, 0)
+
+
 def test_a_pair_does_not_cancel_itself() -> None:
     """With an exclusive or of hashes both sides would be that of `a`, with three rows."""
     verdict = audited(Given(["a", "b", "b"]), Given(["a", "c", "c"]), plan=Plan(buckets=1))

@@ -20,7 +20,7 @@ from semel.audit.long_ids import shortened
 from semel.audit.places import Piece
 from semel.audit.rows import AMOUNT_TYPE, ID_TYPE, Rows, Span, Wanted, filtered
 from semel.audit.tally import Chosen, Grid, Tally
-from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, Finding, Findings
+from semel.audit.verdict import ALTERED, DOUBLED, FOREIGN, KINDS, LOST, REPEATS, Finding, Findings
 
 # Roughly the memory that counting a group takes: its rows, and the table that counts them.
 GROUP_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -155,7 +155,8 @@ def compare(task: GroupToCompare) -> dict[str, Findings]:
     sent, arrived = both["sent_sum"], both["found_sum"]
     if task.once:
         sent = pc.min_element_wise(sent, 1)
-    rows = pa.table({"id": both["id"], "window": both["window"], "sent": sent, **_apart(sent, arrived)})
+    counts = {"sent": sent, "found": arrived, **_apart(sent, arrived)}
+    rows = pa.table({"id": both["id"], "window": both["window"], **counts})
     return _findings(_by_id(_by_window(rows)), task.listed_max)
 
 
@@ -169,15 +170,18 @@ def _apart(less: Any, more: Any) -> dict[str, Any]:
 
 def _by_window(rows: Any) -> Any:
     """For each id in each window: a missing row and an extra row together are one row with another amount."""
-    summed = rows.group_by(["id", "window"]).aggregate([("sent", "sum"), ("missing", "sum"), ("extra", "sum")])
+    counts = ("sent", "found", "missing", "extra")
+    summed = rows.group_by(["id", "window"]).aggregate([(name, "sum") for name in counts])
     missing, extra = summed["missing_sum"], summed["extra_sum"]
     altered = pc.min_element_wise(missing, extra)
     surplus = pc.subtract(extra, altered)
     was_sent = pc.greater(summed["sent_sum"], 0)
+    lost = pc.subtract(missing, altered)
     return pa.table(
         {
             "id": summed["id"],
-            LOST: pc.subtract(missing, altered),
+            LOST: lost,
+            REPEATS: pc.if_else(pc.greater(summed["found_sum"], 0), lost, 0),
             DOUBLED: pc.if_else(was_sent, surplus, 0),
             FOREIGN: pc.if_else(was_sent, 0, surplus),
             ALTERED: altered,
@@ -193,13 +197,15 @@ def _by_id(windows: Any) -> Any:
             pc.or_(pc.greater(windows[FOREIGN], 0), pc.greater(windows[ALTERED], 0)),
         )
     )
-    summed = wrong.group_by("id").aggregate([(kind, "sum") for kind in KINDS])
+    summed = wrong.group_by("id").aggregate([(kind, "sum") for kind in (*KINDS, REPEATS)])
     lost, foreign = summed[f"{LOST}_sum"], summed[f"{FOREIGN}_sum"]
     moved = pc.min_element_wise(lost, foreign)
+    still_lost = pc.subtract(lost, moved)
     return pa.table(
         {
             "id": summed["id"],
-            LOST: pc.subtract(lost, moved),
+            LOST: still_lost,
+            REPEATS: pc.min_element_wise(still_lost, summed[f"{REPEATS}_sum"]),
             DOUBLED: summed[f"{DOUBLED}_sum"],
             FOREIGN: pc.subtract(foreign, moved),
             ALTERED: pc.add(summed[f"{ALTERED}_sum"], moved),
@@ -216,7 +222,8 @@ def _findings(ids: Any, listed_max: int) -> dict[str, Findings]:
         smallest = pc.select_k_unstable(wrong, count, [("id", "ascending")]) if count else []
         first = wrong.take(smallest).to_pydict() if len(smallest) else {"id": [], kind: []}
         listed = [Finding(id, rows) for id, rows in zip(first["id"], first[kind], strict=True)]
-        findings[kind] = Findings().plus(pc.sum(wrong[kind]).as_py() or 0, wrong.num_rows, listed, listed_max)
+        repeats = pc.sum(ids[REPEATS]).as_py() or 0 if kind == LOST else 0
+        findings[kind] = Findings(pc.sum(wrong[kind]).as_py() or 0, wrong.num_rows, tuple(sorted(listed)), repeats)
     return findings
 
 

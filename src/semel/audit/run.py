@@ -220,7 +220,7 @@ class _Audit:
         total = dict.fromkeys(KINDS, Findings())
         for number, findings in enumerate(workers.each(compare, tasks), start=1):
             for kind, one in findings.items():
-                total[kind] = total[kind].plus(one.rows, one.ids, one.listed, listed_max)
+                total[kind] = total[kind].plus(one, listed_max)
             self._progress(f"comparing ids with {sink.place.name}", rows * number // len(tasks), rows)
         return total
 

@@ -22,6 +22,7 @@ from semel.audit.verdict import (
     KINDS,
     LISTED_DEFAULT,
     LOST,
+    REPEATS,
     Counted,
     Finding,
     Findings,
@@ -304,14 +305,17 @@ def _by_window(rows: "DataFrame", once: bool) -> "DataFrame":
     zero = f.lit(0)
     summed = rows.groupBy("id", "window").agg(
         f.sum(sent).alias("sent"),
+        f.sum(arrived).alias("found"),
         f.sum(f.greatest(sent - arrived, zero)).alias("missing"),
         f.sum(f.greatest(arrived - sent, zero)).alias("extra"),
     )
     altered = f.least("missing", "extra")
     was_sent = f.col("sent") > 0
+    lost = f.col("missing") - altered
     return summed.select(
         "id",
-        (f.col("missing") - altered).alias(LOST),
+        lost.alias(LOST),
+        f.when(f.col("found") > 0, lost).otherwise(0).alias(REPEATS),
         f.when(was_sent, f.col("extra") - altered).otherwise(0).alias(DOUBLED),
         f.when(was_sent, 0).otherwise(f.col("extra") - altered).alias(FOREIGN),
         altered.alias(ALTERED),
@@ -325,11 +329,13 @@ def _by_id(windows: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     wrong = reduce(lambda one, other: one | other, (f.col(kind) > 0 for kind in KINDS))
-    summed = windows.where(wrong).groupBy("id").agg(*(f.sum(kind).alias(kind) for kind in KINDS))
+    summed = windows.where(wrong).groupBy("id").agg(*_sums_of((*KINDS, REPEATS)))
     moved = f.least(LOST, FOREIGN)
+    still_lost = f.col(LOST) - moved
     return summed.select(
         "id",
-        (f.col(LOST) - moved).alias(LOST),
+        still_lost.alias(LOST),
+        f.least(still_lost, f.col(REPEATS)).alias(REPEATS),
         f.col(DOUBLED),
         (f.col(FOREIGN) - moved).alias(FOREIGN),
         (f.col(ALTERED) + moved).alias(ALTERED),
@@ -340,13 +346,14 @@ def _findings(by_id: "DataFrame", limit: int) -> dict[str, Findings]:
     from pyspark.sql import functions as f
 
     ids_of = (f.count_if(f.col(kind) > 0).alias(f"{kind}_ids") for kind in KINDS)
-    counts = _only(by_id.agg(*_sums_of(KINDS), *ids_of))
+    counts = _only(by_id.agg(*_sums_of((*KINDS, REPEATS)), *ids_of))
     findings = {}
     for kind in KINDS:
         ids = counts[f"{kind}_ids"]
         first = by_id.where(f.col(kind) > 0).orderBy("id").limit(limit).select("id", kind) if ids and limit else None
         listed = [] if first is None else [Finding(bytes(row["id"]), row[kind]) for row in first.collect()]
-        findings[kind] = Findings(counts[kind] or 0, ids, tuple(listed))
+        repeats = counts[REPEATS] or 0 if kind == LOST else 0
+        findings[kind] = Findings(counts[kind] or 0, ids, tuple(listed), repeats)
     return findings
 
 

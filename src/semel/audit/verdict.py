@@ -18,6 +18,8 @@ DOUBLED: Final = "doubled"
 FOREIGN: Final = "foreign"
 ALTERED: Final = "altered"
 KINDS: Final = (LOST, DOUBLED, FOREIGN, ALTERED)
+# Lost rows whose id is stored all the same, only less often than it was sent: as after a deduplication.
+REPEATS: Final = "repeats"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,9 +46,13 @@ class Findings:
     rows: int = 0
     ids: int = 0
     listed: tuple[Finding, ...] = ()
+    repeats: int = 0
+    """How many of the rows that are lost are repetitions: their id is stored in the same window, less often than sent.
+    """
 
-    def plus(self, rows: int, ids: int, listed: Iterable[Finding], listed_max: int) -> "Findings":
-        return Findings(self.rows + rows, self.ids + ids, tuple(heapq.nsmallest(listed_max, [*self.listed, *listed])))
+    def plus(self, other: "Findings", listed_max: int) -> "Findings":
+        listed = tuple(heapq.nsmallest(listed_max, [*self.listed, *other.listed]))
+        return Findings(self.rows + other.rows, self.ids + other.ids, listed, self.repeats + other.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ def _counted_as_json(counted: Counted) -> dict[str, Any]:
 
 def _sink_as_json(verdict: SinkVerdict) -> dict[str, Any]:
     findings = {kind: _findings_as_json(getattr(verdict, kind)) for kind in KINDS}
+    findings[LOST][REPEATS] = verdict.lost.repeats
     compared = {"buckets_compared": verdict.buckets_compared, "rows_compared": verdict.rows_compared}
     windows = [
         {"begin_ms": window.begin_ms, "source_rows": window.source_rows, "sink_rows": window.sink_rows}

@@ -98,8 +98,8 @@ def session(
     `master` is Spark's own (`local[*]` by default); `remote` is the address of a Spark Connect server,
     `sc://host:15002`. A session that runs already is returned with `config` applied to it, and otherwise unchanged. A
     thread of your own that reads or writes has to call this first, because Spark looks up formats in the session of the
-    calling thread. A program that ends by an error of Spark's logs, as its last line, the sentence that `error_of` finds
-    in it.
+    calling thread. A program that ends by an error of Spark's logs, as its last line, the sentence that `error_of`
+    finds in it.
     """
     _check_packages()
     with _beginning:

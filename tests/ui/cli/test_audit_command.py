@@ -101,7 +101,7 @@ def test_a_script_gets_the_verdict_as_json(source: str, tmp_path: Path) -> None:
     assert ran.returncode == 1
     verdict = json.loads(ran.stdout)
     assert (verdict["clean"], verdict["source"]["rows"], verdict["source"]["amount"]) == (False, 3, "7.75")
-    assert verdict["sinks"][0]["lost"] == {"rows": 1, "ids": 1, "listed": []}
+    assert verdict["sinks"][0]["lost"] == {"rows": 1, "ids": 1, "listed": [], "repeats": 0}
 
 
 def test_only_the_events_before_a_time_are_asked_for(source: str, tmp_path: Path) -> None:
@@ -116,7 +116,12 @@ def test_what_the_source_has_twice_may_be_expected_once(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["p1", "p1", "p2"]}), tmp_path / "sent.parquet")
     pq.write_table(pa.table({"id": ["p1", "p2"]}), tmp_path / "stored.parquet")
     addresses = (f"--source=parquet:{tmp_path}/sent.parquet?id=id", f"--sink=parquet:{tmp_path}/stored.parquet?id=id")
-    assert semel("audit", *addresses).returncode == 1
+    ran = semel("audit", *addresses)
+    assert ran.returncode == 1
+    assert (
+        "1 lost (sent, and not there; all of them repeat an id that is there: --once expects each id once)"
+        in ran.stdout
+    )
     assert semel("audit", *addresses, "--once").returncode == 0
 
 

@@ -23,7 +23,7 @@ from semel.ui.cli.subcommands import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semel.audit import Counted, Finding, SinkVerdict, Verdict
+    from semel.audit import Counted, Finding, Findings, SinkVerdict, Verdict
     from semel.audit.reader_check import ReaderVerdict
 
 EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=key" --sink "parquet:./out?id=event_id"
@@ -235,13 +235,21 @@ def _show_findings(verdict: "SinkVerdict") -> None:
         of_ids = f" of {findings.ids:,} ids" if findings.ids != findings.rows else ""
         listed = len(findings.listed)
         cut = f"; the first {listed}" if listed < findings.ids else ""
-        print(f"\n{verdict.sink.name}: {findings.rows:,} {kind}{of_ids} ({words}){cut}")
+        print(f"\n{verdict.sink.name}: {findings.rows:,} {kind}{of_ids} ({words}{_hint(findings)}){cut}")
         _print_ids(findings.listed)
     if verdict.windows:
         print(f"\n{verdict.sink.name}: windows that differ")
         rows = [["  window", "source", "sink"]]
         rows += [[f"  {_time_text(w.begin_ms)}", f"{w.source_rows:,}", f"{w.sink_rows:,}"] for w in verdict.windows]
         print_table(rows, right=True)
+
+
+def _hint(lost: "Findings") -> str:
+    """What to do if ids are stored less often than they were sent because that was wanted."""
+    if not lost.repeats:
+        return ""
+    how_many = "all" if lost.repeats == lost.rows else f"{lost.repeats:,}"
+    return f"; {how_many} of them repeat an id that is there: --once expects each id once"
 
 
 def _print_ids(findings: "Sequence[Finding]") -> None:
