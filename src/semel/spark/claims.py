@@ -17,6 +17,10 @@ from typing import Final
 # The mark of a sink that has claimed nothing: alone, or followed by the number of the one batch that may be the first.
 NOTHING: Final = "nothing"
 _MARK_DIGITS: Final = 8
+# How each refusal begins of which the checkpoint is the likely cause.
+RESTORE: Final = "restore the checkpoint, or check checkpointLocation"
+# What may have happened if the sink's last batch is of another query.
+OTHER_QUERY: Final = "the checkpoint was lost or exchanged, or two queries write under the name of one sink"
 _MARK: Final = re.compile(rf"{NOTHING}(-\d{{1,18}})?|\d{{1,18}}-[0-9a-f]{{{_MARK_DIGITS}}}")
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.spark.claims import RESTORE
 from semel.spark.lanes import progress
 from semel.spark.lanes.protocol import (
     HISTORY_MAX,
@@ -57,7 +58,7 @@ def test_a_stream_is_written_batch_by_batch_and_each_batch_once(written: int, ba
     [
         (replace(CLAIM, batch_id=12), "leaves a gap"),
         (replace(CLAIM, batch_id=1), "no longer remembers batch 1"),
-        (replace(CLAIM, query_id="r"), "the checkpoint was lost"),
+        (replace(CLAIM, query_id="r"), f"{RESTORE}: lane"),
         (replace(CLAIM, batch_id=10, lane_count=3), "is one of 2 lanes, and now of 3 lanes"),
         (replace(CLAIM, batch_id=10, lane_count=None), "now of Spark's own partitions"),
         (replace(CLAIM, batch_id=10, order=Order.RISING), "give each its own sinkId"),

@@ -34,6 +34,22 @@ def test_a_query_gives_each_batch_its_own_digest_and_a_replay_the_same(spark: Sp
     assert seen[0].digest != seen[1].digest == seen[2].digest
 
 
+def test_a_query_without_a_checkpoint_of_its_own_is_warned_in_its_first_batch(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place("sqlite", tmp_path)
+    place.feed(0, 1)
+    session = spark.newSession()
+    session.conf.unset("spark.sql.streaming.checkpointLocation")
+    writer = place.stream(session, 1).writeStream.foreachBatch(place.sink()).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    warned = [record.getMessage() for record in caplog.records if "has no checkpointLocation" in record.getMessage()]
+    assert len(warned) == 1
+    caplog.clear()
+    place.run(spark, place.sink(sink_id="with a checkpoint"))
+    assert not caplog.records
+
+
 def test_a_sink_that_no_query_calls_says_so(spark: SparkSession) -> None:
     with pytest.raises(RuntimeError, match="Spark names no streaming query here"):
         batch_of(spark.range(1), 0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.claims import NOTHING, BatchRefused, Outcome, is_mark, mark_before, mark_of
+from semel.spark.claims import NOTHING, RESTORE, BatchRefused, Outcome, is_mark, mark_before, mark_of
 from semel.spark.tables.claims import TableClaim, judge
 
 claims = st.builds(TableClaim, st.sampled_from(["q", "r"]), st.integers(0, 4), st.sampled_from(["a", "b"]))
@@ -89,6 +89,23 @@ def test_the_mark_of_a_sink_that_begins_lets_nothing_follow_once_the_sink_has_a_
 def test_a_mark_names_one_claim(one: TableClaim, other: TableClaim) -> None:
     marks = [mark_of(claim.query_id, claim.batch_id, claim.digest) for claim in (one, other)]
     assert (marks[0] == marks[1]) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("claim", "is_of_checkpoint"),
+    [
+        (TableClaim("another", 2, "c"), True),
+        (TableClaim("query", 1, "planned again"), True),
+        (TableClaim("query", 0, "a"), True),
+        (TableClaim("query", 3, "d"), False),
+    ],
+)
+def test_a_refusal_that_the_checkpoint_explains_begins_with_what_to_do_about_it(
+    claim: TableClaim, is_of_checkpoint: bool
+) -> None:
+    with pytest.raises(BatchRefused) as refused:
+        judge("sink", TableClaim("query", 1, "b"), claim, None)
+    assert str(refused.value).startswith(RESTORE) == is_of_checkpoint
 
 
 def test_a_query_that_lost_its_state_is_not_let_in_by_a_mark() -> None:

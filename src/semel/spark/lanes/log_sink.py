@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from semel.client import LogClient
-from semel.spark.claims import Batch, BatchRefused, Outcome
+from semel.spark.claims import OTHER_QUERY, RESTORE, Batch, BatchRefused, Outcome
 from semel.spark.lanes import assignment, progress
 from semel.spark.lanes.options import SinkOptions, read_options
 from semel.spark.lanes.protocol import LaneClaim, fence_of
@@ -86,10 +86,9 @@ def _is_written(options: SinkOptions, batch: Batch) -> bool:
             marker = progress.peek_marker(client, topic, lane, options.sink_id)
             if marker is not None and marker.newest.query_id != batch.query_id and batch.state:
                 raise BatchRefused(
-                    f"sink {options.sink_id!r} refused batch {batch.batch_id} of query {batch.query_id}: its last "
-                    f"batch, {marker.newest.batch_id}, is of another query, {marker.newest.query_id}. Nothing was "
-                    "written. "
-                    f"{state_lost(batch.state, AFRESH)}"
+                    f"{RESTORE}: sink {options.sink_id!r} refused batch {batch.batch_id} of query {batch.query_id}: "
+                    f"its last batch, {marker.newest.batch_id}, is of another query, {marker.newest.query_id} "
+                    f"({OTHER_QUERY}). Nothing was written. {state_lost(batch.state, AFRESH)}"
                 )
             written = marker.written if marker is not None else ()
             if not any((one.query_id, one.batch_id) == (batch.query_id, batch.batch_id) for one in written):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from semel.spark.claims import NOTHING, mark_before, mark_of
+from semel.spark.claims import NOTHING, OTHER_QUERY, RESTORE, mark_before, mark_of
 
 # How many batches a marker remembers. A replay needs one; with the others, an old batch of a zombie, or of a checkpoint
 # that was set back a little, is recognised as a duplicate.
@@ -148,9 +148,9 @@ def misfit(marker: Marker, claim: LaneClaim) -> Refusal | None:
     is_other_query = claim.order is Order.CONSECUTIVE and newest.query_id != claim.query_id
     if is_other_query and not _may_follow(marker, claim):
         return Refusal(
-            f"{_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
-            f"{claim.query_id} claims batch {claim.batch_id}: the checkpoint was lost, or two queries share a sinkId. "
-            f"Restore the checkpoint; or choose from which offsets to go on, and do it {_way_on(marker)}"
+            f"{RESTORE}: {_lane(claim)} belongs to query {newest.query_id}, at batch {newest.batch_id}, and query "
+            f"{claim.query_id} claims batch {claim.batch_id} ({OTHER_QUERY}). Otherwise choose from which offsets to "
+            f"go on, and do it {_way_on(marker)}"
         )
     return None
 
@@ -215,9 +215,9 @@ def _decide_next(marker: Marker, claim: LaneClaim) -> Decision:
     newest = marker.newest
     if claim.batch_id <= newest.batch_id:
         return Refusal(
-            f"{_lane(claim)} is at batch {newest.batch_id} and no longer remembers batch {claim.batch_id}: an old "
-            "checkpoint was restored, or a task came very late. Restore the newest checkpoint; or go on from where "
-            f"the log ends with a new checkpoint, {_way_on(marker)}"
+            f"{RESTORE}: {_lane(claim)} is at batch {newest.batch_id} and no longer remembers batch {claim.batch_id} "
+            "(an old checkpoint was restored, or a task came very late). Otherwise go on from where the log ends with "
+            f"a new checkpoint, {_way_on(marker)}"
         )
     if claim.order is Order.CONSECUTIVE and claim.batch_id > newest.batch_id + 1:
         return Refusal(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semel.spark.claims import NOTHING, Batch, BatchRefused, Outcome, mark_before, mark_of
+from semel.spark.claims import NOTHING, OTHER_QUERY, RESTORE, Batch, BatchRefused, Outcome, mark_before, mark_of
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ def judge(
         return Outcome.DUPLICATE
     if follows(held, claim):
         return Outcome.ACCEPTED
+    remedy = f"{RESTORE}: " if is_of_checkpoint(held, claim) else ""
+    refusal = (
+        f"{remedy}sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. "
+        "Nothing was written."
+    )
     if held is not None and held.query_id != claim.query_id and state:
-        raise BatchRefused(
-            f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing "
-            f"was written. {state_lost(state, afresh)}"
-        )
+        raise BatchRefused(f"{refusal} {state_lost(state, afresh)}")
     marks = (NOTHING, mark_before(claim.batch_id)) if held is None else (_mark(held),)
     if accept_after in marks:
         return Outcome.ACCEPTED
     raise BatchRefused(
-        f"sink {sink!r} refused batch {claim.batch_id} of query {claim.query_id}: {reason(held, claim)}. Nothing was "
-        f"written. If the rows of this batch belong after what the sink has, go on with "
-        f"accept_after={marks[-1]!r}"
+        f"{refusal} If the rows of this batch belong after what the sink has, go on with accept_after={marks[-1]!r}"
     )
 
 
@@ -81,6 +81,11 @@ def _mark(held: TableClaim) -> str:
     return mark_of(held.query_id, held.batch_id, held.digest)
 
 
+def is_of_checkpoint(held: TableClaim | None, claim: TableClaim) -> bool:
+    """Whether the checkpoint is another one than at the last batch. A gap has other causes."""
+    return held is not None and (held.query_id != claim.query_id or claim.batch_id <= held.batch_id)
+
+
 def reason(held: TableClaim | None, claim: TableClaim) -> str:
     if held is None:
         return (
@@ -89,8 +94,8 @@ def reason(held: TableClaim | None, claim: TableClaim) -> str:
         )
     if claim.query_id != held.query_id:
         return (
-            f"its last batch, {held.batch_id}, is of another query, {held.query_id} (checkpoint lost or exchanged, or "
-            "two queries under the name of one sink: sink_id=... tells them apart)"
+            f"its last batch, {held.batch_id}, is of another query, {held.query_id} ({OTHER_QUERY}: sink_id=... tells "
+            "them apart)"
         )
     if claim.batch_id > held.batch_id:
         return (

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,9 @@ STATE_INFO: Final = "state info ["
 OPERATOR: Final = re.compile(r"([A-Za-z]\w+)")
 # The name in the file that Spark writes for each operator that keeps state.
 OPERATOR_NAME: Final = re.compile(r'"operatorName"\s*:\s*"([^"]+)"')
+# The name of the directory that Spark makes for the checkpoint of a query without a location.
+TEMPORARY: Final = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LOG: Final = logging.getLogger(__name__)
 # A garbage collection takes about 40 ms with 100,000 objects, so it does not run after every batch.
 BATCHES_LEFT_MAX: Final = 16
 
@@ -48,6 +52,13 @@ def batch_of(rows: DataFrame, batch_id: int, checkpoint: str | None = None) -> B
             "foreachBatch, or give its write() a Batch of your own"
         )
     query = running(rows, query_id)
+    if batch_id == 0 and is_temporary(str(query.resolvedCheckpointRoot())):
+        _LOG.warning(
+            "query %s has no checkpointLocation, so Spark deletes its checkpoint when it ends: the next start is "
+            "another query, which begins at startingOffsets, and its sinks refuse it; set "
+            '.option("checkpointLocation", ...)',
+            query_id,
+        )
     digest = digest_of(planned(rows, query, batch_id))
     return Batch(query_id, batch_id, digest, str(query.outputMode()).lower(), stateful(query))
 
@@ -66,6 +77,11 @@ def batch_in(rows: DataFrame, batch_id: int, checkpoint: str | None) -> Batch:
 
     digest = digest_of(text_of(f"offsets/{batch_id}"))
     return Batch(json.loads(text_of("metadata"))["id"], batch_id, digest, state=stateful_in(rows, checkpoint))
+
+
+def is_temporary(checkpoint: str) -> bool:
+    """Whether Spark deletes this checkpoint when its query ends."""
+    return TEMPORARY.fullmatch(checkpoint.rstrip("/").rpartition("/")[2]) is not None
 
 
 def running(rows: DataFrame, query_id: str) -> Any:
