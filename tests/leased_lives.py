@@ -36,7 +36,7 @@ class Active(Life):
         self.writer.open()
         self.log.show_all()
         self._keeping = asyncio.get_running_loop().create_task(
-            self.membership.keep_lease(epoch, lambda _: None, _nothing)
+            self.membership.keep_lease(epoch, lambda _: None, _nothing, lambda _: None)
         )
         return self
 

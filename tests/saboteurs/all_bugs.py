@@ -23,6 +23,7 @@ from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.quota_bugs import QUOTA_BUGS
 from saboteurs.record_bugs import RECORD_BUGS
 from saboteurs.replica_bugs import REPLICA_BUGS
+from saboteurs.resignation_bugs import RESIGNATION_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
@@ -45,6 +46,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *JOURNAL_BUGS,
     *STEP_BUGS,
     *STORE_BUGS,
+    *RESIGNATION_BUGS,
     *REPLICA_BUGS,
     *STANDBY_BUGS,
     *CACHE_BUGS,

@@ -231,7 +231,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a lost answer is the loss of the lease",
         "semel.log.replica.lease:LeaseHolder.renew",
-        "decode_lease(content).nonce != self._next.nonce",
+        "found.nonce != self._next.nonce",
         "True",
         (f"{_LEASE}::test_a_lost_answer_is_not_the_loss_of_the_lease",),
     ),

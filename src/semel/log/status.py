@@ -1,7 +1,9 @@
-"""The active broker of a store and those that stand by: the store is asked, because all brokers may be down."""
+"""The active broker of a store and those that stand by, and a planned takeover. The store is asked, and no broker: all
+may be down, or out of reach."""
 
 from semel.log.core.slots import BrokenHistory
 from semel.log.replica.lease import Addresses
+from semel.log.replica.resignation import StaysActive, have_resign
 from semel.log.replica.status import Standby, StoreStatus, status_of
 
-__all__ = ["Addresses", "BrokenHistory", "Standby", "StoreStatus", "status_of"]
+__all__ = ["Addresses", "BrokenHistory", "Standby", "StaysActive", "StoreStatus", "have_resign", "status_of"]

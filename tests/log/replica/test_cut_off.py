@@ -3,6 +3,7 @@ else. It waits for no answer of the store before that, and begins again by itsel
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
 from semel.log.broker.failure import BrokerCutOff, BrokerFenced
 from semel.log.replica.lease import LEASE_KEY
+from semel.log.replica.resignation import StaysActive, have_resign
 from semel.log.replica.timely import CALL_SECONDS_MIN, TimelyStore
 from semel.log.store import Unsure
 from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
 from semel.testing.served import ServedBroker
 from semel.testing.stores import MemoryStore
 from semel.wire import versions
+from semel_command import semel_failure, semel_lines
 from takeover_pair import fresh_bucket
 
 LEASE_SECONDS = 0.5
@@ -197,6 +200,53 @@ async def test_after_both_were_cut_off_the_standby_takes_over_at_once() -> None:
     await second.stop()
 
 
+# -- a planned takeover -----------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_that_is_asked_to_resign_hands_over_while_clients_are_served() -> None:
+    """And nobody but the store is asked. The lease is never without a holder who serves longer than that takes."""
+    store = MemoryStore()
+    first, second = broker_on(Line(store)), broker_on(Line(store))
+    await first.start()
+    await second.start()
+    resigning = asyncio.create_task(have_resign(store))
+    async with asyncio.timeout(SECONDS_MAX):
+        await first.resigned
+    assert first.role.may_serve
+    await first.stop()
+    former, lease = await resigning
+    assert list(former.values()) == [first.listeners[0].reached_at]
+    assert (list(lease.addresses.values()), lease.epoch) == ([second.listeners[0].reached_at], 2)
+    assert second.role.may_serve
+    await second.stop()
+
+
+async def test_a_broker_without_a_standby_does_not_resign() -> None:
+    store = MemoryStore()
+    async with broker_on(Line(store)) as broker:
+        with pytest.raises(StaysActive, match="has found no standby"):
+            await have_resign(store)
+        assert broker.role.may_serve
+        assert not broker.resigned.done()
+    with pytest.raises(StaysActive, match="no broker is active"):
+        await have_resign(store)
+
+
+async def test_two_operators_who_want_a_takeover_at_once_cost_no_broker_its_lease() -> None:
+    store = MemoryStore()
+    first, second = broker_on(Line(store)), broker_on(Line(store))
+    await first.start()
+    await second.start()
+    operators = [asyncio.create_task(have_resign(store)) for _ in range(3)]
+    async with asyncio.timeout(SECONDS_MAX):
+        await first.resigned
+    await first.stop()
+    assert {lease.epoch for _, lease in await asyncio.gather(*operators)} == {2}
+    assert not second.failed.done()
+    assert not second.resigned.done()
+    await second.stop()
+
+
 # -- calls that nobody answers ----------------------------------------------------------------------------------------
 
 
@@ -281,3 +331,40 @@ def test_semel_serve_stands_by_again_by_itself_after_it_was_cut_off(seaweedfs: S
         finally:
             first.kill()
             second.kill()
+
+
+def test_who_resigns_stands_by_in_the_same_process_and_a_producer_goes_on(tmp_path: Path) -> None:
+    """The service manager is told of no end: it would kill the standby some time later."""
+    url = f"file://{tmp_path}/store"
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.settimeout(SECONDS_MAX)
+    manager.bind(str(tmp_path / "manager"))
+    first, second = (
+        ServedBroker(
+            *(tmp_path / name, f"--store={url}", "--lease-seconds=1"),
+            environment={"NOTIFY_SOCKET": str(tmp_path / "manager")},
+        )
+        for name in ("first", "second")
+    )
+    try:
+        first.start()
+        second.start()
+        process = first.process_id
+        servers = f"{first.bootstrap},{second.bootstrap}"
+        for epoch, active, other in ((2, first, second), (3, second, first)):
+            semel_lines("produce", "payments", f"--bootstrap={servers}", stdin="1 book\n")
+            assert semel_lines("resign", url) == [
+                f"{active.bootstrap} has resigned; {other.bootstrap} is active, epoch {epoch}"
+            ]
+            active.wait_until_standing_by()
+        assert (first.process_id, first.exit_code) == (process, None)
+        assert len(semel_lines("tail", "payments", f"--bootstrap={servers}")) == 2
+        told = [manager.recv(1024).partition(b"\n")[0] for _ in range(6)]
+        assert set(told) == {b"READY=1"}, "each of them twice, and then once more where it stands by or is active"
+        second.stop()
+        assert manager.recv(1024) == b"STOPPING=1"
+        refusal = f"{url}: the active broker has found no standby, and stays active: start a standby first"
+        assert semel_failure("resign", url) == refusal
+    finally:
+        first.kill()
+        second.kill()

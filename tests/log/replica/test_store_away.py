@@ -66,7 +66,8 @@ async def active_on(store: MemoryStore) -> tuple[Active, Membership, "asyncio.Ta
     await membership.stand_by(lambda _: None)
     epoch = await membership.take_over()
     active.writer.open()
-    keeping = asyncio.get_running_loop().create_task(membership.keep_lease(epoch, lambda _: None, nothing))
+    kept = membership.keep_lease(epoch, lambda _: None, nothing, lambda _: None)
+    keeping = asyncio.get_running_loop().create_task(kept)
     return active, membership, keeping
 
 

@@ -60,6 +60,7 @@ class Alone:
         note_active: Callable[[Lease], None],
         give_up: GiveUp,
         take_again: TakeAgain,
+        resign: Callable[[bool], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         """Be active."""

@@ -190,6 +190,8 @@ class Broker:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         # Done when this broker is the active one, and serves.
         self.activated: asyncio.Future[None] = self._loop.create_future()
+        # Done when an operator wants a standby to take over: the caller stops this broker, and starts another.
+        self.resigned: asyncio.Future[None] = self._loop.create_future()
         if not hasattr(self, "log"):
             self.log = await self.role.open_log(self._open_files, _new_cluster_id(), self._settings)
         self._wire()
@@ -201,6 +203,7 @@ class Broker:
                 self._note_active,
                 self._give_up_clients,
                 self._take_clients_again,
+                self._resign,
                 self.fail,
             )
             await self.doors.let_in()
@@ -259,6 +262,13 @@ class Broker:
         self.events.tell(logging.INFO, "takes_clients_again")
         if not self.activated.done():
             self._tell_if_started()
+
+    def _resign(self, has_standby: bool) -> None:
+        if has_standby:
+            self.events.tell(logging.WARNING, "resigns", epoch=self.role.epoch)
+            self.resigned.set_result(None)
+        else:
+            self.events.tell(logging.WARNING, "stays_active", reason="it was asked to resign, and there is no standby")
 
     def _thread(self, name: str) -> DiskThread:
         return self._disk_threads(f"semel-{name}", self._loop)

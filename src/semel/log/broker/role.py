@@ -144,11 +144,13 @@ class Role:
         note_active: Callable[[Lease], None],
         give_up: GiveUp,
         take_again: TakeAgain,
+        resign: Callable[[bool], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         """Return when this broker is active, or knows which one is; then go on in the background. `note_active` gets
         the lease of another active broker; `give_up` is called when the lease of this one has ended, and `take_again`
-        when it may serve again; `fail` is called when this broker must stop.
+        when it may serve again; `resign` when an operator wants a standby to take over, with whether there is one;
+        `fail` is called when this broker must stop.
         """
         addresses = {listener.name: listener.reached_at for listener in listeners}
         self._membership = membership = Membership(
@@ -172,7 +174,7 @@ class Role:
                 become_active()
                 if not role_is_known.done():
                     role_is_known.set_result(None)
-                await membership.keep_lease(self.epoch, give_up, take_again)
+                await membership.keep_lease(self.epoch, give_up, take_again, resign)
             except Exception as error:
                 if role_is_known.done():
                     fail(error)

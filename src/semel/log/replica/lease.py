@@ -56,6 +56,9 @@ class Lease(NamedTuple):
     # is missing was lost.
     created_below: int
     cluster_id: str
+    # Whether an operator wants a standby to take over. He writes this over the lease, so the broker learns of it at its
+    # next write, without a call of its own; from then on it says whether the broker does so.
+    resigns: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -201,7 +204,7 @@ class LeaseHolder:
     async def claim(self, epoch: int, version: str | None, now: float) -> bool:
         """Replace the lease that has this version; False if another broker was faster."""
         self._version = version
-        self._next = self._next._replace(epoch=epoch, position=_NOT_YET, is_released=False)
+        self._next = self._next._replace(epoch=epoch, position=_NOT_YET, is_released=False, resigns=False)
         return await self._put(now)
 
     async def keeps_claim(self, now: float) -> bool:
@@ -213,19 +216,30 @@ class LeaseHolder:
     async def renew(self, epoch: int, now: float, position: int = 0) -> bool:
         """Renew the lease; False if another broker has it now. Raises Unsure if the store did not answer."""
         self._next = self._next._replace(epoch=epoch, position=position)
-        if await self._put(now):
-            return True
-        # If an answer was lost, the lease is our own.
-        try:
-            content, version = await self._store.get(LEASE_KEY)
-        except Missing:
-            self._version = None
-            return await self._put(now)
-        if decode_lease(content).nonce != self._next.nonce:
-            # The version stays the old one, or this broker could release the lease of the other one when it stops.
-            return False
-        self._version = version
-        return await self._put(now)
+        while not await self._put(now):
+            # If an answer was lost, the lease is our own; and so it is if an operator has written into it.
+            try:
+                content, version = await self._store.get(LEASE_KEY)
+            except Missing:
+                self._version = None
+                return await self._put(now)
+            found = decode_lease(content)
+            if found.nonce != self._next.nonce:
+                # The version stays the old one, or this broker could release the lease of the other one when it stops.
+                return False
+            self._version = version
+            if found.resigns:
+                self._next = self._next._replace(resigns=True)
+        return True
+
+    @property
+    def resigns(self) -> bool:
+        """Whether an operator has asked this broker to have a standby take over."""
+        return self._next.resigns
+
+    def refuse_to_resign(self) -> None:
+        """Say in the next write that this broker stays active."""
+        self._next = self._next._replace(resigns=False)
 
     def released(self) -> Lease:
         """The lease that `release` writes; from now on this broker does not hold it."""

@@ -330,15 +330,19 @@ class Membership:
             looking.cancel()
         return epoch
 
-    async def keep_lease(self, epoch: int, give_up: GiveUp, take_again: TakeAgain) -> None:
+    async def keep_lease(
+        self, epoch: int, give_up: GiveUp, take_again: TakeAgain, resign: Callable[[bool], None]
+    ) -> None:
         """Regularly renew the lease, and look for standbys. Raises Fenced when another broker has the lease.
 
         `give_up` is called when the lease ends without being renewed. If it is renewed afterwards, a standby may take
-        over; if there is none, `take_again` is called.
+        over; if there is none, `take_again` is called. `resign` is called when an operator wants a standby to take
+        over; it gets whether there is one.
         """
         # However long these take, this broker goes on renewing the lease.
         watching = asyncio.get_running_loop().create_task(self._watch_standbys())
         watching_lease = asyncio.get_running_loop().create_task(self._watch_lease(give_up, take_again))
+        has_resigned = False
         try:
             while True:
                 try:
@@ -352,6 +356,11 @@ class Membership:
                     if self._has_given_up and await self.finds_standby():
                         await self._give_way()
                     self._has_lease.set()
+                    if self._holder.resigns and not has_resigned:
+                        has_resigned = await self.finds_standby()
+                        if not has_resigned:
+                            self._holder.refuse_to_resign()
+                        resign(has_resigned)
                 pause = self._holder.pause_seconds if self.may_serve else _AGAIN_SECONDS
                 await asyncio.wait((watching_lease,), timeout=pause)
                 if watching_lease.done():

@@ -37,6 +37,7 @@ GROUPS: Final = {
         "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "show which broker on a store is active, which stand by, and how much the store holds",
+        "resign": "have the active broker of a store hand over to a standby",
         "move": "move a whole log from a directory into an object store, or back, or from a broker to Apache Kafka",
         "repair": "go on without lost or damaged data that stops the broker's start, and keep a copy of what is left",
     },

@@ -7,11 +7,9 @@ import errno
 import logging
 import os
 import re
-import resource
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
@@ -24,6 +22,7 @@ from semel.ui.cli.garbage import Garbage
 from semel.ui.cli.input_end import add_until_input_ends, when_input_ends
 from semel.ui.cli.listeners import LISTEN_DEFAULT, listeners_of, shown
 from semel.ui.cli.metrics import MetricsDoor, add_metrics, metrics_of
+from semel.ui.cli.process import age_seconds, keep_freed_memory, raise_open_files
 from semel.ui.cli.progress import Progress
 from semel.ui.cli.service_manager import notify
 from semel.ui.cli.subcommands import count, positive
@@ -40,14 +39,6 @@ EXAMPLE: Final = "  semel serve --listen 127.0.0.1:9092 --data ./data"
 # A limit of more digits would be none, and Python refuses to read very many.
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _LOG: Final = logging.getLogger("semel")
-
-# glibc's numbers for the two settings of mallopt; other C libraries have no mallopt, or ignore it.
-_MALLOPT_TRIM_THRESHOLD: Final = -1
-_MALLOPT_MMAP_THRESHOLD: Final = -3
-_KEPT_BYTES: Final = 32 * 1024 * 1024
-
-# macOS names no hard limit, but refuses more than an internal limit, which is at least the last of these.
-_OPEN_FILES_TRIED: Final = (262_144, 65_536, 10_240)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -204,8 +195,8 @@ def run(options: argparse.Namespace) -> int:
     limits = _limits(options.limit)
     for sentence in not_promised():
         _LOG.warning("not promised on %s: %s", os.uname().sysname, sentence)
-    _raise_open_files()
-    _keep_freed_memory()
+    raise_open_files()
+    keep_freed_memory()
     garbage = Garbage()
     garbage.begin()
 
@@ -244,12 +235,14 @@ def run(options: argparse.Namespace) -> int:
         garbage.keep()
         while True:
             try:
-                uvloop.run(_serve(broker, store, garbage, metrics, options))
-                return 0
+                if not uvloop.run(_serve(broker, store, garbage, metrics, options)):
+                    return 0
             except BrokerCutOff:
-                # It was told why already. It begins again from what is in the store, at the same ports, and stands by.
-                listeners = broker.listeners
-                broker, store = opened()
+                # It was told why already.
+                pass
+            # It begins again from what is in the store, at the same ports, and stands by.
+            listeners = broker.listeners
+            broker, store = opened()
 
 
 async def _serve(
@@ -258,7 +251,8 @@ async def _serve(
     garbage: Garbage,
     metrics: MetricsDoor | None,
     options: argparse.Namespace,
-) -> None:
+) -> bool:
+    """Serve until the broker has stopped; return whether it is to begin again, because it has resigned."""
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -282,7 +276,7 @@ async def _serve(
         starting.cancel()
         await asyncio.wait((starting,))
     if starting.cancelled():
-        return
+        return False
     starting.result()
     garbage.look_from_time_to_time(loop)
     metrics_server = console = None
@@ -307,9 +301,10 @@ async def _serve(
             notify("READY=1", f"STATUS=serving clients on {shown(broker.listeners)}")
             if console is not None:
                 await console.start()
-            await asyncio.wait((stop, broker.failed), return_when="FIRST_COMPLETED")
+            await asyncio.wait((stop, broker.failed, broker.resigned), return_when="FIRST_COMPLETED")
     finally:
-        notify("STOPPING=1")
+        if stop.done():
+            notify("STOPPING=1")
         if console is not None:
             await console.stop()
         if metrics_server is not None:
@@ -317,6 +312,7 @@ async def _serve(
         await broker.stop()
     if broker.failed.done():
         broker.failed.result()
+    return broker.resigned.done() and not stop.done()
 
 
 async def _start(broker: "Broker", store: "Store | None") -> None:
@@ -427,7 +423,7 @@ def _listening(address: str = "") -> Iterator[None]:
 
 def _tell_ready(broker: "Broker", metrics_place: str, standby_seconds: float | None) -> None:
     """`standby_seconds` is how long this broker stood by before: that is no part of its start."""
-    how = f"in {_age_seconds():.2f} s" if standby_seconds is None else f"after {standby_seconds:.0f} s on standby"
+    how = f"in {age_seconds():.2f} s" if standby_seconds is None else f"after {standby_seconds:.0f} s on standby"
     role = f" (active, epoch {broker.role.epoch})" if broker.role.epoch else ""
     tell(f"semel ready on {shown(broker.listeners)} {how}{role}{metrics_place}")
 
@@ -461,38 +457,3 @@ def _limits(assignments: list[str]) -> "Limits":
             raise Failure(f"limit {name} takes a whole number, not {value!r}")
         values[name] = int(value)
     return Limits(**values)
-
-
-def _raise_open_files() -> None:
-    """Raise the limit of open files as far as the system allows: every connection and every segment in use is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for limit in (hard, *(tried for tried in _OPEN_FILES_TRIED if hard == resource.RLIM_INFINITY and tried > soft)):
-        if limit == soft:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-            return
-
-
-def _keep_freed_memory() -> None:
-    """Make the C library keep the freed memory of answers for the next answers.
-
-    By default it returns every freed megabyte to the kernel, which clears the pages and hands them out again one by
-    one. That takes two thirds of the broker's time for reads.
-    """
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MALLOPT_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_MALLOPT_MMAP_THRESHOLD, _KEPT_BYTES)
-
-
-def _age_seconds() -> float:
-    """How long ago this process began, including the start of the interpreter."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            began_ticks = int(file.read().rpartition(b")")[2].split()[19])
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - began_ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError, IndexError, ValueError):
-        return time.process_time()
