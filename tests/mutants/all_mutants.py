@@ -7,6 +7,7 @@ reason.
 
 from typing import Final
 
+from mutants.core_mutants import CORE_MUTANTS
 from mutants.file_mutants import FILE_MUTANTS
 from mutants.judged import JUDGED
 from mutants.kit_mutants import KIT_MUTANTS
@@ -15,6 +16,13 @@ from mutants.pipeline_mutants import PIPELINE_MUTANTS
 from mutants.store_mutants import STORE_MUTANTS
 from saboteurs.planting import Bug
 
-ALL_MUTANTS: Final[tuple[Bug, ...]] = (*LOG_MUTANTS, *STORE_MUTANTS, *FILE_MUTANTS, *PIPELINE_MUTANTS, *KIT_MUTANTS)
+ALL_MUTANTS: Final[tuple[Bug, ...]] = (
+    *LOG_MUTANTS,
+    *CORE_MUTANTS,
+    *STORE_MUTANTS,
+    *FILE_MUTANTS,
+    *PIPELINE_MUTANTS,
+    *KIT_MUTANTS,
+)
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

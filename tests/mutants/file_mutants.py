@@ -245,4 +245,40 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "True",
         ("tests/log/compaction/test_cleaning.py",),
     ),
+    # -- segments: how large they are, and what is between them -------------------------------------------------------
+    Bug(
+        "a segment that is full to its last byte is too large",
+        "semel.log.storage.partition_log:PartitionLog._segment_for",
+        "size > configs.segment_bytes",
+        "size >= configs.segment_bytes",
+        ("tests/log/storage/test_partition_log.py",),
+    ),
+    Bug(
+        "of very many segments the last one grows for ever",
+        "semel.log.storage.partition_log:PartitionLog._segment_for",
+        "is_full = size > max(configs.segment_bytes, SEGMENT_BYTES_DEFAULT)",
+        "is_full = False",
+        ("tests/log/storage/test_partition_log.py",),
+    ),
+    Bug(
+        "the bytes of whole segments between two marks are not counted",
+        "semel.log.storage.partition_log:PartitionLog.bytes_between",
+        "max(sum(segment.size for segment in between) - begin.position, 0) + end.position",
+        "end.position",
+        ("tests/log/storage/test_partition_log.py",),
+    ),
+    Bug(
+        "the latest time is that of a record that was deleted",
+        "semel.log.storage.partition_log:PartitionLog.latest_timestamp",
+        "self.state.log_start <= segment.base_offset and segment.next_offset <= until.offset",
+        "segment.next_offset <= until.offset",
+        ("tests/log/storage/test_partition_log.py",),
+    ),
+    Bug(
+        "the places of all readers are remembered for ever",
+        "semel.log.storage.partition_log:PartitionLog._result",
+        "offset not in places and len(places) >= _REMEMBERED_PLACES_MAX",
+        "False",
+        ("tests/log/storage/test_partition_log.py",),
+    ),
 )

@@ -84,4 +84,32 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "Outcome.ACCEPTED is outcomes[-1]",
         "The rows are evaluated once more for the state of the query, as if a duplicate; no sink gets them again.",
     ),
+    Judged(
+        "the deadline of a transaction is counted from when its id was in use last",
+        "semel.log.core.transactions:Transactions.deadlines",
+        "transaction.began_at_ms + self.timeout_ms(producer_id)",
+        "self._owners[producer_id].changed_at_ms + self.timeout_ms(producer_id)",
+        "The begin of a transaction is what notes that time, and until its end nothing else does.",
+    ),
+    Judged(
+        "a claim that goes on with a producer id takes the doubt about it away",
+        "semel.log.core.transactions:Transactions._apply_claim",
+        "before != entry.producer_id",
+        "True",
+        "Whoever claims an id that is in doubt gets a new producer id, so no such entry is ever written.",
+    ),
+    Judged(
+        "the number after the last of all is 2 to the power of 31",
+        "semel.wire.sequences:next_of",
+        "advance(last_sequence, 1)",
+        "last_sequence + 1",
+        "The one who asks takes the distance to another number, by the same modulus.",
+    ),
+    Judged(
+        "a search by time looks into segments that end before the offset",
+        "semel.log.storage.partition_log:PartitionLog.batch_since",
+        "segment.max_timestamp < timestamp_ms or segment.next_offset <= offset",
+        "segment.max_timestamp < timestamp_ms",
+        "Each stretch of such a segment ends before the offset, and is left out all the same: it takes time alone.",
+    ),
 )

@@ -219,6 +219,13 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         "",
         (_DELTA, "-k", "read_as_they_were_written"),
     ),
+    Bug(
+        "the numbers of a claim have fewer digits than those that tables hold",
+        "semel.spark.tables.delta_sink:number_of",
+        "int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)",
+        "int(hashlib.sha256(text.encode()).hexdigest()[:7], 16)",
+        ("tests/spark/tables/test_delta_sink.py::test_the_numbers_of_a_claim_are_those_that_tables_hold_already",),
+    ),
     # -- the source: a loss is looked at again, and told of a single record ------------------------------------------
     Bug(
         "a task takes the first short end of a log for the true one",

@@ -389,4 +389,12 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "pass",
         ("tests/log/replica/test_handing_over.py",),
     ),
+    # -- the fence behind a hole --------------------------------------------------------------------------------------
+    Bug(
+        "the fence behind a hole does not follow the last record before it",
+        "semel.log.replica.holes:fence_behind",
+        "(slot - 1, slot - DEPTH)",
+        "(slot - DEPTH,)",
+        ("tests/log/replica/test_holes.py",),
+    ),
 )

@@ -96,4 +96,11 @@ HOLE_BUGS: Final = (
         "True",
         ("tests/damaged_stores/test_damaged_stores.py",),
     ),
+    Bug(
+        "the fence behind a hole does not follow the fence before it",
+        "semel.log.replica.holes:fence_behind",
+        "(slot - 1, slot - DEPTH)",
+        "(slot - 1,)",
+        ("tests/log/replica/test_holes.py",),
+    ),
 )

@@ -20,6 +20,7 @@ from semel.wire.sequences import (
     judge,
     last_heard_ms,
     note,
+    note_marker,
     window_of,
 )
 
@@ -252,6 +253,12 @@ def test_a_later_epoch_begins_with_an_empty_window() -> None:
     state = note(state_after((0, 1), (1, 1), epoch=3), 9, 4, 2, 3, 500, 9)
     assert epoch_of(state) == 4
     assert window_of(state) == [KnownBatch(2, 3, 500, 9)]
+
+
+def test_a_marker_of_an_earlier_epoch_lets_no_zombie_back_in() -> None:
+    before = state_after((0, 1), (1, 1), epoch=4)
+    state = note_marker(before, 9, 3)
+    assert (epoch_of(state), window_of(state), last_heard_ms(state)) == (4, window_of(before), 9)
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 255, 256, 32766, 32767])

@@ -261,6 +261,23 @@ def test_a_principal_whose_range_is_used_up_gets_another_one_and_keeps_the_first
     assert (ids.owner_of(first), ids.owner_of(later)) == (ANNE, ANNE)
 
 
+def test_the_last_block_of_a_range_is_given_out_too() -> None:
+    ids = ProducerIds()
+    first = hand_out(ids, 0, ANNE)
+    ids.apply(ProducerIdsReserved(first + RANGE_IDS - 2 * BLOCK_IDS, BLOCK_IDS, 0, ANNE))
+    assert hand_out(ids, 0, ANNE) == first + RANGE_IDS - BLOCK_IDS
+
+
+def test_a_principal_whose_older_range_is_nobodys_any_more_goes_on_in_its_newer_one() -> None:
+    ids = ProducerIds(ranges_max=2)
+    first = hand_out(ids, 0, ANNE)
+    ids.apply(ProducerIdsReserved(first + RANGE_IDS - BLOCK_IDS, BLOCK_IDS, 0, ANNE))
+    later = hand_out(ids, 0, ANNE)
+    hand_out(ids, 0, EVE)
+    assert (ids.owner_of(first), ids.owner_of(later)) == (None, ANNE)
+    assert hand_out(ids, 0, ANNE) == later + 1
+
+
 def test_beyond_the_limit_the_range_that_was_unused_longest_is_nobodys_and_its_ids_are_never_given_again() -> None:
     ids = ProducerIds(ranges_max=3)
     hand_out(ids, 0)

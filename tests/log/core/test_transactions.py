@@ -148,6 +148,14 @@ def test_the_shortest_and_the_longest_timeout_that_the_limit_allows_are_accepted
 # -- growing ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_transaction_may_be_open_before_it_is_known_where_it_writes() -> None:
+    coordinator = Coordinator()
+    coordinator.claim()
+    coordinator.add(7000, 0)
+    assert coordinator.state() is State.ONGOING
+    assert coordinator.decide_add_partitions("a", 7000, 0, (), 2_000) is None
+
+
 def test_what_takes_part_already_is_no_change() -> None:
     coordinator = Coordinator()
     coordinator.claim()

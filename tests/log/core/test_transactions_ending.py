@@ -274,6 +274,16 @@ def test_ids_that_were_silent_for_too_long_are_forgotten_unless_their_transactio
     assert error_of(refused) == refusals.INVALID_PRODUCER_ID_MAPPING
 
 
+def test_no_checkpoint_keeps_the_doubt_about_an_id_that_is_forgotten() -> None:
+    """The ids of a year would be in it."""
+    coordinator = Coordinator()
+    coordinator.claim("silent")
+    coordinator.known.doubt()
+    (forgotten,) = coordinator.silent(2_000, 1_000)
+    coordinator.known.apply(forgotten)
+    assert coordinator.known.snapshot()["doubted"] == []
+
+
 def test_an_id_in_daily_use_is_not_forgotten_a_week_after_its_claim() -> None:
     coordinator = Coordinator()
     coordinator.claim("daily")

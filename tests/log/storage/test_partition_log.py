@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from ledger import NOW_MS, batch
-from semel.log.core.configs import TopicConfigs, parse
+from semel.log.core.configs import SEGMENT_BYTES_DEFAULT, TopicConfigs, parse
 from semel.log.core.partition import Partition
+from semel.log.core.producer_table import Snapshot
 from semel.log.storage.aborted_blocks import BLOCK_LAYOUT
+from semel.log.storage.checkpoint import PartitionParts
 from semel.log.storage.files import DiskFiles, Files, MemoryFiles
 from semel.log.storage.journal import Damaged
-from semel.log.storage.partition_log import Mark, PartitionLog
-from semel.log.storage.segment import SegmentFiles
+from semel.log.storage.partition_log import _REMEMBERED_PLACES_MAX, SEGMENTS_MAX, Mark, PartitionLog
+from semel.log.storage.segment import Index, SegmentFiles
 from semel.wire.batch import place, read_header
 
 CONFIGS = parse({"segment.bytes": "1024"})
@@ -83,7 +85,8 @@ def test_a_mark_ends_reading_where_it_was_set_however_the_log_has_grown_and_roll
 
 def test_a_segment_ends_at_its_size_and_a_larger_batch_has_one_to_itself(files: Files) -> None:
     partition = made(files)
-    for size in (500, 500, 500, 5000, 100):
+    # The first two fill a segment to its last byte.
+    for size in (524, 500, 500, 5000, 100):
         append(partition, size)
     assert bases(partition) == [0, 2, 3, 4]
 
@@ -195,6 +198,55 @@ def test_the_first_record_since_a_time_and_the_latest_time_are_found_in_what_can
     assert partition.latest_timestamp(until) == 1080
     partition.apply_log_start(9)
     assert partition.latest_timestamp(partition.readable) == -1
+
+
+def test_a_partition_with_very_many_segments_still_ends_one_that_is_as_large_as_segments_usually_are(
+    tmp_path: Path,
+) -> None:
+    """Or retention could never let go of what comes from then on."""
+    partition = made(DiskFiles(tmp_path))
+    (tmp_path / partition.directory).mkdir(parents=True)
+    (tmp_path / partition.directory / f"{SEGMENTS_MAX - 1:020}.log").touch()
+    segments = [(number, number + 1, 100, 0, 0, 0, -1, 0) for number in range(SEGMENTS_MAX - 1)]
+    segments.append((SEGMENTS_MAX - 1, SEGMENTS_MAX, SEGMENT_BYTES_DEFAULT - 500, 0, 0, 0, -1, 0))
+    record = {"log_start": 0, "next_offset": SEGMENTS_MAX, "epochs": [], "cleaned_until": 0, "segments": segments}
+    partition.restore(record, PartitionParts(Index(), Snapshot({}, []), {}, b"", b""))
+    counts = []
+    for _ in range(2):
+        append(partition, 500)
+        counts.append(len(bases(partition)))
+    assert counts == [SEGMENTS_MAX, SEGMENTS_MAX + 1]
+
+
+def test_the_latest_time_is_that_of_a_record_that_is_left_though_its_segment_has_held_a_later_one(files: Files) -> None:
+    partition = made(files)
+    for stamp_ms in (3000, 2000, 1000):
+        append(partition, stamp_ms=stamp_ms)
+    assert bases(partition) == [0]
+    partition.apply_log_start(1)
+    assert partition.latest_timestamp(partition.readable) == 2000
+
+
+def test_between_two_marks_lie_the_bytes_of_every_segment_between_them(files: Files) -> None:
+    """A fetch that waits for so many bytes would wait on, though they are there."""
+    partition = made(files)
+    ends = [Mark(0, 0, 0)]
+    for _ in range(10):
+        append(partition)
+        ends.append(partition.end_mark())
+    assert bases(partition) == [0, 3, 6, 9]
+    for first, begin in enumerate(ends):
+        for last in range(first, len(ends)):
+            assert partition.bytes_between(begin, ends[last]) == 300 * (last - first)
+
+
+def test_of_all_places_where_readers_went_on_only_some_are_remembered(files: Files) -> None:
+    partition = made(files)
+    for _ in range(40):
+        append(partition)
+    for offset in range(40):
+        partition.read(offset, 300, partition.readable, whole_first_batch=True)
+    assert len(partition._places) == _REMEMBERED_PLACES_MAX
 
 
 @pytest.mark.parametrize("length", [-(2**31), -12, 0, 40])

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from semel.spark import delta_sink
 from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables import delta_sink as delta
+from semel.spark.tables.claims import TableClaim
 
 FIRST, SECOND = Batch("query", 0, "a"), Batch("query", 1, "b")
 
@@ -327,6 +328,14 @@ def test_a_file_is_added_with_its_rows_counted_and_its_partitions_named(tmp_path
     assert json.loads(added.stats) == {"numRecords": 3}
     assert added.size == (directory / "part-0.parquet").stat().st_size
     assert delta.add_action(directory / "part-1.parquet", tmp_path, tmp_path / "semel-0") is None
+
+
+def test_the_numbers_of_a_claim_are_those_that_tables_hold_already() -> None:
+    """A table knows a query and a plan by these numbers alone: fewer digits would take two of them for one, and others
+    would take the last batch for that of another query.
+    """
+    claim = TableClaim("8c9de14c-c5ce-4d3f-9a68-9e8b1f3a2d10", 7, "0" * 64)
+    assert delta.numbered(claim) == TableClaim("375336755615051129", 7, "436292523663121138")
 
 
 def test_the_name_that_spark_gives_to_the_directory_of_nulls_is_known() -> None:
