@@ -30,8 +30,8 @@ def counted(rows: DataFrame, name: str, conditions: Mapping[str, str]) -> DataFr
 
 def log_counts(query_id: str, batch_id: int, counts: Mapping[str, Mapping[str, int]]) -> None:
     """One line for the batch, if anything was counted."""
-    if counts:
-        _LOG.log(level_of(counts), "query %s, batch %d: %s", query_id, batch_id, words_of(counts))
+    if words := words_of(counts):
+        _LOG.log(level_of(counts), "query %s, batch %d: %s", query_id, batch_id, words)
 
 
 def level_of(counts: Mapping[str, Mapping[str, int]]) -> int:
@@ -42,8 +42,7 @@ def level_of(counts: Mapping[str, Mapping[str, int]]) -> int:
 
 def words_of(counts: Mapping[str, Mapping[str, int]]) -> str:
     """For example `dedup: 97 accepted, 2 duplicate, 1 unclaimed`."""
-    return "; ".join(f"{name}: {_words(each) or 'nothing'}" for name, each in counts.items())
-
-
-def _words(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+    said = {
+        name: ", ".join(f"{count} {label}" for label, count in each.items() if count) for name, each in counts.items()
+    }
+    return "; ".join(f"{name}: {words}" for name, words in said.items() if words)

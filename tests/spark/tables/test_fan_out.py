@@ -117,4 +117,4 @@ def test_what_a_deduplication_and_the_sinks_leave_out_is_counted_and_logged(
 def test_only_counts_that_a_person_has_to_look_at_warn() -> None:
     assert level_of({"dedup": {"accepted": 5, "duplicate": 2, "late": 0}}) == logging.INFO
     assert level_of({"dedup": {"accepted": 5, "late": 1}}) == logging.WARNING
-    assert words_of({"dedup": {"accepted": 0, "late": 0}}) == "dedup: nothing"
+    assert words_of({"dedup": {"accepted": 3, "late": 0}, "fan_out": {"in no sink": 0}}) == "dedup: 3 accepted"
