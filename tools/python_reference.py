@@ -68,7 +68,7 @@ FOR_PROGRAMS: Final = {
     "FaultPlan": {"arm", "calm", "fired"},
     "FaultyStore": {"arm", "calm", "fired"},
     "FaultyFiles": {"arm", "survivors", "fired"},
-    "Idempotency": {"connection", "key"},
+    "Idempotency": {"connection", "key", "session"},
     "Place": set[str](),
     "Retries": set[str](),
 }

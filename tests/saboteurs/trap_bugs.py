@@ -1,5 +1,5 @@
-"""The planted bugs of what a new user falls into: effects on another connection, scopes, and handlers that do
-nothing."""
+"""The planted bugs of what a new user falls into: effects on another connection, scopes, handlers that do nothing,
+and requests without a key."""
 
 from typing import Final
 
@@ -9,6 +9,7 @@ _HTTP: Final = "tests/http/test_written_elsewhere.py"
 _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
 _SCOPE: Final = "tests/http/test_scope.py"
+_UNKEYED: Final = "tests/http/test_unkeyed.py"
 _LOST: Final = "tests/inbox/test_at_most_once.py"
 
 TRAP_BUGS: Final[tuple[Bug, ...]] = (
@@ -57,7 +58,7 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a claim inside of another one's work is refused",
-        "semel.database.effects:_writes",
+        "semel.database.effects:writes",
         "not _OF_CLAIMS.search(text)",
         "True",
         (_HTTP, "-k", "sqlite and same_process"),
@@ -120,5 +121,27 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         "pass",
         (_LOST, "-k", "sqlite and ends_and_says_why"),
         seconds_max=10,
+    ),
+    # -- without a key ----------------------------------------------------------------------------------------------
+    Bug(
+        "what a GET has changed is lost without a word",
+        "semel.http.unkeyed:_check_reads",
+        "writes(statement)",
+        "False",
+        (_UNKEYED, "-k", "sqlite and get_that_changes"),
+    ),
+    Bug(
+        "what fails commits without a key",
+        "semel.http.unkeyed:Unkeyed.settle",
+        "fate is Fate.KEPT",
+        "True",
+        (_UNKEYED, "-k", "sqlite and commits_nothing"),
+    ),
+    Bug(
+        "the answer to a request without a key leaves before the commit",
+        "semel.http.unkeyed:Unkeyed.settle",
+        "yield self._transaction.commit()",
+        "return",
+        (_UNKEYED, "-k", "sqlite and one_dependency"),
     ),
 )

@@ -138,7 +138,8 @@ def _elsewhere_from(driver: object) -> Work | None:
     return works[-1] if works and not any(one.driver is driver for one in works) else None
 
 
-def _writes(statement: Any) -> bool:
+def writes(statement: Any) -> bool:
+    """Whether this changes rows, other than those of claims."""
     text = _text_of(statement)
     return _WRITES.search(text) is not None and not _OF_CLAIMS.search(text)
 
@@ -166,7 +167,7 @@ _OF_DJANGO: Final = (
 def _before_statement(_cursor: object, statement: str, _parameters: object, context: Any) -> None:
     if _works.get():
         work = _elsewhere_from(driver_of(context.root_connection))
-        if work is not None and _writes(statement):
+        if work is not None and writes(statement):
             work.refuse(WrittenElsewhere(statement, "another connection of SQLAlchemy", _OF_SQLALCHEMY))
 
 
@@ -187,7 +188,7 @@ def _around_djangos(execute: Any, statement: Any, parameters: Any, many: bool, c
     if _works.get():
         connection = context["connection"]
         work = _elsewhere_from(connection.connection)
-        if work is not None and (_writes(statement) or _waits(connection, statement, work)):
+        if work is not None and (writes(statement) or _waits(connection, statement, work)):
             name = f"the connection {connection.alias!r} of Django"
             work.refuse(WrittenElsewhere(_text_of(statement), name, _OF_DJANGO))
     return execute(statement, parameters, many, context)

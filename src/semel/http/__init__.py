@@ -13,9 +13,10 @@ from semel.http.answers import PROBLEMS, Fate, Problem
 from semel.http.asgi import AsgiIdempotency
 from semel.http.callers import UnusableScope
 from semel.http.claims import Fenced, reap, reap_async
-from semel.http.idempotency import Idempotency, NoKey, Request
+from semel.http.idempotency import Idempotency, NoKey, NoMiddleware, Request
 from semel.http.openapi import document
 from semel.http.tables import metadata
+from semel.http.unkeyed import OnlyReads
 from semel.http.wsgi import WsgiIdempotency
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "Fenced",
     "Idempotency",
     "NoKey",
+    "NoMiddleware",
+    "OnlyReads",
     "Problem",
     "Request",
     "UnusableScope",

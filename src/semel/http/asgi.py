@@ -1,7 +1,8 @@
 """The middleware for ASGI: FastAPI, Starlette, Litestar, or any other application.
 
 It holds back the answer to a request with a key until claim, effect and answer are committed. It does not change a
-request without a key, and must never send an answer whose effect could still be lost.
+request without a key, and only ends what its handler has taken by `session`. It must never send an answer whose effect
+could still be lost.
 
 The last message of an answer does not prove that the handler has finished: middleware in between, such as Starlette's
 `@app.middleware("http")`, also sends one for a handler that has raised or was interrupted. An answer that is as long as
@@ -16,7 +17,7 @@ from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
 from semel.http.answers import Answer, AnswerCutShort, Fate, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, beating, claimed, holder_of, settled, tallied
-from semel.http.idempotency import CONTEXT, Idempotency, Request
+from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.requests import KEY_HEADER
 from semel.http.transactions import whole
 
@@ -37,8 +38,11 @@ class AsgiIdempotency:
         self._idempotency = idempotency
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._idempotency.concerns(_method(scope), _path(scope)):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if not self._idempotency.concerns(_method(scope), _path(scope)):
+            await self._pass(scope, receive, send)
             return
         try:
             exchange = await self._exchange(scope, receive, send)
@@ -46,9 +50,25 @@ class AsgiIdempotency:
             await _send_answer(send, refused.answer)
             return
         if exchange is None:
-            await self._app(scope, receive, send)
+            await self._pass(scope, receive, send)
         else:
             await exchange.run(self._app)
+
+    async def _pass(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """A request without a key: its answer goes out as it comes, after what its handler has asked for was ended."""
+        unkeyed = scope[UNKEYED] = self._idempotency.unkeyed_in_loop(_method(scope))
+
+        async def settle_and_send(message: Message) -> None:
+            if message["type"] == "http.response.start" and unkeyed.is_begun:
+                fate = self._idempotency.fate(message["status"], lowered(message.get("headers", ())))
+                await drive_async(unkeyed.settle(fate))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, settle_and_send)
+        finally:
+            if unkeyed.is_begun:
+                await whole(drive_async(unkeyed.end()))
 
     async def _exchange(
         self, scope: MutableMapping[str, Any], receive: Receive, send: Send

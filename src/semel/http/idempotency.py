@@ -7,6 +7,7 @@ use a connection.
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ from semel.http.transactions import (
     is_of_one_thread,
     transactions_max,
 )
+from semel.http.unkeyed import Unkeyed, reader_of
 
 # A request that is repeated later than this counts as a new one. Payment interfaces usually promise a day, which is
 # longer than any client retries.
@@ -64,8 +66,10 @@ TOLD_PATHS_MAX: Final = 1000
 
 logger = logging.getLogger("semel.http")
 
-# The name in an ASGI scope or a WSGI environment under which a request carries the holder of its key.
+# The names in an ASGI scope or a WSGI environment under which a request carries the holder of its key, or what it works
+# in without one.
 CONTEXT: Final = "semel.http"
+UNKEYED: Final = "semel.http.unkeyed"
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,8 @@ class Idempotency:
         self.confirms = not hasattr(database, "begin")
         self._scope = scope
         self._begin: Any = begin_of(database)
+        self._session: Callable[[Any], Any] | None = None
+        self._new_reader: Callable[[], Any] | None = reader_of(database)
         self._slots = Slots(transactions_max(database), one_loop=self.is_asynchronous)
         self._threads = ThreadPoolExecutor(transactions_max(database), "semel-http")
         # One at a time: while a fingerprint is made, the loop gets its turn only now and then.
@@ -139,6 +145,30 @@ class Idempotency:
     def connection(self, request: Any) -> Any:
         """The connection or session of this request: its changes commit with the answer, or not at all."""
         return context_of(request).connection
+
+    @property
+    def session(self) -> Callable[[Any], Any]:
+        """The connection or session of any request: `Depends(idempotency.session)` in FastAPI; `session(request)` in
+        others, and `await session(request)` on an asynchronous database. With a key it is that of `connection`. Without
+        one, a GET only reads, and what other methods do commits before the answer leaves, if its status says so."""
+        if self._session is None:
+            self._session = self._dependency()
+        return self._session
+
+    def _dependency(self) -> Callable[[Any], Any]:
+        def session(request: Any) -> Any:
+            work = _work_of(request)
+            return work.session() if isinstance(work, Unkeyed) else work.connection
+
+        async def session_async(request: Any) -> Any:
+            work = _work_of(request)
+            return await work.session_async() if isinstance(work, Unkeyed) else work.connection
+
+        dependency = session_async if self.is_asynchronous else session
+        # FastAPI hands a request over where the annotation says so.
+        starlette = sys.modules.get("starlette.requests")
+        dependency.__annotations__ = {} if starlette is None else {"request": starlette.Request}
+        return dependency
 
     def key(self, request: Any) -> Any:
         """The key of a request with steps: `with key.step("charge") as step:`, or `async with` on an AsyncEngine."""
@@ -252,6 +282,12 @@ class Idempotency:
             return AsyncTransaction(self._begin, self._slots)
         return ThreadTransaction(self._begin, self._slots, self._threads)
 
+    def unkeyed(self, method: str) -> Unkeyed:
+        return Unkeyed(method, self._new_reader, self.transaction)
+
+    def unkeyed_in_loop(self, method: str) -> Unkeyed:
+        return Unkeyed(method, self._new_reader, self.loop_transaction).in_loop()
+
     def check_request_bytes(self, size: int) -> None:
         if size > self.request_bytes_max:
             raise RequestRefused(BODY_TOO_LARGE, f"It may have at most {self.request_bytes_max} bytes.")
@@ -299,10 +335,24 @@ def _positive(name: str, value: int) -> int:
 
 
 def context_of(request: Any) -> Any:
+    held = _carried(request, CONTEXT)
+    if held is None:
+        raise NoKey
+    return held
+
+
+def _work_of(request: Any) -> Any:
+    work = _carried(request, CONTEXT) or _carried(request, UNKEYED)
+    if work is None:
+        raise NoMiddleware
+    return work
+
+
+def _carried(request: Any, name: str) -> Any:
     for native in (request, getattr(request, "scope", None), getattr(request, "environ", None)):
-        if isinstance(native, MutableMapping) and CONTEXT in native:
-            return native[CONTEXT]
-    raise NoKey
+        if isinstance(native, MutableMapping) and name in native:
+            return native[name]
+    return None
 
 
 class NoKey(RuntimeError):
@@ -311,5 +361,15 @@ class NoKey(RuntimeError):
     def __init__(self) -> None:
         super().__init__(
             "this request carries no Idempotency-Key that the middleware looks at, so there is no transaction: see "
-            "`methods`, `paths` and `required`, or open one of your own"
+            "`methods`, `paths` and `required`. For requests with a key and without, take idempotency.session"
+        )
+
+
+class NoMiddleware(RuntimeError):
+    """Nobody would end the transaction of this request."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request has not passed the middleware of the keys, which ends its transaction: put AsgiIdempotency "
+            "or WsgiIdempotency around the application"
         )

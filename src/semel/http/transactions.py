@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, a
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 
 from semel.database import AsyncHandle, Handle, OpenTransaction, keep_open, within, within_async
-from semel.database.errors import sqlstate
+from semel.database.errors import sqlstate, told_of_end
 from semel.database.kinds import WrongKind, check_engine, check_kind
 from semel.database.open_transactions import OpenRawTransaction
 from semel.database.procedures import Procedure
@@ -74,7 +74,7 @@ def _refuse(_session: Session, transaction: SessionTransaction) -> None:
         raise Ended
 
 
-def _refuse_from_now_on(handle: AsyncHandle | Handle) -> None:
+def refuse_from_now_on(handle: AsyncHandle | Handle) -> None:
     """A connection that was closed cannot be used again; a session would begin another transaction."""
     session = handle.sync_session if isinstance(handle, AsyncSession) else handle
     if isinstance(session, Session):
@@ -86,7 +86,7 @@ def _refuse_no_more(handle: Handle) -> None:
         event.remove(handle, _BEGINS, _refuse)
 
 
-def _nothing(_connection: Connection) -> None:
+def nothing(_connection: Connection) -> None:
     """No work: only commit."""
 
 
@@ -194,12 +194,12 @@ class Transaction:
         self._kept = keep_open(self._handle)
         return done
 
-    def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
+    def commit(self, work: Callable[[Connection], object] = nothing) -> None:
         """Do the last work and commit. If the work fails, the transaction is still open. It is refused if the
         transaction is not the one that was begun, or not whole."""
         assert self._kept is not None
-        if work is not _nothing:
-            with within(self.handle) as connection:
+        if work is not nothing:
+            with told_of_end(lambda: self.is_over), within(self.handle) as connection:
                 work(connection)
         self._kept.check()
         self._end(None)
@@ -217,7 +217,7 @@ class Transaction:
             try:
                 manager.__exit__(None if error is None else type(error), error, None)
             finally:
-                _refuse_from_now_on(self._handle)
+                refuse_from_now_on(self._handle)
 
 
 class LoopTransaction(ABC):
@@ -236,7 +236,7 @@ class LoopTransaction(ABC):
         self._has_slot = True
         return await self._step(self._start(work))
 
-    async def commit(self, work: Callable[[Connection], object] = _nothing) -> None:
+    async def commit(self, work: Callable[[Connection], object] = nothing) -> None:
         await self._step(self._commit(work))
 
     async def roll_back(self) -> None:
@@ -320,7 +320,8 @@ class AsyncTransaction(LoopTransaction):
         return done
 
     async def _commit(self, work: Callable[[Connection], object]) -> None:
-        await within_async(self._handle, lambda connection: self._done(connection, work))
+        with told_of_end(lambda: self.is_over):
+            await within_async(self._handle, lambda connection: self._done(connection, work))
         await self._end(None)
 
     def _done(self, connection: Connection, work: Callable[[Connection], object]) -> None:
@@ -341,7 +342,7 @@ class AsyncTransaction(LoopTransaction):
             try:
                 await manager.__aexit__(None if error is None else type(error), error, None)
             finally:
-                _refuse_from_now_on(self._handle)
+                refuse_from_now_on(self._handle)
 
 
 class ThreadTransaction(LoopTransaction):

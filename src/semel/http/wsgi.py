@@ -1,7 +1,7 @@
 """The middleware for WSGI: Flask, Django, or any other application.
 
 Like the one for ASGI, it holds back the answer to a request with a key until claim, effect and answer are committed,
-and does not change a request without a key.
+does not change a request without a key, and only ends what its handler has taken by `session`.
 """
 
 import io
@@ -14,7 +14,8 @@ from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive
 from semel.http.answers import Answer, AnswerCutShort, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, beating_in_thread, claimed, holder_of, settled, tallied
-from semel.http.idempotency import CONTEXT, Idempotency, Request
+from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
+from semel.http.unkeyed import Unkeyed
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -38,14 +39,33 @@ class WsgiIdempotency:
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = _request(environ)
         if not self._idempotency.concerns(request.method, request.path):
-            return self._app(environ, start_response)
+            return self._pass(request, environ, start_response)
         try:
             exchange = self._exchange(request, environ)
         except RequestRefused as refused:
             return _send_answer(start_response, refused.answer)
         if exchange is None:
-            return self._app(environ, start_response)
+            return self._pass(request, environ, start_response)
         return exchange.run(self._app, start_response)
+
+    def _pass(self, request: Request, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """A request without a key: its answer goes out as it comes, after what its handler has asked for was ended."""
+        unkeyed = environ[UNKEYED] = self._idempotency.unkeyed(request.method)
+
+        def settle_and_start(status: str, headers: list[tuple[str, str]], *error: Any) -> Callable[[bytes], object]:
+            drive(unkeyed.settle(self._idempotency.fate(int(status.split(" ", 1)[0]), _lowered(headers))))
+            return start_response(status, headers, *error)
+
+        try:
+            pieces = self._app(environ, settle_and_start)
+        except BaseException:
+            drive(unkeyed.end())
+            raise
+        if unkeyed.is_begun:
+            return _Ending(pieces, unkeyed)
+        # Nobody would end what is begun from here on.
+        drive(unkeyed.end())
+        return pieces
 
     def _exchange(self, request: Request, environ: "WSGIEnvironment") -> "_Exchange | _Gone | None":
         """How to handle the request; None if it has no key and needs none."""
@@ -116,7 +136,7 @@ class _Exchange:
         rest = iter(pieces)
         try:
             is_whole = self._read(rest)
-            headers = lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._started[1])
+            headers = _lowered(self._started[1])
             status = int(self._started[0].split(" ", 1)[0])
             answer = _whole(Answer(status, headers, bytes(self._written))) if is_whole else None
             fate = self._idempotency.fate(status, headers)
@@ -179,6 +199,27 @@ class _Passing:
 
     def close(self) -> None:
         _close(self._pieces)
+
+
+class _Ending:
+    """The answer to a request without a key, whose session is closed after it."""
+
+    def __init__(self, pieces: Iterable[bytes], unkeyed: Unkeyed) -> None:
+        self._pieces = pieces
+        self._unkeyed = unkeyed
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._pieces
+
+    def close(self) -> None:
+        try:
+            _close(self._pieces)
+        finally:
+            drive(self._unkeyed.end())
+
+
+def _lowered(headers: Iterable[tuple[str, str]]) -> Headers:
+    return lowered((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers)
 
 
 def _length(text: str) -> int:
