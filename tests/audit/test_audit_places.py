@@ -428,6 +428,19 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart
 
 
 @pytest.mark.parametrize(
+    ("address", "understood"),
+    [
+        ("sqlite:shop.db/orders", "sqlite:shop.db/orders"),
+        ("sqlite:///shop.db/orders", "sqlite:shop.db/orders"),
+        ("sqlite:/data/shop.db/orders", "sqlite:/data/shop.db/orders"),
+        ("sqlite:////data/shop.db/orders", "sqlite:/data/shop.db/orders"),
+    ],
+)
+def test_a_file_of_sqlite_is_named_as_the_audit_or_as_the_sink_names_it(address: str, understood: str) -> None:
+    assert place(f"{address}?id=id", {}).name == understood
+
+
+@pytest.mark.parametrize(
     ("address", "reason"),
     [
         ("payments", "such an address begins with one of semel:, parquet:"),

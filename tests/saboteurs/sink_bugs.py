@@ -356,4 +356,18 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/spark/tables/test_output_modes.py", "-k", "counted_again"),
     ),
+    Bug(
+        "a sink writes the rows that its where leaves out",
+        "semel.spark.tables.sink:Choice.of",
+        "self.where is None",
+        "True",
+        ("tests/spark/tables/test_fan_out.py", "-k", "of_its_where"),
+    ),
+    Bug(
+        "a query whose checkpoint Spark deletes is not warned",
+        "semel.spark.tables.micro_batch:batch_of",
+        "batch_id == 0 and is_temporary(str(query.resolvedCheckpointRoot()))",
+        "False",
+        ("tests/spark/tables/test_micro_batch.py", "-k", "warned"),
+    ),
 )

@@ -4,7 +4,7 @@
     parquet:DIR?id=COLUMN                    a directory, or one file
     delta:DIR?id=COLUMN                      and version=N
     postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
-    sqlite:FILE/TABLE?id=COLUMN
+    sqlite:FILE/TABLE?id=COLUMN              also sqlite:///FILE/TABLE, as the sink names the file
 
 Besides `id`, `time=` says when the event happened and `amount=` what it is worth. An unknown option is refused by its
 name, so that a typing error never leads to another audit than the one that was meant.
@@ -26,6 +26,7 @@ _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
 _ON_BAD_BATCH: Final = "on_bad_batch"
 _TOPIC: Final = "semel"
+_AS_URL: Final = "sqlite:///"
 # Delta counts versions in 64 bits.
 _VERSION: Final = re.compile(r"[0-9]{1,18}")
 
@@ -48,6 +49,9 @@ class Address:
         if "#" in text:
             # Everything after it would be left out without a word: a part of a path, a column or a password.
             raise AuditFailed(f"{_shown(text)!r} has a '#', which ends an address: write %23 instead")
+        if text.startswith(_AS_URL):
+            # As in the URL of a sink: three slashes before a relative path, four before an absolute one.
+            parts = parts._replace(path=parts.path.removeprefix("/"))
         options = dict(pairs)
         if len(options) < len(pairs):
             raise AuditFailed(f"{_shown(text)!r} gives an option twice")

@@ -3,18 +3,29 @@
 Like every question to a `Cluster`, these make one attempt. A question must never create a missing topic.
 """
 
+import difflib
 from collections.abc import Iterable
+from typing import Final
 
 from semel.client.cluster import Cluster
 from semel.client.errors import UnknownTopic
 from semel.client.places import Isolation, Position, Topic, TopicPartition
 
+# How much of a topic's name has to agree with a name that no topic has: two letters that changed places in six.
+NEARNESS_MIN: Final = 0.75
+
 
 def topic_of(cluster: Cluster, name: str) -> Topic:
     topic = cluster.topics([name]).get(name)
     if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
+        raise UnknownTopic(f"there is no topic {name!r}{near(cluster, name)}")
     return topic
+
+
+def near(cluster: Cluster, name: str) -> str:
+    """The topic whose name was probably meant, as the end of a sentence; empty if there is none."""
+    close = difflib.get_close_matches(name, cluster.every_topic(), n=1, cutoff=NEARNESS_MIN)
+    return f"; was {close[0]!r} meant?" if close else ""
 
 
 def partitions_of(topic: Topic) -> list[TopicPartition]:

@@ -272,6 +272,9 @@ def test_only_assigned_partitions_are_read(log: LogUnderTest) -> None:
 def test_a_query_does_not_begin_on_a_topic_that_is_not_there(log: LogUnderTest) -> None:
     with pytest.raises(UnknownTopic, match="there is no topic source-nowhere: make it before the query starts"):
         SmallDriver(query(log, "source-nowhere")).batch()
+    topic = log.make(1)
+    with pytest.raises(UnknownTopic, match=f"query starts; was '{topic}' meant"):
+        SmallDriver(query(log, f"{topic}s")).batch()
 
 
 def test_the_checkpoint_of_sparks_own_source_is_gone_on_from(log: LogUnderTest) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from semel.spark import sql_sink
+from semel.spark.tables.sql_sink import path_of
 
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"mode": "replace"}, "is none of append, upsert, merge"),
@@ -30,7 +31,22 @@ def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any]
     assert complaint in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "rows.db"])
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///shop.db", "shop.db"),
+        ("sqlite:shop.db", "shop.db"),
+        ("sqlite:////data/shop.db", "/data/shop.db"),
+        ("sqlite:/data/shop.db", "/data/shop.db"),
+    ],
+)
+def test_a_file_is_named_as_in_other_urls_or_as_the_audit_names_it(url: str, path: str) -> None:
+    assert path_of(url) == path
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "sqlite:", "sqlite://rows.db", "rows.db"]
+)
 def test_an_address_that_is_no_database_of_ours_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="SQL"):
         sql_sink(url, "rows")

@@ -52,6 +52,9 @@ def test_a_topic_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:
 
 def test_what_the_broker_refuses_is_one_line_with_its_reason(bootstrap: str) -> None:
     assert semel_failure("topics", "describe", "nowhere", bootstrap) == "there is no topic 'nowhere'"
+    semel_lines("topics", "create", "misspelled", bootstrap)
+    told = semel_failure("topics", "describe", "mispelled", bootstrap)
+    assert told == "there is no topic 'mispelled'; was 'misspelled' meant?"
     assert "INVALID_CONFIG" in semel_failure("topics", "create", "odd", "--config", "no.such=1", bootstrap)
     assert "INVALID_TOPIC_EXCEPTION" in semel_failure("topics", "create", "no/slashes", bootstrap)
     assert "is not a setting" in semel_failure("topics", "create", "odd", "--config", "retention.ms", bootstrap)

@@ -40,7 +40,7 @@ class SQLiteTable:
 
     def pieces(self) -> Sequence[Piece]:
         if not os.path.isfile(self.path):
-            raise AuditFailed(f"{self.path}: there is no such file")
+            raise AuditFailed(f"{self.path.absolute()}: there is no such file")
         return [self]
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:

@@ -18,7 +18,7 @@ from semel.audit.rows import Rows, Wanted
 from semel.client import EARLIEST, LATEST, ClientSettings, Isolation, LogClient, LogError, Slice
 from semel.client.arrow import TYPES, read_slice, schema_of
 from semel.client.bad_batches import BadBatch, OnBadBatch, Report, UnreadableBatch
-from semel.client.topics import partitions_of
+from semel.client.topics import near, partitions_of
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -83,7 +83,8 @@ class TopicPlace:
             with LogClient(self.settings) as client:
                 topic = client.topics([self.topic]).get(self.topic)
                 if topic is None:
-                    raise AuditFailed(f"{self.name}: there is no such topic")
+                    meant = client.patiently(lambda: near(client.cluster, self.topic))
+                    raise AuditFailed(f"{self.name}: there is no such topic{meant}")
                 partitions = partitions_of(topic)
                 starts = client.offsets(partitions, EARLIEST, Isolation.READ_COMMITTED)
                 ends = client.offsets(partitions, LATEST, Isolation.READ_COMMITTED)

@@ -10,7 +10,7 @@ from uuid import UUID
 from semel.client.client import LogClient
 from semel.client.errors import UnknownTopic
 from semel.client.places import EARLIEST, LATEST, Edge, Isolation, Topic, TopicPartition
-from semel.client.topics import partitions_of
+from semel.client.topics import near, partitions_of
 from semel.spark.source.bounds import AtEdge, AtOffsets, AtTimestamp, AtTimestamps, Bound
 from semel.spark.source.errors import OptionRefused
 from semel.spark.source.offsets import Offsets
@@ -48,7 +48,8 @@ class Observer:
         topics = self._topics()
         missing = [name for name in self._subscription.topics if name not in topics]
         if missing:
-            raise UnknownTopic(f"there is no topic {', '.join(missing)}: make it before the query starts")
+            meant = self._client.patiently(lambda: near(self._client.cluster, missing[0]))
+            raise UnknownTopic(f"there is no topic {', '.join(missing)}: make it before the query starts{meant}")
         for place in sorted(self._subscription.partitions):
             if place.partition >= (count := topics[place.topic].partitions):
                 raise OptionRefused(f"option assign names {place}, and topic {place.topic} has {count} partitions")

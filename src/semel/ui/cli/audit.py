@@ -40,7 +40,7 @@ addresses:
                                             of the path
   delta:DIR?id=COLUMN                       and version=N
   postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN   or SCHEMA.TABLE; sslmode=... and so on as for libpq
-  sqlite:FILE/TABLE?id=COLUMN
+  sqlite:FILE/TABLE?id=COLUMN               or sqlite:///FILE/TABLE
   Each takes time=... and amount=..., too: for windows, and to find the same id with another amount. Two ids are the
   same if their text is: 17 in a column of numbers is 17 in a record's key."""
 
