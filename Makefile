@@ -24,7 +24,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map messages lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -138,6 +138,9 @@ map: $(STAMP) ## Write the pages anew that are read off the code: the file map a
 	@.venv/bin/python tools/file_map.py
 	@.venv/bin/python tools/reference.py
 	@.venv/bin/python tools/python_reference.py
+
+messages: $(STAMP) ## Write the classes of Kafka's messages anew; make messages JAR=kafka-clients-4.3.1.jar takes its definitions
+	@.venv/bin/python tools/kafka_messages.py $(JAR)
 
 lock: ## Add to locks/dev.txt what pyproject.toml names; make lock ARGS=--upgrade takes the newest version of everything
 	@PYTHON="$(PYTHON)" sh tools/lock.sh $(ARGS)

@@ -1,0 +1,40 @@
+"""AlterConfigs (33), versions 0 to 2.
+
+`make messages` writes this file from Kafka's own definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.wire.message import Request, Response, Struct, array, field
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int = field("int16", default=0)
+    error_message: str | None = field("string", null_since=0, default=None)
+    resource_type: int = field("int8")
+    resource_name: str = field("string")
+
+
+class AlterConfigsResponse(Response):
+    KEY = 33
+    throttle_time_ms: int = field("int32", default=0)
+    responses: Sequence[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+
+
+class AlterableConfig(Struct):
+    name: str = field("string")
+    value: str | None = field("string", null_since=0)
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int = field("int8")
+    resource_name: str = field("string")
+    configs: Sequence[AlterableConfig] = array(AlterableConfig)
+
+
+class AlterConfigsRequest(Request[AlterConfigsResponse]):
+    KEY = 33
+    resources: Sequence[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = field("bool")

@@ -1,0 +1,21 @@
+"""SaslHandshake (17), versions 0 to 1.
+
+`make messages` writes this file from Kafka's own definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.wire.message import Request, Response, array, field
+
+
+class SaslHandshakeResponse(Response):
+    KEY = 17
+    error_code: int = field("int16", default=0)
+    mechanisms: Sequence[str] = array("string")
+
+
+class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
+    KEY = 17
+    mechanism: str = field("string")
