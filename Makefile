@@ -139,7 +139,7 @@ map: $(STAMP) ## Write the pages anew that are read off the code: the file map a
 	@.venv/bin/python tools/reference.py
 	@.venv/bin/python tools/python_reference.py
 
-messages: $(STAMP) ## Write the classes of Kafka's messages anew; make messages JAR=kafka-clients-4.3.1.jar takes its definitions
+messages: $(STAMP) ## Write the classes of Kafka's messages again; make messages JAR=kafka-clients-4.3.1.jar takes its definitions
 	@.venv/bin/python tools/kafka_messages.py $(JAR)
 
 lock: ## Add to locks/dev.txt what pyproject.toml names; make lock ARGS=--upgrade takes the newest version of everything

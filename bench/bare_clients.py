@@ -20,10 +20,10 @@ from semel.client.connection import Connection, ConnectionLost
 from semel.client.patience import Patience
 from semel.client.places import TopicPartition
 from semel.client.settings import from_options
+from semel.wire import kafka
 from semel.wire.batch import HEADER_BYTES
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import Record, encode_batch, sealed
-from semel.wire.versions import INIT_PRODUCER_ID
 
 T = TypeVar("T")
 TIMEOUT_MS: Final = 30_000
@@ -143,11 +143,7 @@ def _batch(records: bytes, messages: int, now_ms: int, producer: tuple[int, int]
 
 def _new_producer(connection: Connection) -> tuple[int, int]:
     answer = connection.ask(
-        INIT_PRODUCER_ID,
-        transactional_id=None,
-        transaction_timeout=TIMEOUT_MS,
-        producer_id=-1,
-        producer_epoch=-1,
+        kafka.init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
     )
     codes.check_coordinator("a producer id", answer.error_code, right="IdempotentWrite on the cluster")
     return answer.producer_id, answer.producer_epoch

@@ -13,8 +13,7 @@ from multiprocessing.connection import Connection
 
 from bench.clients import LoadFailed
 from bench.peers.process import Broker
-from semel.wire import messages
-from semel.wire.versions import OFFSET_COMMIT
+from semel.wire import kafka, messages
 
 GROUP = "hostile"
 VERSION = 9
@@ -92,25 +91,22 @@ def _commit(connection: Connection, port: int, topic: str, partitions: int) -> N
 
 
 def _request(topic: str, partitions: int) -> bytes:
+    api = kafka.offset_commit
     committed = [
-        {"partition_index": index, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+        api.OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="")
         for index in range(partitions)
     ]
-    request = messages.build_request(
-        OFFSET_COMMIT,
-        VERSION,
+    request = api.OffsetCommitRequest(
         group_id=GROUP,
-        generation_id_or_member_epoch=-1,
         member_id="",
-        group_instance_id=None,
-        topics=[{"name": topic, "partitions": committed}],
+        topics=[api.OffsetCommitRequestTopic(name=topic, partitions=committed)],
     )
-    return messages.encode_request(OFFSET_COMMIT, VERSION, 1, "hostile", request)
+    return messages.encode_request(request, VERSION, 1, "hostile")
 
 
 def _refusal(answer: bytes) -> str:
     """What is wrong with an answer to the request above, or nothing."""
     # After the number of the request and the tags of the header.
-    decoded = messages.decode_response(OFFSET_COMMIT, VERSION, answer[5:])
-    errors = {int(partition.error_code) for topic in decoded.topics for partition in topic.partitions}
+    decoded = messages.decode_response(kafka.offset_commit.OffsetCommitResponse, VERSION, answer[5:])
+    errors = {partition.error_code for topic in decoded.topics for partition in topic.partitions}
     return "" if errors == {0} else f"the hostile commits were refused: errors {sorted(errors)}"

@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection as Pipe
-from typing import Any
+from typing import TypeVar
 
 from bench.clients import LoadFailed
-from semel.wire import messages
+from semel.wire import kafka, messages
 from semel.wire.frames import parse_response_header, read_frame
-from semel.wire.versions import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from semel.wire.message import Request, Response
+
+A = TypeVar("A", bound=Response)
 
 CONNECTIONS_PER_SECOND = 300
 # The oldest are closed.
@@ -140,16 +142,16 @@ def _guess(pipe: Pipe, user: str, port: int) -> None:
 def _log_in_wrongly(connected: socket.socket, user: str) -> None:
     """A whole login by SCRAM-SHA-256 whose proof is wrong. The proof is not computed: hashing a password takes a client
     far longer than it takes the broker to refuse it, and would take the machine from the client that is measured."""
-    _ask(connected, SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
-    answer = _ask(connected, SASL_AUTHENTICATE, 2, auth_bytes=f"n,,n={user},r=guess".encode())
+    login = kafka.sasl_authenticate.SaslAuthenticateRequest
+    _ask(connected, kafka.sasl_handshake.SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    answer = _ask(connected, login(auth_bytes=f"n,,n={user},r=guess".encode()), 2)
     nonce = answer.auth_bytes.decode().partition("r=")[2].partition(",")[0]
     wrong = base64.b64encode(bytes(32)).decode()
-    _ask(connected, SASL_AUTHENTICATE, 2, auth_bytes=f"c=biws,r={nonce},p={wrong}".encode())
+    _ask(connected, login(auth_bytes=f"c=biws,r={nonce},p={wrong}".encode()), 2)
 
 
-def _ask(connected: socket.socket, api_key: int, version: int, **fields: object) -> Any:
-    entity = messages.build_request(api_key, version, **fields)
-    connected.sendall(messages.encode_request(api_key, version, 1, None, entity))
+def _ask(connected: socket.socket, request: Request[A], version: int) -> A:
+    connected.sendall(messages.encode_request(request, version, 1, None))
     frame = read_frame(connected.recv_into, ANSWER_BYTES_MAX)
-    _, begin = parse_response_header(api_key, version, frame)
-    return messages.decode_response(api_key, version, memoryview(frame)[begin:])
+    _, begin = parse_response_header(request.KEY, version, frame)
+    return messages.decode_response(messages.response_type_of(request), version, memoryview(frame)[begin:])

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import UUID
 
+import plain_messages as messages
 from semel.log.broker.apis import APIS
-from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import CREATE_TOPICS, FETCH, PRODUCE
@@ -78,7 +78,7 @@ class Asker:
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         """Make a topic that must not be there yet."""
-        (created,) = self(CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout=1000).topics
+        (created,) = self(CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout_ms=1000).topics
         assert created.error_code == 0, created.error_message
         return created
 
@@ -86,7 +86,7 @@ class Asker:
         """Append one batch and answer its base offset."""
         batch = bytes(encode_batch(records, **options))
         data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
-        answer = self(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = self(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         (appended,) = answer.responses[0].partition_responses
         assert appended.error_code == 0, appended.error_message
         return int(appended.base_offset)
@@ -140,7 +140,7 @@ def fetch_fields(
     wanted |= {"current_leader_epoch": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
     return {
         "replica_id": -1,
-        "max_wait": wait_ms,
+        "max_wait_ms": wait_ms,
         "min_bytes": 1,
         "max_bytes": 1_000_000,
         "isolation_level": isolation_level,

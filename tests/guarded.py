@@ -105,7 +105,7 @@ class GuardedBroker(FaultyBroker):
 def producing_in_a_transaction(topic_id: bytes, producer_id: int) -> dict[str, object]:
     batch = bytes(encode_batch(at(1), producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True))
     data = [{"name": "orders", "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch}]}]
-    return {"transactional_id": "payments", "acks": -1, "timeout": 1000, "topic_data": data}
+    return {"transactional_id": "payments", "acks": -1, "timeout_ms": 1000, "topic_data": data}
 
 
 def add_partitions(ask: Asker, name: str, identity: tuple[int, int], *topics: str) -> dict[str, int]:
@@ -119,5 +119,5 @@ def add_partitions(ask: Asker, name: str, identity: tuple[int, int], *topics: st
 
 
 def create_topic(ask: Asker, name: str) -> int:
-    (created,) = ask(CREATE_TOPICS, topics=[topic_wanted(name)], timeout=1000, validate_only=False).topics
+    (created,) = ask(CREATE_TOPICS, topics=[topic_wanted(name)], timeout_ms=1000, validate_only=False).topics
     return int(created.error_code)

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import plain_messages as messages
 from semel.log.broker.apis import APIS
-from semel.wire import fetch, messages, produce
+from semel.wire import fetch, produce
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import SIZE_BYTES, RequestHeader, parse_request_header, parse_response_header
 from semel.wire.versions import (
@@ -232,7 +233,7 @@ class RelayedCluster:
         return {
             "error_code": self.topics_error or topic.error_code,
             "name": topic.name,
-            "topic_id": messages.topic_id_bytes(getattr(topic, "topic_id", None)),
+            "topic_id": topic.topic_id,
             "is_internal": False,
             "topic_authorized_operations": -(2**31),
             "partitions": [
@@ -379,7 +380,7 @@ class _Login:
                 "error_code": code,
                 "error_message": message,
                 "auth_bytes": token or b"",
-                "session_lifetime": 0,
+                "session_lifetime_ms": 0,
             }
         return messages.encode_response(header.api_key, header.api_version, header.correlation_id, values)
 

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+import plain_messages as messages
 from asking import NEWEST, topic_wanted
 from semel.log.broker.apis import served_by_its_handler
 from semel.log.broker.broker import Broker
 from semel.log.core.access import ANONYMOUS
-from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
 from semel.wire.steps import Pace
 from semel.wire.versions import CREATE_TOPICS
@@ -109,7 +109,7 @@ def in_a_broker(test: Callable[[Broker], None]) -> None:
 
 
 def create(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
-    (created,) = ask(broker, CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout=1000).topics
+    (created,) = ask(broker, CREATE_TOPICS, topics=[topic_wanted(name, partitions, **configs)], timeout_ms=1000).topics
     assert created.error_code == 0
 
 

@@ -33,7 +33,7 @@ class TransactionalProducer:
             INIT_PRODUCER_ID,
             version,
             transactional_id=self.name,
-            transaction_timeout=timeout_ms,
+            transaction_timeout_ms=timeout_ms,
             producer_id=supplied[0],
             producer_epoch=supplied[1],
         )
@@ -75,7 +75,7 @@ class TransactionalProducer:
             transactional=True,
         )
         data = [{"name": topic, "partition_data": [{"index": partition, "records": bytes(batch)}]}]
-        answer = self.ask(PRODUCE, version, transactional_id=self.name, acks=-1, timeout=1000, topic_data=data)
+        answer = self.ask(PRODUCE, version, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
         (appended,) = answer.responses[0].partition_responses
         if appended.error_code == 0:
             self._sequences[topic, partition] = sequence + 1

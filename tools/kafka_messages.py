@@ -1,6 +1,6 @@
 """Writes `semel/wire/kafka`, one typed module for each API, from Kafka's own definitions of its messages.
 
-`make messages` writes the modules anew from `tools/kafka_messages.json`. `make messages JAR=kafka-clients-4.3.1.jar`
+`make messages` writes the modules again from `tools/kafka_messages.json`. `make messages JAR=kafka-clients-4.3.1.jar`
 first takes the definitions from that jar. Only the APIs that `semel.wire.versions` names are taken: to add one, name it
 there. This tool must never change what a definition says.
 """

@@ -21,7 +21,7 @@ def topic(semel_broker: FaultyBroker) -> str:
         ask.create("payments")
         for batch in (good, bad, encode_batch([Record(b"v", b"payment-2")])):
             data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             assert answer.responses[0].partition_responses[0].error_code == 0
     return f"semel://{semel_broker.bootstrap}/payments?id=key"
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+import plain_messages as messages
 from producing import deliver, idempotent_producer
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
 from semel.testing.broker import FaultyBroker
-from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.versions import API_VERSIONS, METADATA
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from asking import Asker
+from plain_messages import build_request
 from relayed_cluster import RelayedCluster
 from semel.client import (
     AuthenticationFailed,
@@ -24,7 +25,7 @@ from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import CREATE_TOPICS, INIT_PRODUCER_ID, METADATA
 
-CLAIM = {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+CLAIM = {"transactional_id": None, "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
 
 
 def cluster_at(*ports: int) -> Cluster:
@@ -38,14 +39,14 @@ def test_a_change_whose_answer_is_lost_is_sent_to_nobody_again(broker: FaultyBro
         with pytest.raises(ConnectionLost):
             admin.create_topic(cluster, "payments", 1, {})
         with pytest.raises(ConnectionLost):
-            cluster.ask_once(INIT_PRODUCER_ID, **CLAIM)
+            cluster.ask_once(build_request(INIT_PRODUCER_ID, 4, **CLAIM))
         assert cluster.topics(["payments"]).keys() == {"payments"}
     assert [relayed.times_asked(api_key) for api_key in (CREATE_TOPICS, INIT_PRODUCER_ID)] == [1, 1]
 
 
 def test_a_change_goes_to_the_first_broker_that_takes_a_connection(broker: FaultyBroker) -> None:
     with RelayedCluster(broker.bootstrap) as relayed, cluster_at(1, *relayed.ports) as cluster:
-        assert cluster.ask_once(INIT_PRODUCER_ID, **CLAIM).error_code == 0
+        assert cluster.ask_once(build_request(INIT_PRODUCER_ID, 4, **CLAIM)).error_code == 0
 
 
 def test_a_question_goes_on_to_the_next_broker_where_one_gives_no_answer(broker: FaultyBroker, ask: Asker) -> None:

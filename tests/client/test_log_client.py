@@ -74,7 +74,7 @@ def test_offsets_are_those_of_the_ends_and_of_a_time(broker: FaultyBroker, ask: 
     ask(
         DELETE_RECORDS,
         topics=[{"name": "payments", "partitions": [{"partition_index": 0, "offset": 4}]}],
-        timeout=1000,
+        timeout_ms=1000,
     )
     full, empty = TopicPartition("payments", 0), TopicPartition("payments", 1)
     with client_of(broker.bootstrap) as client:
@@ -260,7 +260,7 @@ def test_an_offset_that_is_gone_is_an_error_that_says_what_is_there(broker: Faul
     ask(
         DELETE_RECORDS,
         topics=[{"name": "payments", "partitions": [{"partition_index": 0, "offset": 4}]}],
-        timeout=1000,
+        timeout_ms=1000,
     )
     with client_of(broker.bootstrap) as client:
         topic = client.topics(["payments"])["payments"]
@@ -287,7 +287,7 @@ def test_a_topic_that_was_made_anew_is_told_from_the_one_that_was_planned(
     with RelayedCluster(broker.bootstrap, versions=versions) as cluster:
         with client_of(cluster.bootstrap) as planning:
             topic = planning.topics(["payments"])["payments"]
-        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout_ms=1000)
         made(ask, "payments", 10)
         with client_of(cluster.bootstrap) as client, pytest.raises(TopicRecreated, match=str(topic.id)):
             values(client, Slice(topic, 0, 0, 10))
@@ -299,7 +299,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_noticed(broker: FaultyBro
         topic = client.topics(["payments"])["payments"]
         reading = read_slice(client, Slice(topic, 0, 0, 200), ["offset"], COMMITTED)
         next(reading)
-        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout_ms=1000)
         made(ask, "payments", 10, batches=20)
         with pytest.raises(TopicRecreated):
             list(reading)

@@ -207,7 +207,7 @@ def test_a_topic_that_is_deleted_in_the_middle_is_an_error(
     with client_of(broker.bootstrap) as client:
         transaction = Transaction(client, NAME, TIMEOUT_MS)
         write(transaction, *places(1), range(10))
-        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+        ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout_ms=1000)
         with pytest.raises(UnknownTopic):
             transaction.commit()
         transaction.abort()

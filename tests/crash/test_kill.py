@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import plain_messages as messages
 from ledger import NOW_MS
 from semel.testing.served import ServedBroker
-from semel.wire import messages
 from semel.wire.batch import place, read_header
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
@@ -60,7 +60,7 @@ class Connection:
     def send_batch(self, partition: int, sent: bytearray) -> None:
         partitions = [{"index": partition, "records": bytes(sent)}]
         topics = [{"name": TOPIC, "partition_data": partitions}]
-        self.send(PRODUCE, transactional_id=None, acks=-1, timeout=5000, topic_data=topics)
+        self.send(PRODUCE, transactional_id=None, acks=-1, timeout_ms=5000, topic_data=topics)
 
     def receive_offset(self) -> int:
         (answer,) = self.receive(PRODUCE).responses[0].partition_responses
@@ -84,7 +84,7 @@ class Sender:
 
     def __init__(self, connection: Connection, partition: int, chance: random.Random) -> None:
         answer = connection.ask(
-            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=1000, producer_id=-1, producer_epoch=-1
+            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1000, producer_id=-1, producer_epoch=-1
         )
         self.producer_id = int(answer.producer_id)
         self.partition = partition
@@ -164,7 +164,7 @@ def stored(connection: Connection, partition: int) -> list[bytes]:
         answer = connection.ask(
             FETCH,
             replica_id=-1,
-            max_wait=0,
+            max_wait_ms=0,
             min_bytes=0,
             max_bytes=1 << 20,
             isolation_level=0,
@@ -193,7 +193,7 @@ def test_whenever_the_process_is_killed_every_acknowledged_batch_is_there_once(
     with ServedBroker(tmp_path) as broker:
         connection = Connection(broker)
         topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
-        (made,) = connection.ask(CREATE_TOPICS, topics=[topic], timeout=5000, validate_only=False).topics
+        (made,) = connection.ask(CREATE_TOPICS, topics=[topic], timeout_ms=5000, validate_only=False).topics
         assert made.error_code == 0
         senders = [Sender(connection, partition, chance) for partition in PARTITIONS]
         assert len({sender.producer_id for sender in senders}) == len(senders)

@@ -29,7 +29,7 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "a standby replies to acks=0",
         "semel.log.broker.standby:_error_of",
-        "api.key == versions.PRODUCE and request.acks == 0",
+        "isinstance(request, kafka.produce.ProduceRequest) and request.acks == 0",
         "False",
         (_EVERY_API,),
     ),

@@ -6,15 +6,12 @@ those who use it. It must never hide a lost answer: `Unanswered` says that nobod
 
 import asyncio
 from collections import deque
-from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any, Final
 
-from kio.schema.index import api_key_map
-
-from semel.wire import messages
+import plain_messages as messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import SIZE_BYTES, parse_response_header
+from semel.wire.versions import NAMES
 from sim.world import World
 
 
@@ -39,16 +36,11 @@ def is_elsewhere(answer: Any) -> bool:
     """Whether an error in an answer, however deep, says that another broker is the one to ask."""
     if isinstance(answer, tuple):
         return any(map(is_elsewhere, answer))
-    for name in _field_names(type(answer)):
+    for name in getattr(answer, "FIELDS", ()):
         inner = getattr(answer, name)
         if inner in ELSEWHERE if name.endswith("error_code") else is_elsewhere(inner):
             return True
     return False
-
-
-@cache
-def _field_names(answer_type: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(answer_type)) if is_dataclass(answer_type) else ()
 
 
 class Wire(asyncio.Protocol):
@@ -133,7 +125,7 @@ class Client:
                 self._look_elsewhere()
                 raise Unanswered(str(error)) from None
             self._wire = wire
-        self.world.operations[api_key_map[api_key]] += 1
+        self.world.operations[NAMES[api_key]] += 1
         return wire.post(api_key, version, values)
 
     async def answer(self, answer: "asyncio.Future[Any]", patience_s: float = 0.0) -> Any:

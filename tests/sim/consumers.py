@@ -66,7 +66,7 @@ class Reader(Client):
             FETCH,
             self._version,
             replica_id=-1,
-            max_wait=self.random.choice((0, 100, 500)),
+            max_wait_ms=self.random.choice((0, 100, 500)),
             min_bytes=1,
             max_bytes=bytes_max,
             isolation_level=self.isolation,

@@ -36,7 +36,7 @@ async def current_id(client: Client) -> bytes:
             include_topic_authorized_operations=False,
         )
         if answer.topics[0].error_code == 0:
-            return bytes(answer.topics[0].topic_id.bytes)
+            return bytes(answer.topics[0].topic_id)
         await client.pause()
 
 
@@ -65,14 +65,14 @@ class Remaker(Client):
     async def _delete(self, topic_id: bytes) -> None:
         # By its id, so that a request that is late cannot delete the next one.
         while True:
-            answer = await self.insist(DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id}], timeout=1000)
+            answer = await self.insist(DELETE_TOPICS, 6, topics=[{"name": None, "topic_id": topic_id}], timeout_ms=1000)
             if answer.responses[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_ID):
                 return
             await self.pause()
 
     async def _make(self) -> None:
         while True:
-            answer = await self.insist(CREATE_TOPICS, 7, topics=[self._wanted], timeout=1000, validate_only=False)
+            answer = await self.insist(CREATE_TOPICS, 7, topics=[self._wanted], timeout_ms=1000, validate_only=False)
             if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return
             await self.pause()
@@ -104,7 +104,7 @@ class FleetingProducer(IdempotentProducer):
 
     async def post_batch(self, batch: Batch) -> Any:
         data = [{"topic_id": self._topic_id, "partition_data": [{"index": batch.partition, "records": batch.encoded}]}]
-        return await self.post(PRODUCE, 13, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        return await self.post(PRODUCE, 13, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
 
 
 class FleetingReader(Reader):

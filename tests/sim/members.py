@@ -162,8 +162,8 @@ class ClassicMember(Member):
             JOIN_GROUP,
             self._join_version,
             group_id=self.group,
-            session_timeout=SESSION_MS,
-            rebalance_timeout=REBALANCE_MS,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
@@ -241,7 +241,7 @@ class ConsumerMember(Member):
             member_epoch=self.generation,
             instance_id=self.instance_id,
             rack_id=None,
-            rebalance_timeout=REBALANCE_MS if says_all else -1,
+            rebalance_timeout_ms=REBALANCE_MS if says_all else -1,
             subscribed_topic_names=[self.topic, *self.topics_besides] if says_all else None,
             subscribed_topic_regex=None,
             server_assignor=None,
@@ -258,7 +258,7 @@ class ConsumerMember(Member):
         self.generation = answer.member_epoch
         self._says_all = False
         if answer.assignment is not None:
-            given = {(one.topic_id.bytes, p) for one in answer.assignment.topic_partitions for p in one.partitions}
+            given = {(one.topic_id, p) for one in answer.assignment.topic_partitions for p in one.partitions}
             besides = frozenset(place for place in given if place[0] != self.topic_id)
             if besides != self.assigned_besides:
                 self._take_besides(besides)
@@ -289,7 +289,7 @@ class ConsumerMember(Member):
             member_epoch=epoch,
             instance_id=self.instance_id,
             rack_id=None,
-            rebalance_timeout=-1,
+            rebalance_timeout_ms=-1,
             subscribed_topic_names=None,
             subscribed_topic_regex=None,
             server_assignor=None,

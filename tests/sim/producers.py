@@ -126,7 +126,7 @@ class SequencedProducer(Client):
     async def post_batch(self, batch: Batch) -> Any:
         data = [{"name": self.topic, "partition_data": [{"index": batch.partition, "records": batch.encoded}]}]
         return await self.post(
-            PRODUCE, self.version, transactional_id=self.transactional_id, acks=-1, timeout=1000, topic_data=data
+            PRODUCE, self.version, transactional_id=self.transactional_id, acks=-1, timeout_ms=1000, topic_data=data
         )
 
     def _acknowledge(self, batch: Batch, offset: int) -> None:
@@ -171,7 +171,7 @@ class IdempotentProducer(SequencedProducer):
                 INIT_PRODUCER_ID,
                 4,
                 transactional_id=None,
-                transaction_timeout=60_000,
+                transaction_timeout_ms=60_000,
                 producer_id=-1,
                 producer_epoch=-1,
             )

@@ -185,8 +185,8 @@ class _Cast:
             }
             for name in TOPICS
         ]
-        answer = await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout=1000, validate_only=False)
-        self._topic_ids = {created.name: created.topic_id.bytes for created in answer.topics}
+        answer = await admin.ask(CREATE_TOPICS, 7, topics=topics, timeout_ms=1000, validate_only=False)
+        self._topic_ids = {created.name: created.topic_id for created in answer.topics}
 
     def _cast_copiers(self) -> None:
         """Nobody, workers that succeed one another, or members of a group of either protocol."""

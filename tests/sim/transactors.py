@@ -53,7 +53,7 @@ class Transactor(SequencedProducer):
                 INIT_PRODUCER_ID,
                 self._init_version,
                 transactional_id=self.transactional_id,
-                transaction_timeout=self.timeout_ms,
+                transaction_timeout_ms=self.timeout_ms,
                 producer_id=self.producer_id if goes_on else -1,
                 producer_epoch=self.producer_epoch if goes_on else -1,
             )

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+import plain_messages as messages
 import semel
 from asking import Asker
 from producing import deliver, idempotent_producer
 from semel.log.broker.apis import APIS
 from semel.log.broker.refusal import refusal
 from semel.testing.broker import FaultyBroker
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
+from semel.wire.messages import encode_response
 from semel.wire.records import Record
 from transacting import TransactionalProducer
 
@@ -195,8 +196,9 @@ def test_what_a_broker_refuses_by_order_is_refused_in_the_error_s_name_and_not_d
 def test_each_api_s_refusal_can_be_sent_in_each_version() -> None:
     for api_key, api in APIS.items():
         for version in api.served:
-            fields = refusal(api_key, version, object(), ErrorCode.UNKNOWN_SERVER_ERROR)
-            encoded = memoryview(messages.encode_response(api_key, version, 7, fields))[4:]
+            request = messages.build_request(api_key, version)
+            answer = refusal(version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            encoded = memoryview(encode_response(answer, version, 7))[4:]
             _, body = parse_response_header(api_key, version, encoded)
             messages.decode_response(api_key, version, encoded[body:])
 

@@ -61,7 +61,7 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
     }
     fetch = {
         "replica_id": -1,
-        "max_wait": 0,
+        "max_wait_ms": 0,
         "min_bytes": 0,
         "max_bytes": 100_000,
         "isolation_level": 0,
@@ -93,34 +93,44 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
     ]
     grown = [{"name": name, "count": 3, "assignments": None} for name in TOPICS]
     beat = {"group_id": "readers", "member_id": "nobody", "member_epoch": 7, "instance_id": None, "rack_id": None}
-    beat |= {"rebalance_timeout": 60_000, "server_assignor": None, "topic_partitions": []}
+    beat |= {"rebalance_timeout_ms": 60_000, "server_assignor": None, "topic_partitions": []}
     epoch = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
-    claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
 
     asked = [
         Call(
             "Produce",
             v.PRODUCE,
             9,
-            {"transactional_id": None, "acks": -1, "timeout": 9000, "topic_data": to_write(plain, *TOPICS)},
+            {"transactional_id": None, "acks": -1, "timeout_ms": 9000, "topic_data": to_write(plain, *TOPICS)},
         ),
         Call(
             "Produce by id",
             v.PRODUCE,
             13,
-            {"transactional_id": None, "acks": 1, "timeout": 9000, "topic_data": to_write(plain, *TOPICS, by_id=True)},
+            {
+                "transactional_id": None,
+                "acks": 1,
+                "timeout_ms": 9000,
+                "topic_data": to_write(plain, *TOPICS, by_id=True),
+            },
         ),
         Call(
             "Produce in a transaction",
             v.PRODUCE,
             9,
-            {"transactional_id": "till", "acks": -1, "timeout": 9000, "topic_data": to_write(transactional, "orders")},
+            {
+                "transactional_id": "till",
+                "acks": -1,
+                "timeout_ms": 9000,
+                "topic_data": to_write(transactional, "orders"),
+            },
         ),
         Call(
             "Produce without a transactional id",
             v.PRODUCE,
             9,
-            {"transactional_id": None, "acks": -1, "timeout": 9000, "topic_data": to_write(transactional, "orders")},
+            {"transactional_id": None, "acks": -1, "timeout_ms": 9000, "topic_data": to_write(transactional, "orders")},
         ),
         Call("Fetch", v.FETCH, 12, {**fetch, "topics": each(wanted, *TOPICS, key="topic")}),
         Call(
@@ -230,8 +240,8 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             7,
             {
                 "group_id": "readers",
-                "session_timeout": 1,
-                "rebalance_timeout": 1,
+                "session_timeout_ms": 1,
+                "rebalance_timeout_ms": 1,
                 "member_id": "",
                 "group_instance_id": None,
                 "protocol_type": "consumer",
@@ -260,14 +270,14 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
         ),
         Call("ListGroups", v.LIST_GROUPS, 4, {"states_filter": []}),
         Call("ApiVersions", v.API_VERSIONS, 3, {"client_software_name": "test", "client_software_version": "1"}),
-        Call("CreateTopics", v.CREATE_TOPICS, 5, {"topics": new_topics, "timeout": 9000, "validate_only": True}),
-        Call("DeleteTopics by name", v.DELETE_TOPICS, 5, {"topic_names": ["missing", "doomed"], "timeout": 9000}),
+        Call("CreateTopics", v.CREATE_TOPICS, 5, {"topics": new_topics, "timeout_ms": 9000, "validate_only": True}),
+        Call("DeleteTopics by name", v.DELETE_TOPICS, 5, {"topic_names": ["missing", "doomed"], "timeout_ms": 9000}),
         Call(
             "DeleteTopics by id",
             v.DELETE_TOPICS,
             6,
             {
-                "timeout": 9000,
+                "timeout_ms": 9000,
                 "topics": [{"name": None, "topic_id": of_id["missing"]}, {"name": None, "topic_id": ids["doomed"]}],
             },
         ),
@@ -275,7 +285,7 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             "DeleteRecords",
             v.DELETE_RECORDS,
             2,
-            {"timeout": 9000, "topics": each({"partition_index": 0, "offset": 0}, *TOPICS)},
+            {"timeout_ms": 9000, "topics": each({"partition_index": 0, "offset": 0}, *TOPICS)},
         ),
         Call("InitProducerId", v.INIT_PRODUCER_ID, 4, {"transactional_id": None, **claim}),
         Call("InitProducerId of a transactional id", v.INIT_PRODUCER_ID, 4, {"transactional_id": "till", **claim}),
@@ -361,14 +371,14 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             {
                 "election_type": 0,
                 "topic_partitions": [{"topic": name, "partitions": [0, 7]} for name in TOPICS],
-                "timeout": 9000,
+                "timeout_ms": 9000,
             },
         ),
         Call(
             "ElectLeaders of every partition",
             v.ELECT_LEADERS,
             2,
-            {"election_type": 0, "topic_partitions": None, "timeout": 9000},
+            {"election_type": 0, "topic_partitions": None, "timeout_ms": 9000},
         ),
         Call(
             "AlterPartitionReassignments",
@@ -377,17 +387,17 @@ def calls(ids: Mapping[str, bytes]) -> list[Call]:
             {
                 "allow_replication_factor_change": True,
                 "topics": each({"partition_index": 0, "replicas": None}, *TOPICS),
-                "timeout": 9000,
+                "timeout_ms": 9000,
             },
         ),
-        Call("ListPartitionReassignments", v.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout": 9000}),
+        Call("ListPartitionReassignments", v.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout_ms": 9000}),
         Call(
             "DescribeQuorum",
             v.DESCRIBE_QUORUM,
             2,
             {"topics": each({"partition_index": 0}, "__cluster_metadata", key="topic_name")},
         ),
-        Call("CreatePartitions", v.CREATE_PARTITIONS, 3, {"topics": grown, "timeout": 9000, "validate_only": True}),
+        Call("CreatePartitions", v.CREATE_PARTITIONS, 3, {"topics": grown, "timeout_ms": 9000, "validate_only": True}),
         Call("DeleteGroups", v.DELETE_GROUPS, 2, {"groups_names": ["nobodys", "readers-2"]}),
         Call(
             "OffsetDelete",

@@ -93,7 +93,7 @@ class Side:
         """The ids of the topics, by name."""
         wish = {"include_topic_authorized_operations": False, "allow_auto_topic_creation": False}
         answer = self.admin(v.METADATA, 12, topics=None, **wish)
-        return {topic.name: topic.topic_id.bytes for topic in answer.topics if not topic.error_code}
+        return {topic.name: topic.topic_id for topic in answer.topics if not topic.error_code}
 
     def prepare(self) -> None:
         for name in ("orders", "payments", "doomed"):
@@ -105,7 +105,7 @@ class Side:
                 lambda kind=key_type: not self.admin(v.FIND_COORDINATOR, 3, key="readers", key_type=kind).error_code  # type: ignore[misc]
             )
         until(lambda: self._commit() == 0)
-        claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+        claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
         until(lambda: self.admin(v.INIT_PRODUCER_ID, 4, transactional_id="till", **claim).error_code == 0)
         until(lambda: self.admin(v.INIT_PRODUCER_ID, 4, transactional_id="other", **claim).error_code == 0)
 
@@ -137,7 +137,7 @@ class Side:
         """Put back what a call may have taken away, or made."""
         names = set(self.ids())
         if "made" in names:
-            self.admin(v.DELETE_TOPICS, 5, topic_names=["made"], timeout=9000)
+            self.admin(v.DELETE_TOPICS, 5, topic_names=["made"], timeout_ms=9000)
             until(lambda: "made" not in self.ids())
         if "doomed" not in names:
             self.admin.create("doomed")

@@ -11,8 +11,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import plain_messages as messages
 from semel.log.broker.apis import APIS
-from semel.wire import fetch, frames, messages, produce
+from semel.wire import fetch, frames, produce
 from semel.wire.errors import ProtocolError
 from semel.wire.records import Record, decode_batches, encode_batch
 from semel.wire.versions import FETCH, LIST_OFFSETS, METADATA, PRODUCE
@@ -66,7 +67,7 @@ def resealed_batch_decoder(data: bytes) -> object:
 def a_produce_body(version: int) -> bytes:
     partitions = [{"index": index, "records": b"records"} for index in range(2)]
     topics = [{"name": "orders", "topic_id": b"i" * 16, "partition_data": partitions}] * 2
-    entity = messages.build_request(PRODUCE, version, transactional_id="t", acks=-1, timeout=1000, topic_data=topics)
+    entity = messages.build_request(PRODUCE, version, transactional_id="t", acks=-1, timeout_ms=1000, topic_data=topics)
     return messages.encode_request(PRODUCE, version, 0, None, entity)[15 if version >= 9 else 14 :]
 
 
@@ -76,7 +77,7 @@ def a_fetch_body(version: int) -> bytes:
         FETCH,
         version,
         replica_id=-1,
-        max_wait=500,
+        max_wait_ms=500,
         min_bytes=1,
         max_bytes=1000,
         isolation_level=1,

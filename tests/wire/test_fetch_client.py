@@ -1,4 +1,4 @@
-"""Fetch from the client's side is what the broker's side of it understands, in every version, and what kio does."""
+"""Fetch from the client's side is what the broker's side of it understands, in every version, and the general codec."""
 
 from contextlib import suppress
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.wire import fetch, fetch_client, messages
+import plain_messages as messages
+from semel.wire import fetch, fetch_client
 from semel.wire.errors import ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
@@ -50,7 +51,7 @@ def test_the_broker_reads_what_the_client_asked(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kio_reads_all_of_what_the_client_asked(version: int) -> None:
+def test_the_general_codec_reads_all_of_what_the_client_asked(version: int) -> None:
     frame = fetch_client.encode_request(version, 5, "spark", ASKED)[SIZE_BYTES:]
     body = frame[parse_request_header(frame).body :]
     request = messages.decode_request(FETCH, version, body)

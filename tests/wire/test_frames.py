@@ -4,12 +4,14 @@ import io
 import struct
 
 import pytest
+from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.schema.request_header.v1.header import RequestHeader as HeaderOne
 from kio.schema.request_header.v2.header import RequestHeader as HeaderTwo
 
+import plain_messages as messages
 from semel.log.broker.apis import APIS
-from semel.wire import frames, messages, versions
+from semel.wire import frames, versions
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.versions import API_VERSIONS, METADATA, PRODUCE, VersionRange
 
@@ -95,7 +97,7 @@ def test_a_client_id_is_remembered_only_up_to_a_limit() -> None:
 def test_the_flexible_versions_are_those_of_kio() -> None:
     for api_key in API_KEYS:
         for version in schema_name_map[api_key_map[api_key]]:
-            entity = messages._entity_type(api_key, version, "request")
+            entity = load_request_schema(api_key, version)
             assert entity.__header_schema__ is (HeaderTwo if entity.__flexible__ else HeaderOne)
             assert versions.is_flexible(api_key, version) == entity.__flexible__, (api_key, version)
 
@@ -103,8 +105,9 @@ def test_the_flexible_versions_are_those_of_kio() -> None:
 def test_every_announced_version_can_be_spoken() -> None:
     for api_key, api in APIS.items():
         for version in api.served:
-            assert messages._entity_type(api_key, version, "request").__api_key__ == api_key
-            assert messages._entity_type(api_key, version, "response").__version__ == version
+            request = messages.build_request(api_key, version)
+            frame = messages.encode_request(api_key, version, 7, None, request)
+            assert messages.decode_request(api_key, version, frame[4 + frames.parse_request_header(frame[4:]).body :])
 
 
 def test_produce_is_announced_from_zero_so_that_librdkafka_keeps_compressing() -> None:

@@ -1,4 +1,4 @@
-"""Produce from the client's side is what the broker's side of it understands, in every version, and what kio does."""
+"""Produce from the client's side is what the broker's side of it reads in every version, and the general codec."""
 
 from contextlib import suppress
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.wire import messages, produce, produce_client
+import plain_messages as messages
+from semel.wire import produce, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_request_header
 from semel.wire.produce import ProducePartitionAnswer, ProduceTopic, ProduceTopicAnswer
@@ -87,7 +88,7 @@ def test_the_broker_reads_what_the_client_asked(
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=40)
 @given(asked=batches, transactional_id=st.none() | names)
-def test_kio_reads_all_of_what_the_client_asked(
+def test_the_general_codec_reads_all_of_what_the_client_asked(
     version: int, asked: dict[tuple[str, int], bytes], transactional_id: str | None
 ) -> None:
     frame = requested(version, asked, transactional_id)

@@ -5,24 +5,18 @@ here: after a lost answer, only the caller can tell whether the error of a secon
 succeeded.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
 from semel.client.errors import UnknownTopic
 from semel.client.patience import Moved
 from semel.client.places import TopicPartition
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_CONFIGS,
-    DESCRIBE_LOG_DIRS,
-    DESCRIBE_PRODUCERS,
-    INCREMENTAL_ALTER_CONFIGS,
-)
 
 # The protocol's number for a topic, among the kinds of resources that have configurations.
 _TOPIC: Final = 2
@@ -37,75 +31,83 @@ def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: M
     """Make a topic that does not exist. The brokers choose the replication, and the number of partitions if it is None.
     Returns how many partitions it has; 0 if the brokers do not say.
     """
-    wanted = {
-        "name": name,
-        "num_partitions": _BROKERS_CHOICE if partitions is None else partitions,
-        "replication_factor": _BROKERS_CHOICE,
-        "assignments": [],
-        "configs": [{"name": config, "value": value} for config, value in configs.items()],
-    }
-    answer = cluster.ask_controller(CREATE_TOPICS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False)
+    api = kafka.create_topics
+    wanted = api.CreatableTopic(
+        name=name,
+        num_partitions=_BROKERS_CHOICE if partitions is None else partitions,
+        replication_factor=_BROKERS_CHOICE,
+        assignments=(),
+        configs=[api.CreatableTopicConfig(name=config, value=value) for config, value in configs.items()],
+    )
+    answer = cluster.ask_controller(api.CreateTopicsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster)))
     (created,) = answer.topics
-    _check(f"topic {name!r}", created, right=f"Create on topic {name!r}")
-    return max(getattr(created, "num_partitions", 0), partitions or 0)
+    right = f"Create on topic {name!r}"
+    _check(f"topic {name!r}", created.error_code, created.error_message, right=right)
+    return max(created.num_partitions, partitions or 0)
 
 
 def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
     """Give a topic this many partitions, which must be more than it has."""
-    wanted = {"name": name, "count": partitions, "assignments": None}
+    api = kafka.create_partitions
+    wanted = api.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     answer = cluster.ask_controller(
-        CREATE_PARTITIONS, topics=[wanted], timeout=_timeout_ms(cluster), validate_only=False
+        api.CreatePartitionsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster), validate_only=False)
     )
     (grown,) = answer.results
-    _check(f"topic {name!r}", grown, right=f"Alter on topic {name!r}")
+    _check(f"topic {name!r}", grown.error_code, grown.error_message, right=f"Alter on topic {name!r}")
     cluster.forget(name)
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
-    answer = cluster.ask_controller(DELETE_TOPICS, topic_names=[name], timeout=_timeout_ms(cluster))
+    answer = cluster.ask_controller(
+        kafka.delete_topics.DeleteTopicsRequest(topic_names=[name], timeout_ms=_timeout_ms(cluster))
+    )
     (deleted,) = answer.responses
-    _check(f"topic {name!r}", deleted, right=f"Delete on topic {name!r}")
+    _check(f"topic {name!r}", deleted.error_code, deleted.error_message, right=f"Delete on topic {name!r}")
     cluster.forget(name)
 
 
-def configs_of(cluster: Cluster, topic: str, names: Iterable[str] | None) -> list[Any]:
+def configs_of(
+    cluster: Cluster, topic: str, names: Iterable[str] | None
+) -> list[kafka.describe_configs.DescribeConfigsResourceResult]:
     """These configurations of a topic, or all of them, as the brokers describe them."""
-    wanted = {
-        "resource_type": _TOPIC,
-        "resource_name": topic,
-        "configuration_keys": None if names is None else list(names),
-    }
-    answer = cluster.ask_controller(
-        DESCRIBE_CONFIGS, resources=[wanted], include_synonyms=False, include_documentation=False
+    api = kafka.describe_configs
+    wanted = api.DescribeConfigsResource(
+        resource_type=_TOPIC, resource_name=topic, configuration_keys=None if names is None else list(names)
     )
+    answer = cluster.ask_controller(api.DescribeConfigsRequest(resources=[wanted]))
     (described,) = answer.results
-    _check(f"topic {topic!r}", described, right=f"DescribeConfigs on topic {topic!r}")
+    right = f"DescribeConfigs on topic {topic!r}"
+    _check(f"topic {topic!r}", described.error_code, described.error_message, right=right)
     return list(described.configs)
 
 
 def alter_configs(cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]]) -> None:
     """Set configurations of topics; None resets one to the brokers' default. May be repeated."""
+    api = kafka.incremental_alter_configs
     resources = [
-        {
-            "resource_type": _TOPIC,
-            "resource_name": topic,
-            "configs": [
-                {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+        api.AlterConfigsResource(
+            resource_type=_TOPIC,
+            resource_name=topic,
+            configs=[
+                api.AlterableConfig(name=name, config_operation=_DELETE if value is None else _SET, value=value)
                 for name, value in configs.items()
             ],
-        }
+        )
         for topic, configs in changes.items()
     ]
-    answer = cluster.ask_controller(INCREMENTAL_ALTER_CONFIGS, resources=resources, validate_only=False)
+    answer = cluster.ask_controller(api.IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
     for altered in answer.responses:
         name = altered.resource_name
-        _check(f"topic {name!r}", altered, right=f"AlterConfigs on topic {name!r}")
+        right = f"AlterConfigs on topic {name!r}"
+        _check(f"topic {name!r}", altered.error_code, altered.error_message, right=right)
 
 
-def producers_of(cluster: Cluster, where: TopicPartition) -> list[Any]:
+def producers_of(cluster: Cluster, where: TopicPartition) -> list[kafka.describe_producers.ProducerState]:
     """The producers that the leader of a partition remembers."""
-    wanted = {"name": where.topic, "partition_indexes": [where.partition]}
-    answer = cluster.ask(cluster.leader_of(where), DESCRIBE_PRODUCERS, topics=[wanted])
+    api = kafka.describe_producers
+    wanted = api.TopicRequest(name=where.topic, partition_indexes=[where.partition])
+    answer = cluster.ask(cluster.leader_of(where), api.DescribeProducersRequest(topics=[wanted]))
     ((described,),) = (topic.partitions for topic in answer.topics)
     cluster.check(where, described.error_code, "Read")
     return list(described.active_producers)
@@ -118,9 +120,10 @@ def sizes_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Top
         topics: dict[str, list[int]] = {}
         for where in led:
             topics.setdefault(where.topic, []).append(where.partition)
-        wanted = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
-        answer = cluster.ask(leader, DESCRIBE_LOG_DIRS, topics=wanted)
-        _check("the size of topics", answer, right="Describe on the cluster")
+        api = kafka.describe_log_dirs
+        wanted = [api.DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in topics.items()]
+        answer = cluster.ask(leader, api.DescribeLogDirsRequest(topics=wanted))
+        _check("the size of topics", answer.error_code, None, right="Describe on the cluster")
         for folder in answer.results:
             for topic in folder.topics:
                 for one in topic.partitions:
@@ -134,13 +137,12 @@ def _timeout_ms(cluster: Cluster) -> int:
     return cluster.settings.request_timeout_ms
 
 
-def _check(what: str, answer: Any, *, right: str) -> None:
+def _check(what: str, code: int, message: str | None, *, right: str) -> None:
     """Raise the error that an answer about a topic reports, if it reports one."""
-    code = answer.error_code
     if code == ErrorCode.NONE:
         return
     if code in codes.UNKNOWN:
         raise UnknownTopic(f"there is no {what}")
     if code in codes.MOVED:
         raise Moved(f"{what} cannot be asked about now ({codes.name_of(code)})")
-    raise codes.refusal(what, code, getattr(answer, "error_message", None), right=right)
+    raise codes.refusal(what, code, message, right=right)

@@ -6,9 +6,11 @@ goes to a second broker if the first one does not answer. A request that changes
 here: only the caller knows whether that is safe. Threads must never share a cluster.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from semel.client import codes
@@ -17,12 +19,12 @@ from semel.client.errors import TopicRecreated, UnknownTopic
 from semel.client.patience import MENDABLE, Moved
 from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
 from semel.client.settings import Address, ClientSettings
+from semel.wire import kafka
 from semel.wire.group_list import GroupInList
-from semel.wire.messages import topic_id_bytes
-from semel.wire.reader import NO_TOPIC_ID
-from semel.wire.versions import FIND_COORDINATOR, LIST_OFFSETS, METADATA
+from semel.wire.message import Request, Response
 
 A = TypeVar("A")
+R = TypeVar("R", bound=Response)
 
 # The kinds of names that have a coordinator.
 GROUP: Final = 0
@@ -43,7 +45,7 @@ class Cluster:
         # The topics that this client writes to: for these, an error about rights names Write, and not Read.
         self._written: set[str] = set()
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -56,11 +58,11 @@ class Cluster:
 
     # -- requests
 
-    def ask(self, address: Address, api_key: int, /, **values: object) -> Any:
+    def ask(self, address: Address, request: Request[R]) -> R:
         """The answer of one broker."""
-        return self._over(self.lease(address), address, lambda connection: connection.ask(api_key, **values))
+        return self._over(self.lease(address), address, lambda connection: connection.ask(request))
 
-    def ask_any(self, api_key: int, /, **values: object) -> Any:
+    def ask_any(self, request: Request[R]) -> R:
         """The answer of the first broker that gives one: first the connected brokers, then the known ones, then the
         bootstrap servers. Only for requests that change nothing: a broker that gave no answer may have done what was
         requested.
@@ -68,12 +70,12 @@ class Cluster:
         lost: ConnectionLost | None = None
         for address in self._addresses():
             try:
-                return self.ask(address, api_key, **values)
+                return self.ask(address, request)
             except ConnectionLost as reason:
                 lost = lost or reason
         raise lost or ConnectionLost("no broker is known")
 
-    def ask_once(self, api_key: int, /, **values: object) -> Any:
+    def ask_once(self, request: Request[R]) -> R:
         """The answer of the first broker that accepts a connection; the request is sent to no other broker."""
         lost: ConnectionLost | None = None
         for address in self._addresses():
@@ -82,15 +84,15 @@ class Cluster:
             except ConnectionLost as reason:
                 lost = lost or reason
                 continue
-            return self._over(connection, address, lambda leased: leased.ask(api_key, **values))
+            return self._over(connection, address, lambda leased: leased.ask(request))
         raise lost or ConnectionLost("no broker is known")
 
-    def ask_controller(self, api_key: int, /, **values: object) -> Any:
+    def ask_controller(self, request: Request[R]) -> R:
         """The answer of the broker that changes topics. In newer clusters, any broker forwards such a request."""
         self._describe([])
         if self._controller is None:
-            return self.ask_once(api_key, **values)
-        return self.ask(self._controller, api_key, **values)
+            return self.ask_once(request)
+        return self.ask(self._controller, request)
 
     def list_groups(self, address: Address) -> tuple[int, list[GroupInList]]:
         """The error code and the groups of one broker."""
@@ -135,7 +137,7 @@ class Cluster:
 
     def coordinator(self, name: str, kind: int) -> Address:
         """The coordinator of a group or a transactional id."""
-        answer = self.ask_any(FIND_COORDINATOR, key=name, key_type=kind)
+        answer = self.ask_any(kafka.find_coordinator.FindCoordinatorRequest(key=name, key_type=kind))
         what = f"group {name!r}" if kind == GROUP else f"transactional id {name!r}"
         right = f"{'Read' if kind == GROUP else 'Write'} on {what}"
         codes.check_coordinator(what, answer.error_code, answer.error_message, right=right)
@@ -221,14 +223,16 @@ class Cluster:
     def _list_offsets(
         self, address: Address, partitions: list[TopicPartition], place: int, isolation: Isolation
     ) -> dict[TopicPartition, int]:
-        wanted: dict[str, list[dict[str, int]]] = {}
+        api = kafka.list_offsets
+        wanted: dict[str, list[kafka.list_offsets.ListOffsetsPartition]] = {}
         for where in partitions:
             wanted.setdefault(where.topic, []).append(
-                {"partition_index": where.partition, "current_leader_epoch": -1, "timestamp": place}
+                api.ListOffsetsPartition(partition_index=where.partition, timestamp=place)
             )
-        topics = [{"name": name, "partitions": partitions} for name, partitions in wanted.items()]
+        topics = [api.ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in wanted.items()]
+        request = api.ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
         try:
-            answer = self.ask(address, LIST_OFFSETS, replica_id=-1, isolation_level=isolation, topics=topics)
+            answer = self.ask(address, request)
         except ConnectionLost:
             for name in wanted:
                 self.forget(name)
@@ -258,28 +262,26 @@ class Cluster:
         self._controller = addresses.get(answer.controller_id)
         topics = {}
         for topic in answer.topics:
-            self.forget(topic.name)
+            # Only a request that names topics by their ids gets an answer without a name.
+            topic_name = topic.name or ""
+            self.forget(topic_name)
             is_hidden = topic.is_internal and not with_internal
             if topic.error_code in codes.UNKNOWN or (names is None and (topic.error_code or is_hidden)):
                 continue
             if topic.error_code in codes.MOVED:
-                raise Moved(f"topic {topic.name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
+                raise Moved(f"topic {topic_name!r} has no leaders yet ({codes.name_of(topic.error_code)})")
             if topic.error_code:
                 # Each of the two rights includes Describe.
-                right = f"{'Write' if topic.name in self._written else 'Read'} on topic {topic.name!r}"
-                raise codes.refusal(f"topic {topic.name!r}", topic.error_code, right=right)
-            topic_id = UUID(bytes=topic_id_bytes(getattr(topic, "topic_id", None)))
-            topics[topic.name] = self._topics[topic.name] = Topic(topic.name, topic_id, len(topic.partitions))
-            self._leaders[topic.name] = {
+                right = f"{'Write' if topic_name in self._written else 'Read'} on topic {topic_name!r}"
+                raise codes.refusal(f"topic {topic_name!r}", topic.error_code, right=right)
+            topic_id = UUID(bytes=topic.topic_id)
+            topics[topic_name] = self._topics[topic_name] = Topic(topic_name, topic_id, len(topic.partitions))
+            self._leaders[topic_name] = {
                 partition.partition_index: addresses.get(partition.leader_id) for partition in topic.partitions
             }
         return topics
 
-    def _ask_metadata(self, names: list[str] | None, *, may_make: bool) -> Any:
-        return self.ask_any(
-            METADATA,
-            topics=None if names is None else [{"topic_id": NO_TOPIC_ID, "name": name} for name in names],
-            allow_auto_topic_creation=may_make,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        )
+    def _ask_metadata(self, names: list[str] | None, *, may_make: bool) -> kafka.metadata.MetadataResponse:
+        api = kafka.metadata
+        topics = None if names is None else [api.MetadataRequestTopic(name=name) for name in names]
+        return self.ask_any(api.MetadataRequest(topics=topics, allow_auto_topic_creation=may_make))

@@ -17,17 +17,17 @@ from typing import Any, Final, TypeVar
 from semel.client import sasl
 from semel.client.errors import AuthenticationFailed, LogError, RefusedByBroker
 from semel.client.settings import Address, ClientSettings
-from semel.wire import fetch_client, group_list, messages, produce_client
+from semel.wire import fetch_client, group_list, kafka, messages, produce_client
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.group_list import GroupInList
+from semel.wire.message import Request, Response
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     ALTER_CLIENT_QUOTAS,
     ALTER_USER_SCRAM_CREDENTIALS,
-    API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
     CREATE_ACLS,
     CREATE_PARTITIONS,
@@ -62,6 +62,7 @@ from semel.wire.versions import (
 )
 
 A = TypeVar("A")
+R = TypeVar("R", bound=Response)
 
 # A broker sends the first batch whole, however large its topic allows it to be; no broker sends a larger frame.
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -144,7 +145,7 @@ class Connection:
         self._arrivals.register(self._socket, select.POLLIN)
         try:
             # Every broker understands version 0, also before a login.
-            for api in self._ask(API_VERSIONS, 0).api_keys:
+            for api in self._ask(kafka.api_versions.ApiVersionsRequest(), 0).api_keys:
                 ours = _SPOKEN.get(api.api_key)
                 if ours is not None and max(ours.min, api.min_version) <= min(ours.max, api.max_version):
                     self._versions[api.api_key] = min(ours.max, api.max_version)
@@ -164,15 +165,15 @@ class Connection:
     def fetch_version(self) -> int:
         return self._version(FETCH)
 
-    def ask(self, api_key: int, /, **values: object) -> Any:
-        """The answer, as kio's dataclass of the highest version that both sides know."""
-        version = self._version(api_key)
-        return self._ask(api_key, min(version, _NAMED_LAST.get(api_key, version)), **values)
+    def ask(self, request: Request[R]) -> R:
+        """The answer, in the highest version that both sides know."""
+        version = self._version(request.KEY)
+        return self._ask(request, min(version, _NAMED_LAST.get(request.KEY, version)))
 
     def list_groups(self) -> tuple[int, list[GroupInList]]:
         """The error code and the groups of this broker, of which there may be very many."""
         version = self._version(LIST_GROUPS)
-        self._send_request(LIST_GROUPS, version, states_filter=[], types_filter=[])
+        self._send_request(kafka.list_groups.ListGroupsRequest(), version)
         return self._receive(LIST_GROUPS, version, group_list.decode_response)
 
     def send_fetch(self, version: int, request: fetch_client.PartitionFetch) -> None:
@@ -214,35 +215,38 @@ class Connection:
             raise NotSpoken(f"the broker at {self._where} does not speak API {api_key} in any version known here")
         return version
 
-    def _ask(self, api_key: int, version: int, /, **values: object) -> Any:
-        def decoded(version: int, frame: bytearray) -> Any:
-            _, body = parse_response_header(api_key, version, frame)
-            return messages.decode_response(api_key, version, memoryview(frame)[body:], MESSAGE_BYTES_MAX)
+    def _ask(self, request: Request[R], version: int) -> R:
+        response_type = messages.response_type_of(request)
 
-        self._send_request(api_key, version, **values)
-        return self._receive(api_key, version, decoded)
+        def decoded(version: int, frame: bytearray) -> R:
+            _, body = parse_response_header(request.KEY, version, frame)
+            return messages.decode_response(response_type, version, memoryview(frame)[body:], MESSAGE_BYTES_MAX)
 
-    def _send_request(self, api_key: int, version: int, /, **values: object) -> None:
-        request = messages.build_request(api_key, version, **values)
+        self._send_request(request, version)
+        return self._receive(request.KEY, version, decoded)
+
+    def _send_request(self, request: Request[Any], version: int) -> None:
         try:
-            frame = messages.encode_request(api_key, version, self._correlation_id + 1, self._client_id, request)
+            frame = messages.encode_request(request, version, self._correlation_id + 1, self._client_id)
         except UnicodeEncodeError:
             raise
         except (struct.error, ValueError, OverflowError) as error:
-            raise LogError(f"a request of API {api_key} has a value that the protocol cannot hold: {error}") from None
+            raise LogError(
+                f"a request of API {request.KEY} has a value that the protocol cannot hold: {error}"
+            ) from None
         self._correlation_id += 1
         self._send(frame)
 
     def _log_in(self, settings: ClientSettings) -> None:
         mechanism = settings.sasl_mechanism
-        handshake = self.ask(SASL_HANDSHAKE, mechanism=mechanism)
+        handshake = self.ask(kafka.sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms) or "none"
             raise AuthenticationFailed(f"the broker at {self._where} does not take {mechanism}; it takes: {offered}")
         steps = sasl.steps(settings)
         token = next(steps)
         while True:
-            answer = self.ask(SASL_AUTHENTICATE, auth_bytes=token)
+            answer = self.ask(kafka.sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token))
             if answer.error_code:
                 reason = answer.error_message or ErrorCode(answer.error_code).name
                 who = "the token" if settings.sasl_username is None else f"user {settings.sasl_username!r}"
@@ -250,13 +254,12 @@ class Connection:
             try:
                 token = steps.send(answer.auth_bytes)
             except StopIteration:
-                self._note_lifetime(answer)
+                self._note_lifetime(answer.session_lifetime_ms)
                 return
 
-    def _note_lifetime(self, answer: Any) -> None:
-        lifetime = getattr(answer, "session_lifetime", None)  # Not in version 0.
-        if lifetime:
-            self._login_ends_at = monotonic() + _LOGIN_SHARE * lifetime.total_seconds()
+    def _note_lifetime(self, lifetime_ms: int) -> None:
+        if lifetime_ms:
+            self._login_ends_at = monotonic() + _LOGIN_SHARE * lifetime_ms / 1000
 
     def _send(self, frame: bytes | bytearray) -> None:
         try:

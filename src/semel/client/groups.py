@@ -4,10 +4,12 @@ Each function makes one attempt, over a `Cluster`, at the broker that coordinate
 group, and must never move a group that has members: the coordinator refuses that.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -15,9 +17,9 @@ from semel.client.errors import LogError
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
-from semel.wire.versions import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 
 # Any number that could be an offset, and none that would take long to read.
 _OFFSET: Final = re.compile(r"[0-9]{1,100}")
@@ -27,6 +29,8 @@ _CONSUMER_PROTOCOL: Final = "consumer"
 QUERY_NOTE: Final = "how far a query of semel's is"
 # In front of a classic assignment.
 _VERSION_BYTES: Final = 2
+
+T = TypeVar("T")
 
 
 class Listed(NamedTuple):
@@ -70,31 +74,49 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
 def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
     """The members of a group, in the order of their ids."""
     if group.kind == _CONSUMER_PROTOCOL:
-        wanted: dict[str, object] = {"group_ids": [group.name], "include_authorized_operations": False}
-        answer = cluster.ask(coordinator, CONSUMER_GROUP_DESCRIBE, **wanted)
-    else:
-        answer = cluster.ask(coordinator, DESCRIBE_GROUPS, groups=[group.name], include_authorized_operations=False)
+        return _consumer_members(cluster, coordinator, group.name)
+    answer = cluster.ask(coordinator, kafka.describe_groups.DescribeGroupsRequest(groups=[group.name]))
     (described,) = answer.groups
     check(group.name, described.error_code, "Describe")
     return sorted(
         Member(
-            str(one.member_id),
-            getattr(one, "group_instance_id", None) or getattr(one, "instance_id", None),
-            str(one.client_id),
-            str(one.client_host),
-            _assignment(one),
+            one.member_id,
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            _assignment(one.member_assignment),
         )
         for one in described.members
     )
 
 
-def _assignment(member: Any) -> list[TopicPartition]:
+def _consumer_members(cluster: Cluster, coordinator: Address, group: str) -> list[Member]:
+    """The same for a group of the new protocol."""
+    request = kafka.consumer_group_describe.ConsumerGroupDescribeRequest(
+        group_ids=[group], include_authorized_operations=False
+    )
+    (described,) = cluster.ask(coordinator, request).groups
+    check(group, described.error_code, "Describe")
+    return sorted(
+        Member(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            [
+                TopicPartition(topic.topic_name, number)
+                for topic in one.assignment.topic_partitions
+                for number in topic.partitions
+            ],
+        )
+        for one in described.members
+    )
+
+
+def _assignment(content: bytes) -> list[TopicPartition]:
     """The partitions assigned to a member; none if the assignment has a format that only the members know."""
-    if hasattr(member, "assignment"):
-        topics = member.assignment.topic_partitions
-        return [TopicPartition(str(topic.topic_name), number) for topic in topics for number in topic.partitions]
     try:
-        return _read_assignment(memoryview(member.member_assignment))
+        return _read_assignment(memoryview(content))
     except (*MALFORMED, ProtocolError):
         return []
 
@@ -115,9 +137,11 @@ def _read_assignment(data: memoryview) -> list[TopicPartition]:
 
 def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicPartition, Committed]:
     """All committed offsets of the group."""
-    wanted = {"group_id": group, "topics": None}
-    answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
-    (answered,) = getattr(answer, "groups", None) or [answer]
+    api = kafka.offset_fetch
+    wanted = api.OffsetFetchRequestGroup(group_id=group, topics=None)
+    answer = cluster.ask(coordinator, api.OffsetFetchRequest(group_id=group, topics=None, groups=[wanted]))
+    # Versions before 8 ask about one group, and have its fields in the answer.
+    (answered,) = answer.groups or (answer,)
     check(group, answered.error_code, "Describe")
     return {
         TopicPartition(topic.name, one.partition_index): Committed(one.committed_offset, one.metadata or "")
@@ -134,12 +158,23 @@ def unstable(
     topics: dict[str, list[int]] = {}
     for where in places:
         topics.setdefault(where.topic, []).append(where.partition)
-    wanted = {
-        "group_id": group,
-        "topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()],
-    }
-    answer = cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=True)
-    (answered,) = getattr(answer, "groups", None) or [answer]
+    api = kafka.offset_fetch
+    request = api.OffsetFetchRequest(
+        group_id=group,
+        topics=[api.OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+        groups=[
+            api.OffsetFetchRequestGroup(
+                group_id=group,
+                topics=[
+                    api.OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                    for name, numbers in topics.items()
+                ],
+            )
+        ],
+        require_stable=True,
+    )
+    answer = cluster.ask(coordinator, request)
+    (answered,) = answer.groups or (answer,)
     return [
         TopicPartition(topic.name, one.partition_index)
         for topic in answered.topics
@@ -152,28 +187,31 @@ def commit(
     cluster: Cluster, coordinator: Address, group: str, offsets: Mapping[TopicPartition, int], note: str | None = None
 ) -> None:
     """Set a group that has no members to these offsets."""
-    answer = cluster.ask(
-        coordinator,
-        OFFSET_COMMIT,
-        group_id=group,
-        member_id="",
-        generation_id_or_member_epoch=-1,
-        retention_time=-1,
-        topics=offsets_to_commit({where: Committed(offset, note) for where, offset in offsets.items()}),
-    )
+    api = kafka.offset_commit
+    topics = [
+        api.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                api.OffsetCommitRequestPartition(
+                    partition_index=number, committed_offset=offset, committed_metadata=note
+                )
+                for number, offset in of_topic.items()
+            ],
+        )
+        for name, of_topic in by_topic(offsets).items()
+    ]
+    answer = cluster.ask(coordinator, api.OffsetCommitRequest(group_id=group, member_id="", topics=topics))
     for topic in answer.topics:
         for one in topic.partitions:
             check(group, one.error_code, "Read")
 
 
-def offsets_to_commit(offsets: Mapping[TopicPartition, Committed]) -> list[dict[str, object]]:
-    """These offsets, as the requests need them that commit offsets."""
-    topics: dict[str, list[dict[str, object]]] = {}
-    for where, one in offsets.items():
-        topics.setdefault(where.topic, []).append(
-            {"partition_index": where.partition, "committed_offset": one.offset, "committed_metadata": one.note}
-        )
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+def by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
+    """These offsets by the names of topics and the numbers of partitions."""
+    topics: dict[str, dict[int, T]] = {}
+    for where, offset in offsets.items():
+        topics.setdefault(where.topic, {})[where.partition] = offset
+    return topics
 
 
 def target(cluster: Cluster, partitions: Iterable[TopicPartition], place: str) -> dict[TopicPartition, int]:

@@ -7,35 +7,32 @@ at zero. A batch is sent with the same numbers until the broker acknowledges it,
 commit was requested, this must never abort: the commit may have happened.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from semel.client import codes
 from semel.client.client import LogClient
 from semel.client.cluster import GROUP, TRANSACTION
 from semel.client.connection import ConnectionLost
 from semel.client.errors import Fenced, LogError, RefusedByBroker, UnknownTopic
-from semel.client.groups import Committed, check, offsets_to_commit
+from semel.client.groups import Committed, by_topic, check
 from semel.client.patience import MENDABLE, Concluding, Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.sender import Sender
 from semel.client.settings import Address
+from semel.wire import kafka
 from semel.wire.batch import TRANSACTIONAL_BIT
 from semel.wire.errors import ErrorCode
+from semel.wire.message import Request, Response
 from semel.wire.primitives import Buffer
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import CODECS, compressed, sealed
-from semel.wire.versions import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    TXN_OFFSET_COMMIT,
-)
 
 ABORT_MS_MAX: Final = 5_000
 
@@ -57,6 +54,9 @@ class Records:
     # The number of the codec with which the payload is already compressed; None if it is to be compressed as the
     # client's settings say.
     codec: int | None = None
+
+
+R = TypeVar("R", bound=Response)
 
 
 class TookTooLong(LogError):
@@ -81,7 +81,7 @@ class Transaction:
         self._senders: dict[Address, Sender] = {}
         self._last_offsets: dict[TopicPartition, int] = {}
         # The partitions that were announced first, which begins the transaction, and when its time is over.
-        self._opened_by: Sequence[Mapping[str, object]] = ()
+        self._opened_by: Sequence[kafka.add_partitions_to_txn.AddPartitionsToTxnTopic] = ()
         self._ends: float | None = None
         self._is_fenced = False
         self.is_committing = False
@@ -109,7 +109,8 @@ class Transaction:
         topics: dict[str, list[int]] = {}
         for where in new:
             topics.setdefault(where.topic, []).append(where.partition)
-        announced = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+        topic = kafka.add_partitions_to_txn.AddPartitionsToTxnTopic
+        announced = [topic(name=name, partitions=partitions) for name, partitions in topics.items()]
         if self._ends is None:
             self._opened_by = announced
             self._ends = time.monotonic() + self._timeout_ms / 1000
@@ -196,11 +197,12 @@ class Transaction:
         """Claim the id, going on from `claim`; returns the new producer id and epoch."""
         producer_id, epoch = claim
         answer = self._ask_coordinator(
-            INIT_PRODUCER_ID,
-            transactional_id=self._id,
-            transaction_timeout=self._timeout_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            kafka.init_producer_id.InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+            )
         )
         if answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise RefusedByBroker(
@@ -214,15 +216,16 @@ class Transaction:
         with suppress(Concluding):
             self._claim_id(self._claim)
 
-    def _announce(self, topics: Sequence[Mapping[str, object]]) -> None:
+    def _announce(self, topics: Sequence[kafka.add_partitions_to_txn.AddPartitionsToTxnTopic]) -> None:
         self._check_time()
         producer_id, epoch = self._claim
         answer = self._ask_coordinator(
-            ADD_PARTITIONS_TO_TXN,
-            v3_and_below_transactional_id=self._id,
-            v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=topics,
+            kafka.add_partitions_to_txn.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=producer_id,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=topics,
+            )
         )
         of_partitions = [
             (TopicPartition(topic.name, one.partition_index), one.partition_error_code)
@@ -242,21 +245,37 @@ class Transaction:
         self._check_time()
         producer_id, epoch = self._claim
         answer = self._ask_coordinator(
-            ADD_OFFSETS_TO_TXN, transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+            kafka.add_offsets_to_txn.AddOffsetsToTxnRequest(
+                transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+            )
         )
         self._check(answer.error_code, f"group {group!r}", right=f"Read on group {group!r}")
 
     def _send_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         self._check_time()
         producer_id, epoch = self._claim
+        api = kafka.txn_offset_commit
+        topics = [
+            api.TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    api.TxnOffsetCommitRequestPartition(
+                        partition_index=number, committed_offset=one.offset, committed_metadata=one.note
+                    )
+                    for number, one in of_topic.items()
+                ],
+            )
+            for name, of_topic in by_topic(offsets).items()
+        ]
         answer = self._cluster.ask(
             self._cluster.coordinator(group, GROUP),
-            TXN_OFFSET_COMMIT,
-            transactional_id=self._id,
-            group_id=group,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            topics=offsets_to_commit(offsets),
+            api.TxnOffsetCommitRequest(
+                transactional_id=self._id,
+                group_id=group,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                topics=topics,
+            ),
         )
         for topic in answer.topics:
             for one in topic.partitions:
@@ -265,15 +284,17 @@ class Transaction:
     def _end(self) -> None:
         producer_id, epoch = self._claim
         answer = self._ask_coordinator(
-            END_TXN, transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, committed=True
+            kafka.end_txn.EndTxnRequest(
+                transactional_id=self._id, producer_id=producer_id, producer_epoch=epoch, committed=True
+            )
         )
         self._check(answer.error_code)
 
-    def _ask_coordinator(self, api_key: int, /, **values: object) -> Any:
+    def _ask_coordinator(self, request: Request[R]) -> R:
         if self._coordinator is None:
             self._coordinator = self._cluster.coordinator(self._id, TRANSACTION)
         try:
-            return self._cluster.ask(self._coordinator, api_key, **values)
+            return self._cluster.ask(self._coordinator, request)
         except ConnectionLost:
             self._coordinator = None
             raise

@@ -5,9 +5,10 @@ never be sent again without an answer to the first one: another producer may hav
 fenced, too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.client import codes
 from semel.client.cluster import TRANSACTION, Cluster
@@ -15,8 +16,8 @@ from semel.client.connection import NotSpoken
 from semel.client.patience import Moved, Patience
 from semel.client.places import TopicPartition
 from semel.client.settings import Address
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_TRANSACTIONS
 
 # The state of a transaction that its producer still writes.
 OPEN: Final = "Ongoing"
@@ -25,7 +26,6 @@ _COMMITTING: Final = "PrepareCommit"
 # The states of a transaction that has begun and not ended.
 _UNDER_WAY: Final = (OPEN, _COMMITTING, "PrepareAbort")
 
-_NOBODY: Final = -1
 # The timeout with which an id is claimed; the next producer that claims it sets its own.
 _TIMEOUT_MS: Final = 60_000
 # Apache Kafka answers that the abort is under way, and has to be asked again.
@@ -63,18 +63,21 @@ def listed(cluster: Cluster, states: Iterable[str] = ()) -> dict[Address, list[L
     """
     ids = {}
     for broker in cluster.brokers():
-        answer = cluster.ask(broker, LIST_TRANSACTIONS, state_filters=list(states), producer_id_filters=[])
+        answer = cluster.ask(
+            broker, kafka.list_transactions.ListTransactionsRequest(state_filters=list(states), producer_id_filters=())
+        )
         codes.check_coordinator("the list of transactions", answer.error_code, right="Describe on transactional ids")
         ids[broker] = sorted(
-            Listed(str(one.transactional_id), one.producer_id, one.transaction_state)
-            for one in answer.transaction_states
+            Listed(one.transactional_id, one.producer_id, one.transaction_state) for one in answer.transaction_states
         )
     return ids
 
 
 def described(cluster: Cluster, coordinator: Address, names: Iterable[str]) -> list[Described]:
     """The states of the transactions of these ids, without ids that the broker does not know."""
-    answer = cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=list(names))
+    answer = cluster.ask(
+        coordinator, kafka.describe_transactions.DescribeTransactionsRequest(transactional_ids=list(names))
+    )
     return [
         _described(one) for one in answer.transaction_states if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ]
@@ -101,30 +104,19 @@ def under_way(cluster: Cluster) -> str | None:
         return None
 
 
-def _described(answer: Any) -> Described:
+def _described(answer: kafka.describe_transactions.TransactionState) -> Described:
     what = f"transactional id {answer.transactional_id!r}"
     codes.check_coordinator(what, answer.error_code, right=f"Describe on {what}")
-    began_at_ms = _milliseconds(answer.transaction_start_time)
+    began_at_ms = answer.transaction_start_time_ms
     return Described(
-        str(answer.transactional_id),
+        answer.transactional_id,
         answer.producer_id,
         answer.producer_epoch,
         answer.transaction_state,
-        _milliseconds(answer.transaction_timeout),
+        answer.transaction_timeout_ms,
         began_at_ms if began_at_ms >= 0 else None,
         sorted(TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partitions),
     )
-
-
-def _milliseconds(value: Any) -> int:
-    """A duration or a time of day in kio's types, or a number, as milliseconds; -1 for none."""
-    if value is None:
-        return _NOBODY
-    if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    if hasattr(value, "total_seconds"):
-        return round(float(value.total_seconds()) * 1000)
-    return int(value)
 
 
 def claim(cluster: Cluster, name: str) -> Claimed:
@@ -135,11 +127,7 @@ def claim(cluster: Cluster, name: str) -> Claimed:
         coordinator = patience.patiently(lambda: cluster.coordinator(name, TRANSACTION))
         answer = cluster.ask(
             coordinator,
-            INIT_PRODUCER_ID,
-            transactional_id=name,
-            transaction_timeout=_TIMEOUT_MS,
-            producer_id=_NOBODY,
-            producer_epoch=_NOBODY,
+            kafka.init_producer_id.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=_TIMEOUT_MS),
         )
         try:
             codes.check_coordinator(what, answer.error_code, right=f"Write on {what}")

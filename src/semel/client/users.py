@@ -4,20 +4,24 @@ A password leaves this process only salted and hashed. Each function makes one a
 here. No error may contain a password.
 """
 
+from __future__ import annotations
+
 import secrets
-from typing import Any
+from collections.abc import Sequence
 
 from semel.client import codes
 from semel.client.cluster import Cluster
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.scram import SALT_BYTES, Mechanism, salted
-from semel.wire.versions import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 
 
 def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
     """Every user, with the iterations of each mechanism by which the user can log in."""
-    answer = cluster.ask_controller(DESCRIBE_USER_SCRAM_CREDENTIALS, users=None)
-    _check("the users", answer, "Describe on the cluster")
+    answer = cluster.ask_controller(
+        kafka.describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+    )
+    _check("the users", answer.error_code, answer.error_message, "Describe on the cluster")
     return {
         result.user: {Mechanism(info.mechanism): info.iterations for info in result.credential_infos}
         for result in answer.results
@@ -31,23 +35,32 @@ def set_password(cluster: Cluster, user: str, password: str, iterations: int, *m
         salt = secrets.token_bytes(SALT_BYTES)
         key = salted(mechanism, password, salt, iterations)
         upsertions.append(
-            {"name": user, "mechanism": mechanism, "iterations": iterations, "salt": salt, "salted_password": key}
+            kafka.alter_user_scram_credentials.ScramCredentialUpsertion(
+                name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=key
+            )
         )
-    _alter(cluster, user, deletions=[], upsertions=upsertions)
+    _alter(cluster, user, (), upsertions)
 
 
 def remove_user(cluster: Cluster, user: str, *mechanisms: Mechanism) -> None:
     """No longer let a user log in with these mechanisms."""
-    deletions = [{"name": user, "mechanism": mechanism} for mechanism in mechanisms]
-    _alter(cluster, user, deletions=deletions, upsertions=[])
+    deletion = kafka.alter_user_scram_credentials.ScramCredentialDeletion
+    _alter(cluster, user, [deletion(name=user, mechanism=mechanism) for mechanism in mechanisms], ())
 
 
-def _alter(cluster: Cluster, user: str, **changes: list[Any]) -> None:
-    answer = cluster.ask_controller(ALTER_USER_SCRAM_CREDENTIALS, **changes)
+def _alter(
+    cluster: Cluster,
+    user: str,
+    deletions: Sequence[kafka.alter_user_scram_credentials.ScramCredentialDeletion],
+    upsertions: Sequence[kafka.alter_user_scram_credentials.ScramCredentialUpsertion],
+) -> None:
+    answer = cluster.ask_controller(
+        kafka.alter_user_scram_credentials.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+    )
     for result in answer.results:
-        _check(f"user {user!r}", result, "Alter on the cluster")
+        _check(f"user {user!r}", result.error_code, result.error_message, "Alter on the cluster")
 
 
-def _check(what: str, answer: Any, right: str) -> None:
-    if answer.error_code != ErrorCode.NONE:
-        raise codes.refusal(what, answer.error_code, getattr(answer, "error_message", None), right=right)
+def _check(what: str, code: int, message: str | None, right: str) -> None:
+    if code != ErrorCode.NONE:
+        raise codes.refusal(what, code, message, right=right)

@@ -34,12 +34,11 @@ from semel.log.doubles import (
 from semel.log.embedded import EmbeddedBroker
 from semel.log.throwaway_login import add_user
 from semel.testing.ports import free_port
-from semel.wire import messages
+from semel.wire import kafka, messages
 from semel.wire.batch import BatchHeader
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, decode_batches, encode_batch
 from semel.wire.scram import Mechanism
-from semel.wire.versions import PRODUCE
 
 # The APIs by the protocol's names.
 _APIS: Final = {api.name: key for key, api in APIS.items()}
@@ -393,13 +392,12 @@ class _Misbehaving(Broker):
 
 
 def _refuse(exchange: Exchange, body: memoryview, error: ErrorCode) -> None:
-    request = messages.decode_request(exchange.api_key, exchange.version, body)
-    if exchange.api_key == PRODUCE and request.acks == 0:
+    request = messages.decode_request(messages.request_type(exchange.api_key), exchange.version, body)
+    if isinstance(request, kafka.produce.ProduceRequest) and request.acks == 0:
         exchange.reply_nothing()
         return
-    fields = refusal(exchange.api_key, exchange.version, request, error)
-    answer = messages.encode_response(exchange.api_key, exchange.version, exchange.correlation_id, fields)
-    exchange.reply((answer,))
+    answer = refusal(exchange.version, request, error)
+    exchange.reply((messages.encode_response(answer, exchange.version, exchange.correlation_id),))
 
 
 def _was_aborted(partition: PartitionLog, header: BatchHeader) -> bool:

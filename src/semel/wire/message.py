@@ -4,7 +4,7 @@
         topic_id: bytes = field("uuid", since=10, default=NO_ID)
         name: str | None = field("string", null_since=10)
 
-Each message is one class for all of its versions. Who makes one must give what every version has and the protocol knows
+Each message is one class for all of its versions. Its constructor wants what every version has and the protocol knows
 no default for. A field that a version lacks is not written, and has its default when it is read. An array is any
 sequence, and a tuple when it was read; a time or a duration is a number of milliseconds, an error code a number, an id
 16 bytes. `semel.wire.kafka` has the classes, which `make messages` writes.

@@ -1,103 +1,72 @@
-"""The messages of every API except Produce and Fetch: kio's generated dataclasses, filled from plain values.
+"""Turns the messages of every API into bytes and back. Records have codecs of their own: `produce` and `fetch`.
 
-A handler reads the request as kio's dataclass of that version, and answers with plain values, the same for all
-versions:
+    request = messages.decode_request(kafka.metadata.MetadataRequest, version, body)
+    answer = kafka.metadata.MetadataResponse(brokers=..., topics=...)
+    frame = messages.encode_response(answer, version, correlation_id)
 
-    request = messages.decode_request(METADATA, version, body)
-    answer = {
-        "brokers": [{"node_id": 0, "host": "127.0.0.1", "port": 9092}],
-        "cluster_id": "semel",
-        "controller_id": 0,
-        "topics": [{"name": name, "topic_id": id_of(name), "partitions": [...]} for name in request.topics],
-    }
-    frame = messages.encode_response(METADATA, version, correlation_id, answer)
-
-The values for `encode_response` and `build_request`:
-- A field has kio's name: Kafka's in snake case, without `_ms` (`throttle_time`, `timeout`).
-- A field that this version does not have is dropped; a name that no version has is a TypeError.
-- A struct is a mapping, an array any iterable, a time milliseconds, an error code a number, a topic id 16 bytes. -1
-  means no time, and 16 zero bytes mean no id.
-- `throttle_time`, `error_code`, `error_message` and every field with a default in the protocol may be left out. These
-  three may also be given for an API whose answers lack them, so every refusal can have a message.
-
-To read a request: `milliseconds(request.timeout)` for a duration, `topic_id_bytes(topic.topic_id)` for an id, and
-`getattr(request, "field", otherwise)` for a field that older versions lack.
-
+A message is one class of `semel.wire.kafka` for all of its versions; `semel.wire.message` says what such a class is.
 Bytes after a message are ignored, as in Apache Kafka: refusing them would break clients that it serves. Tagged fields
-that kio does not know are skipped. `reader` reads the messages, because a client can make kio's own reader abort the
-process, and `writer` writes responses, because kio's writer is slow.
-
-kio is imported when the first message needs it, and each version of each API when it is first used. This file must
-never be on the path of records.
+that are not known are skipped. This file must never be on the path of records.
 """
 
-import io
-import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, get_args
-from uuid import UUID
+from typing import Any, Final, Literal, TypeVar
 
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import request_prefix, response_prefix
+from semel.wire.message import Request, Response, Struct
 from semel.wire.primitives import Buffer
-from semel.wire.reader import NO_TOPIC_ID, read_entity
+from semel.wire.reader import read_message
 from semel.wire.steps import Steps, finish
-from semel.wire.writer import Kind, check_names, write_entity
+from semel.wire.versions import NAMES, is_flexible
+from semel.wire.writer import write_message
 
 # Much less than a frame with records may have: ten thousand partitions in one OffsetCommit take about half a megabyte.
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+A = TypeVar("A", bound=Response)
+R = TypeVar("R", bound=Request[Any])
 
 
-def decode_request(api_key: int, version: int, body: Buffer) -> Any:
-    """kio's dataclass of the request in this version."""
-    return finish(decode_request_in_steps(api_key, version, body))
+def decode_request(request_type: type[R], version: int, body: Buffer) -> R:
+    """The request in this version."""
+    return finish(decode_request_in_steps(request_type, version, body))
 
 
-def decode_request_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
+def decode_request_in_steps(request_type: type[R], version: int, body: Buffer) -> Steps[R]:
     """The same, a few elements at a time; `body` must not change before the last step."""
-    return _decode(api_key, version, "request", body, BODY_BYTES_MAX)
+    return _decode(request_type, request_type.KEY, version, body, BODY_BYTES_MAX)
 
 
-def decode_response(api_key: int, version: int, body: Buffer, body_bytes_max: int = BODY_BYTES_MAX) -> Any:
-    """kio's dataclass of the response in this version. Only a client's answer with records needs a larger limit."""
-    return finish(_decode(api_key, version, "response", body, body_bytes_max))
+def decode_response(response_type: type[A], version: int, body: Buffer, body_bytes_max: int = BODY_BYTES_MAX) -> A:
+    """The response in this version. Only a client's answer with records needs a larger limit."""
+    response: A = finish(_decode(response_type, response_type.KEY, version, body, body_bytes_max))
+    return response
 
 
-def build_request(api_key: int, version: int, /, **values: object) -> Any:
-    """kio's dataclass of the request in this version, from plain values."""
-    return _build(_entity_type(api_key, version, "request"), values)
-
-
-def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, entity: Any) -> bytes:
+def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> bytes:
     """The whole request, with the frame's size and the request header."""
-    if not isinstance(entity, _entity_type(api_key, version, "request")):
-        raise TypeError(f"{type(entity).__qualname__} is not the request of API {api_key} in version {version}")
-    body = _encode(entity)
-    return request_prefix(api_key, version, correlation_id, client_id, len(body)) + body
+    key = request.KEY
+    body = finish(write_message(request, version, is_flexible(key, version)))
+    return request_prefix(key, version, correlation_id, client_id, len(body)) + body
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, object]) -> bytes:
-    """The whole response from plain values, with the frame's size and the response header."""
-    return finish(encode_response_in_steps(api_key, version, correlation_id, values))
+def encode_response(response: Response, version: int, correlation_id: int) -> bytes:
+    """The whole response, with the frame's size and the response header."""
+    return finish(encode_response_in_steps(response, version, correlation_id))
 
 
-def encode_response_in_steps(
-    api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
-) -> Steps[bytes]:
+def encode_response_in_steps(response: Response, version: int, correlation_id: int) -> Steps[bytes]:
     """The same, a few elements at a time."""
-    body = yield from write_entity(_entity_type(api_key, version, "response"), values)
-    return response_of(api_key, version, correlation_id, body)
+    key = response.KEY
+    body = yield from write_message(response, version, is_flexible(key, version))
+    return response_of(key, version, correlation_id, body)
 
 
-def encode_response_body(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+def encode_response_body(response: Response, version: int) -> bytes:
     """The response without what differs from one request to the next, for `response_of`."""
-    return bytes(finish(write_entity(_entity_type(api_key, version, "response"), values)))
+    return bytes(finish(write_message(response, version, is_flexible(response.KEY, version))))
 
 
 def response_of(api_key: int, version: int, correlation_id: int, body: bytes | bytearray) -> bytes:
@@ -105,119 +74,33 @@ def response_of(api_key: int, version: int, correlation_id: int, body: bytes | b
     return response_prefix(api_key, version, correlation_id, len(body)) + body
 
 
-def milliseconds(duration: timedelta) -> int:
-    return duration // timedelta(milliseconds=1)
+def request_type(api_key: int) -> type[Request[Any]]:
+    """The class of the requests of an API."""
+    found: type[Request[Any]] = _message_type(api_key, "Request")
+    return found
 
 
-def topic_id_bytes(topic_id: UUID | None) -> bytes:
-    return NO_TOPIC_ID if topic_id is None else topic_id.bytes
+def response_type(api_key: int) -> type[Response]:
+    """The class of the answers of an API."""
+    found: type[Response] = _message_type(api_key, "Response")
+    return found
 
 
-def _decode(api_key: int, version: int, kind: Kind, body: Buffer, body_bytes_max: int) -> Steps[Any]:
+def response_type_of(request: Request[A]) -> type[A]:
+    """The class of the answers to this request."""
+    found: type[A] = _message_type(request.KEY, "Response")
+    return found
+
+
+@cache
+def _message_type(api_key: int, kind: Literal["Request", "Response"]) -> Any:
+    name = NAMES[api_key]
+    words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return getattr(import_module(f"semel.wire.kafka.{words.removeprefix('_')}"), name + kind)
+
+
+def _decode(message_type: type[Struct], api_key: int, version: int, body: Buffer, body_bytes_max: int) -> Steps[Any]:
     if len(body) > body_bytes_max:
+        kind = "request" if issubclass(message_type, Request) else "response"
         raise ProtocolError(f"a {kind} of {len(body)} bytes is larger than {body_bytes_max}")
-    return (yield from read_entity(_entity_type(api_key, version, kind), body))
-
-
-def _encode(entity: Any) -> bytes:
-    from kio.serial import entity_writer
-
-    buffer = io.BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
-@cache
-def _entity_type(api_key: int, version: int, kind: Kind) -> type[Any]:
-    _import_types_of_kio()
-    from kio.index import load_request_schema, load_response_schema
-
-    return load_request_schema(api_key, version) if kind == "request" else load_response_schema(api_key, version)
-
-
-@cache
-def _import_types_of_kio() -> None:
-    """Import kio's types without registering them with Hypothesis.
-
-    kio would import Hypothesis if it is installed, which costs a broker in a test suite 160 ms and 25 MB for nothing.
-    """
-    without = "hypothesis" not in sys.modules
-    if without:
-        sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    try:
-        import_module("kio.static.primitive")
-    finally:
-        if without:
-            del sys.modules["hypothesis"]
-
-
-# Turns a plain value into the type that kio's dataclass declares.
-_Convert = Callable[[Any], Any]
-
-_converters_of: dict[type[Any], dict[str, _Convert]] = {}
-
-
-def _build(entity_type: type[Any], values: Mapping[str, Any]) -> Any:
-    converters = _converters_of.get(entity_type)
-    if converters is None:
-        converters = _converters_of[entity_type] = _converters(entity_type)
-    check_names(entity_type, "request", values.keys() - converters.keys())
-    return entity_type(**{name: converters[name](value) for name, value in values.items() if name in converters})
-
-
-def _converters(entity_type: type[Any]) -> dict[str, _Convert]:
-    return {field.name: _converter(field.type, field.metadata.get("kafka_type")) for field in fields(entity_type)}
-
-
-def _converter(declared: Any, kafka_type: str | None) -> _Convert:
-    """The conversion of a plain value to the declared type; None stays None, and the writer finds a wrong value."""
-    arguments = get_args(declared)
-    if Ellipsis in arguments:
-        convert_item = _converter(arguments[0], kafka_type)
-
-        def convert_array(items: Iterable[Any] | None) -> Any:
-            return None if items is None else tuple([convert_item(item) for item in items])
-
-        return convert_array
-    for argument in arguments:
-        # A union with None, around an array or a struct.
-        if Ellipsis in get_args(argument) or is_dataclass(argument):
-            return _converter(argument, kafka_type)
-    struct_type: type[Any] = declared
-    if is_dataclass(declared):
-
-        def convert_struct(values: Mapping[str, Any] | None) -> Any:
-            return None if values is None else _build(struct_type, values)
-
-        return convert_struct
-    if kafka_type == "datetime_i64" and type(None) in arguments:
-        return _to_nullable_datetime
-    return _PRIMITIVES.get(kafka_type or "", _unchanged)
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _to_timedelta(duration_ms: int) -> timedelta:
-    return timedelta(milliseconds=duration_ms)
-
-
-def _to_datetime(time_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=time_ms)
-
-
-def _to_nullable_datetime(time_ms: int) -> datetime | None:
-    return None if time_ms == -1 else _to_datetime(time_ms)
-
-
-def _to_uuid(topic_id: bytes) -> UUID | None:
-    return None if topic_id == NO_TOPIC_ID else UUID(bytes=topic_id)
-
-
-_PRIMITIVES: Final[Mapping[str, _Convert]] = {
-    "timedelta_i32": _to_timedelta,
-    "timedelta_i64": _to_timedelta,
-    "datetime_i64": _to_datetime,
-    "uuid": _to_uuid,
-}
+    return (yield from read_message(message_type, version, is_flexible(api_key, version), body))

@@ -1,24 +1,19 @@
-"""Reads any message, with kio's dataclasses as the schema but without kio's own reader.
+"""Reads any message, as its class says how its fields look in a version.
 
-kio's reader is fast, but it reserves memory for all announced elements of an array before it checks whether they have
-arrived: ten bytes from a stranger make it ask for 17 GB, which aborts the whole process if memory is limited. It also
-refuses unknown tagged fields, which the protocol wants skipped. This reader compares every length with the remaining
-bytes, and limits the elements of one message. A large message takes a tenth of a second and more, so messages with
-arrays are read in steps. This file must never trust a number that it has read. kio's reader is its oracle in the tests,
-on bytes that kio wrote.
+A stranger may have written it: this reader compares every length with the remaining bytes, before it reserves memory,
+and limits the elements of one message; it skips tagged fields that it does not know. A large message takes a tenth of a
+second and more, so messages with arrays are read in steps. This file must never trust a number that it has read. kio's
+reader is its oracle in the tests, on bytes that kio wrote.
 """
 
 import struct
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, get_args
-from uuid import UUID
+from typing import Any, Final, NamedTuple
 
 from semel.wire.errors import ProtocolError
+from semel.wire.message import Field, Struct
 from semel.wire.primitives import (
     MALFORMED,
-    UUID_BYTES,
     Buffer,
     read_nullable_length,
     read_nullable_string,
@@ -36,14 +31,18 @@ ELEMENTS_PER_MESSAGE_MAX: Final = 200_000
 # How many elements without arrays are read between two steps.
 _ELEMENTS_AT_ONCE: Final = 100
 
-NO_TOPIC_ID: Final = bytes(UUID_BYTES)
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-# The errors for an impossible content of a message: a time outside the calendar, an error code without a name.
-_IMPOSSIBLE: Final = (*MALFORMED, ValueError, OverflowError)
-
 _NULL_STRUCT: Final = 0xFF
+
+NUMBERS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "float64": "d",
+}
 
 
 class _Cursor:
@@ -74,40 +73,38 @@ class _Reader(NamedTuple):
     has_steps: bool
 
 
-def read_entity(entity_type: type[Any], body: Buffer) -> Steps[Any]:
-    """The dataclass at the beginning of `body`, read a few elements at a time; bytes after it are ignored."""
+def read_message(struct_type: type[Struct], version: int, flexible: bool, body: Buffer) -> Steps[Any]:
+    """The message at the beginning of `body`, read a few elements at a time; bytes after it are ignored."""
     try:
-        reader = _entity(entity_type)
+        reader = _of_struct(struct_type, version, flexible)
         cursor = _Cursor(memoryview(body))
         return (yield from reader.read(cursor)) if reader.has_steps else reader.read(cursor)
-    except _IMPOSSIBLE as error:
-        raise ProtocolError(
-            f"{entity_type.__name__} {entity_type.__version__} in {len(body)} bytes: {error}"
-        ) from error
+    except MALFORMED as error:
+        raise ProtocolError(f"{struct_type.__name__} {version} in {len(body)} bytes: {error}") from error
 
 
-_entity_readers: dict[Any, _Reader] = {}
+_readers: dict[tuple[type[Struct], int], _Reader] = {}
 
 
-def _entity(entity_type: Any) -> _Reader:
-    reader = _entity_readers.get(entity_type)
+def _of_struct(struct_type: type[Struct], version: int, flexible: bool) -> _Reader:
+    reader = _readers.get((struct_type, version))
     if reader is None:
-        reader = _entity_readers[entity_type] = _struct(entity_type)
+        reader = _readers[struct_type, version] = _struct(struct_type, version, flexible)
     return reader
 
 
-def _struct(entity_type: Any) -> _Reader:
-    """The reader of one dataclass. Its fields, except tagged ones, are in the order of the wire."""
-    flexible: bool = entity_type.__flexible__
+def _struct(struct_type: type[Struct], version: int, flexible: bool) -> _Reader:
+    """The reader of a struct. Its fields, except tagged ones, are in the order of the wire."""
     plain: list[tuple[str, _Reader]] = []
     tagged: dict[int, tuple[str, _Reader]] = {}
-    for field in fields(entity_type):
-        tag = field.metadata.get("tag")
-        reader = _value(field.type, field.metadata.get("kafka_type", ""), flexible, tag is not None)
-        if tag is None:
-            plain.append((field.name, reader))
+    for name, field in struct_type.FIELDS.items():
+        if not field.since <= version < field.until:
+            continue
+        reader = _value(field, version, flexible)
+        if field.tag is None:
+            plain.append((name, reader))
         else:
-            tagged[tag] = (field.name, reader)
+            tagged[field.tag] = (name, reader)
     if any(reader.has_steps for _, reader in (*plain, *tagged.values())):
 
         def read_in_steps(cursor: _Cursor) -> Steps[Any]:
@@ -116,7 +113,7 @@ def _struct(entity_type: Any) -> _Reader:
                 values[name] = (yield from read(cursor)) if has_steps else read(cursor)
             if flexible:
                 yield from _read_tagged_fields(cursor, tagged, values)
-            return entity_type(**values)
+            return struct_type(**values)
 
         return _Reader(read_in_steps, True)
     at_once = [(name, reader.read) for name, reader in plain]
@@ -128,7 +125,7 @@ def _struct(entity_type: Any) -> _Reader:
                 cursor.at += 1
             else:
                 finish(_read_tagged_fields(cursor, tagged, values))
-        return entity_type(**values)
+        return struct_type(**values)
 
     return _Reader(read_struct, False)
 
@@ -151,18 +148,19 @@ def _read_tagged_fields(cursor: _Cursor, tagged: dict[int, tuple[str, _Reader]],
         cursor.at = end
 
 
-def _value(declared: Any, kafka_type: str, flexible: bool, is_tagged: bool) -> _Reader:
-    """The reader of a field's declared type: an array, a struct or a primitive, nullable or not."""
-    nullable = type(None) in get_args(declared)
-    if nullable:
-        declared = next(argument for argument in get_args(declared) if argument is not type(None))
-    arguments = get_args(declared)
-    if Ellipsis in arguments:
-        return _array(_value(arguments[0], kafka_type, flexible, False), flexible, nullable)
-    if is_dataclass(declared):
-        # A tagged struct that is null is left out, so only other structs have a byte that says whether they are null.
-        return _nullable_struct(_entity(declared)) if nullable and not is_tagged else _entity(declared)
-    return _Reader(_primitive(kafka_type, flexible, nullable and not is_tagged), False)
+def _value(field: Field, version: int, flexible: bool) -> _Reader:
+    """The reader of a field's type: an array, a struct or a primitive, nullable or not."""
+    nullable = field.null_since <= version < field.null_until
+    if field.is_array:
+        return _array(_single(field.kind, version, flexible, False), flexible, nullable)
+    return _single(field.kind, version, flexible, nullable)
+
+
+def _single(kind: Any, version: int, flexible: bool, nullable: bool) -> _Reader:
+    if isinstance(kind, str):
+        return _Reader(_primitive(kind, flexible, nullable), False)
+    reader = _of_struct(kind, version, flexible)
+    return _nullable_struct(reader) if nullable else reader
 
 
 def _array(element: _Reader, flexible: bool, nullable: bool) -> _Reader:
@@ -205,17 +203,14 @@ def _nullable_struct(reader: _Reader) -> _Reader:
     return _Reader(read_in_steps if reader.has_steps else read_at_once, reader.has_steps)
 
 
-def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> _Read:
-    if kafka_type == "string":
+def _primitive(kind: str, flexible: bool, nullable: bool) -> _Read:
+    if kind == "string":
         return _nullable_string(flexible) if nullable else _string(flexible)
-    if kafka_type in ("bytes", "records"):
+    if kind in ("bytes", "records"):
         return _bytes(flexible, nullable)
-    if kafka_type == "uuid":
+    if kind == "uuid":
         return _read_uuid
-    if kafka_type == "datetime_i64" and nullable:
-        return _number("q", _nullable_datetime)
-    code, convert = _NUMBERS[kafka_type]
-    return _number(code, convert)
+    return _number(NUMBERS[kind])
 
 
 def _string(flexible: bool) -> _Read:
@@ -248,50 +243,17 @@ def _bytes(flexible: bool, nullable: bool) -> _Read:
     return read
 
 
-def _read_uuid(cursor: _Cursor) -> UUID | None:
+def _read_uuid(cursor: _Cursor) -> bytes:
     encoded, cursor.at = read_uuid(cursor.body, cursor.at)
-    return None if encoded == NO_TOPIC_ID else UUID(bytes=encoded)
+    return encoded
 
 
-def _number(code: str, convert: Callable[[Any], Any] | None) -> _Read:
+def _number(code: str) -> _Read:
     layout = struct.Struct(">" + code)
 
     def read(cursor: _Cursor) -> Any:
         value = layout.unpack_from(cursor.body, cursor.at)[0]
         cursor.at += layout.size
-        return value if convert is None else convert(value)
+        return value
 
     return read
-
-
-def _timedelta(duration_ms: int) -> timedelta:
-    return timedelta(milliseconds=duration_ms)
-
-
-def _datetime(time_ms: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=time_ms)
-
-
-def _nullable_datetime(time_ms: int) -> datetime | None:
-    return None if time_ms == -1 else _datetime(time_ms)
-
-
-def _error_code(number: int) -> Any:
-    from kio.schema.errors import ErrorCode
-
-    return ErrorCode(number)
-
-
-_NUMBERS: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
-    "bool": ("?", None),
-    "int8": ("b", None),
-    "int16": ("h", None),
-    "int32": ("i", None),
-    "int64": ("q", None),
-    "uint16": ("H", None),
-    "float64": ("d", None),
-    "timedelta_i32": ("i", _timedelta),
-    "timedelta_i64": ("q", _timedelta),
-    "datetime_i64": ("q", _datetime),
-    "error_code": ("h", _error_code),
-}

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from crc32c import crc32c
 
+import plain_messages as messages
 from asking import Asker, ConnectionEnded, at, topic_wanted
 from semel.log.broker.apis import APIS
 from semel.testing.served import ServedBroker
-from semel.wire import messages
 from semel.wire.batch import (
     CHECKED_FROM,
     CHECKSUM,
@@ -132,7 +132,7 @@ def framed(api_key: int, version: int, body: bytes, *, flexible: bool = False) -
 def produced(ask: Asker, batch: bytes | None, *, topic: str = "payments", partition: int = 0, version: int = 9) -> int:
     """The error code that a batch gets."""
     data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
-    answer = ask(PRODUCE, version, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, version, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -236,7 +236,7 @@ def test_requests_that_chance_has_changed_are_answered_or_end_their_connection(b
             9,
             7,
             "chance",
-            messages.build_request(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data),
+            messages.build_request(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data),
         ),
         framed(METADATA, 1, struct.pack(">i", -1)),
         framed(API_VERSIONS, 3, b"\x02a\x02b\x00", flexible=True),
@@ -340,7 +340,7 @@ def test_the_record_that_no_reader_could_read_is_named(ask: Asker) -> None:
     good, bad = b"\x0e\x00\x00\x00\x01\x02v\x00", b"\x0e\x00\x00\x04\x01\x02v\x00"
     header = read_header(encode_batch(at(1, 1)))
     data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(close_batch(header, good + bad))}]}]
-    answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
     (refused,) = answer.responses[0].partition_responses
     assert [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors] == [
         (1, "its offset delta is 2")
@@ -396,7 +396,7 @@ NOT_NAMES = ["", ".", "..", "a/b", "a b", "x" * 250, "naïve", "a\x00b", "../../
 
 
 def created(ask: Asker, name: str, partitions: int = 1) -> int:
-    (answer,) = ask(CREATE_TOPICS, topics=[topic_wanted(name, partitions)], timeout=1000).topics
+    (answer,) = ask(CREATE_TOPICS, topics=[topic_wanted(name, partitions)], timeout_ms=1000).topics
     return int(answer.error_code)
 
 
@@ -411,7 +411,7 @@ def test_a_name_that_is_not_allowed_makes_no_topic(ask: Asker, name: str) -> Non
 def test_a_number_of_partitions_that_is_none_makes_no_topic(ask: Asker, partitions: int) -> None:
     assert created(ask, "many", partitions) == ErrorCode.INVALID_PARTITIONS
     wanted = {"name": "payments", "count": partitions, "assignments": None}
-    (answer,) = ask(CREATE_PARTITIONS, topics=[wanted], timeout=1000, validate_only=False).results
+    (answer,) = ask(CREATE_PARTITIONS, topics=[wanted], timeout_ms=1000, validate_only=False).results
     assert answer.error_code == ErrorCode.INVALID_PARTITIONS
     names = {topic.name for topic in ask(METADATA, 4, topics=None, allow_auto_topic_creation=False).topics}
     assert "many" not in names

@@ -118,7 +118,7 @@ def fields_of_both(bytes_min: int = 1, wait_ms: int = 60_000) -> dict[str, Any]:
         {"partition": index, "fetch_offset": offset, "partition_max_bytes": 100_000, "log_start_offset": -1}
         for index, offset in enumerate((5, 0))
     ]
-    fields = {"replica_id": -1, "max_wait": wait_ms, "min_bytes": bytes_min, "max_bytes": 1_000_000}
+    fields = {"replica_id": -1, "max_wait_ms": wait_ms, "min_bytes": bytes_min, "max_bytes": 1_000_000}
     return {**fields, "isolation_level": 0, "topics": [{"topic": "events", "partitions": partitions}]}
 
 
@@ -234,7 +234,7 @@ def test_no_more_is_brought_into_memory_than_one_answer_holds(tmp_path: Path, mo
             FETCH,
             4,
             replica_id=-1,
-            max_wait=0,
+            max_wait_ms=0,
             min_bytes=1,
             max_bytes=30_000,
             isolation_level=0,
@@ -271,7 +271,7 @@ def test_neither_are_the_ways_to_more_records(tmp_path: Path, monkeypatch: pytes
             {"partition": index, "fetch_offset": 3, "partition_max_bytes": 1_000_000, "log_start_offset": -1}
             for index in range(20)
         ]
-        fields = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "isolation_level": 0}
+        fields = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "isolation_level": 0}
         topics = [{"topic": "events", "partitions": partitions}]
         answer = asker(FETCH, 4, max_bytes=300_000, topics=topics, **fields)
         assert any(partition.records for partition in answer.responses[0].partitions)

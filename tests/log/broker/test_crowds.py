@@ -9,6 +9,7 @@ import pytest
 from skipping import SkippingLoop, run
 from watched import Watched, serving
 
+import plain_messages as messages
 from asking import Asker, ConnectionEnded
 from ledger import NOW_MS
 from semel.log.broker.broker import Broker
@@ -18,7 +19,6 @@ from semel.log.broker.limits import Limits
 from semel.log.security.listeners import Listener
 from semel.testing.broker import FaultyBroker
 from semel.testing.clock import Clock
-from semel.wire import messages
 from semel.wire.steps import finish
 from semel.wire.versions import API_VERSIONS
 

@@ -88,12 +88,12 @@ def decisions_of(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def sender(asker: Asker) -> Callable[..., None]:
     """Sends batches of two records of a new producer; the newest epoch that it may have is 1."""
-    pid = asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60000).producer_id
+    pid = asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=60000).producer_id
 
     def send(sequence: int, epoch: int = 0) -> None:
         batch = bytes(encode_batch(at(1, 2), producer_id=pid, producer_epoch=epoch, base_sequence=sequence))
         data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}]}]
-        asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
 
     return send
 
@@ -243,7 +243,7 @@ def test_a_flood_of_accepted_batches_is_counted_and_hides_no_duplicate() -> None
             sender_of(0)
             batch, count = bytes(encode_batch(at(1))), 40
             data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}] * count}]
-            asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             listed, left_out = [], 0
             while len(listed) + left_out < count + 3:
                 event = next(events)

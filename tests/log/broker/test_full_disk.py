@@ -25,7 +25,7 @@ def fill(asker: Asker, rounds: int) -> tuple[int, int]:
     records = bytes(encode_batch([Record(b"x" * 10_000)]))
     data = [{"name": "events", "partition_data": [{"index": 0, "records": records}]}]
     for taken in range(rounds):
-        answer = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         error = answer.responses[0].partition_responses[0].error_code
         if error:
             return taken, error

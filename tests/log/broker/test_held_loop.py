@@ -10,12 +10,12 @@ import gc
 from asyncio import events
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import fields, is_dataclass
 from types import FrameType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
+import plain_messages as messages
 from asking import NEWEST, at, topic_wanted
 from profiled import profiled
 from semel.log.broker.apis import APIS
@@ -24,7 +24,8 @@ from semel.log.broker.chores import forget_old_offsets, forget_silent_producers
 from semel.log.core.access import Operation, ResourceType
 from semel.log.core.entries import AccessRule, AccessRulesAdded, OffsetsCommitted, StoredOffset
 from semel.log.core.groups.consumer import ConsumerRules
-from semel.wire import messages
+from semel.wire.message import Field
+from semel.wire.messages import request_type as request_type_of
 from semel.wire.records import encode_batch
 from semel.wire.steps import Pace
 from semel.wire.versions import (
@@ -87,10 +88,10 @@ SAID: dict[str, Any] = {
     "response_partition_limit": 2_000,
     "producer_id_filters": [],
     "duration_filter": -1,
-    "session_timeout": 10_000,
-    "rebalance_timeout": 10_000,
-    "timeout": 1_000,
-    "max_wait": 0,
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "timeout_ms": 1_000,
+    "max_wait_ms": 0,
     "subscribed_topic_regex": None,
     "server_assignor": None,
     "member_epoch": 0,
@@ -114,33 +115,29 @@ class Counter:
             self.most = max(self.most, self._calls)
 
 
-def filled(entity_type: Any, many_at: int, depth: int = 0, number: int = 0) -> dict[str, Any]:
+def filled(struct_type: Any, version: int, many_at: int, depth: int = 0, number: int = 0) -> dict[str, Any]:
     """A request of this type whose arrays are long at one depth, and else have one element."""
     return {
-        field.name: SAID_IN.get((entity_type.__name__, field.name), value_of(field, many_at, depth, number))
-        for field in fields(entity_type)
+        name: SAID_IN.get((struct_type.__name__, name), value_of(name, field, version, many_at, depth, number))
+        for name, field in struct_type.FIELDS.items()
+        if field.since <= version < field.until
     }
 
 
-def value_of(field: Any, many_at: int, depth: int, number: int) -> Any:
-    declared = field.type
-    if field.name in SAID and (SAID[field.name] is not None or type(None) in get_args(declared)):
-        return SAID[field.name]
-    if field.name in TOPIC_FIELDS and declared is not None:
+def value_of(name: str, field: Field, version: int, many_at: int, depth: int, number: int) -> Any:
+    if name in SAID and (SAID[name] is not None or field.null_since <= version < field.null_until):
+        return SAID[name]
+    is_struct = not isinstance(field.kind, str)
+    if name in TOPIC_FIELDS and not is_struct:
         return f"t{number}"
-    arguments = [argument for argument in get_args(declared) if argument is not type(None)]
-    arrays = [declared] if Ellipsis in arguments else [one for one in arguments if Ellipsis in get_args(one)]
-    if arrays:
-        element = get_args(arrays[0])[0]
+    if field.is_array:
         count = MANY if depth == many_at else 1
-        if is_dataclass(element):
-            return [filled(element, many_at, depth + 1, index) for index in range(count)]
-        kind = field.metadata["kafka_type"]
-        return [plain(kind, index) for index in range(count)]
-    structs = [one for one in (declared, *arguments) if is_dataclass(one)]
-    if structs:
-        return filled(structs[0], many_at, depth, number)
-    return plain(field.metadata["kafka_type"], number)
+        if is_struct:
+            return [filled(field.kind, version, many_at, depth + 1, index) for index in range(count)]
+        return [plain(field.kind, index) for index in range(count)]
+    if is_struct:
+        return filled(field.kind, version, many_at, depth, number)
+    return plain(field.kind, number)
 
 
 def plain(kind: str, number: int) -> Any:
@@ -196,7 +193,7 @@ async def most_calls(frame: bytes, *before: bytes) -> int:
 
 def topics_made(*wanted: tuple[str, int]) -> bytes:
     made = [topic_wanted(name, count) for name, count in wanted]
-    return frame_of(CREATE_TOPICS, 7, topics=made, timeout=1000, validate_only=False)
+    return frame_of(CREATE_TOPICS, 7, topics=made, timeout_ms=1000, validate_only=False)
 
 
 def test_a_topic_of_very_many_partitions_is_made_with_few_calls_for_each() -> None:
@@ -205,10 +202,10 @@ def test_a_topic_of_very_many_partitions_is_made_with_few_calls_for_each() -> No
     assert asyncio.run(most_calls(topics_made(("t0", count)))) < 10 * count
 
 
-def long_depths(request_type: Any) -> list[int]:
+def long_depths(request_type: Any, version: int) -> list[int]:
     """Each depth at which a request can be long, and that of the name of a topic of very many partitions."""
-    short = filled(request_type, NOWHERE)
-    depths = {depth for depth in range(3) if filled(request_type, depth) != short}
+    short = filled(request_type, version, NOWHERE)
+    depths = {depth for depth in range(3) if filled(request_type, version, depth) != short}
     return sorted(depths | ({1} if names_topics(short) else set()))
 
 
@@ -222,12 +219,12 @@ def names_topics(said: Any) -> bool:
 @pytest.mark.parametrize("api_key", APIS, ids=NAMES.get)
 def test_a_request_of_any_api_is_served_in_many_turns(api_key: int) -> None:
     version = NEWEST[api_key]
-    request_type = messages._entity_type(api_key, version, "request")
+    request_type = request_type_of(api_key)
     # The first request of an API loads what reads and writes its messages.
-    asyncio.run(most_calls(frame_of(api_key, version, **filled(request_type, NOWHERE))))
+    asyncio.run(most_calls(frame_of(api_key, version, **filled(request_type, version, NOWHERE))))
     others = [(f"t{number}", 1) for number in range(1, 50)]
-    for many_at in long_depths(request_type):
-        said = filled(request_type, many_at)
+    for many_at in long_depths(request_type, version):
+        said = filled(request_type, version, many_at)
         before = [topics_made(("t0", MANY if many_at else 1), *others)] if names_topics(said) else []
         assert asyncio.run(most_calls(frame_of(api_key, version, **said), *before)) < CALLS_MAX, f"at depth {many_at}"
 
@@ -316,8 +313,8 @@ def test_what_a_broker_is_done_with_goes_without_the_collector_of_garbage() -> N
 
     def short(api_key: int) -> bytes:
         version = NEWEST[api_key]
-        request_type = messages._entity_type(api_key, version, "request")
-        return frame_of(api_key, version, **filled(request_type, NOWHERE))
+        request_type = request_type_of(api_key)
+        return frame_of(api_key, version, **filled(request_type, version, NOWHERE))
 
     gc.collect()
     gc.disable()
@@ -369,7 +366,7 @@ async def test_others_are_served_while_a_long_request_is() -> None:
 
 
 def heartbeat_of(member_id: str, epoch: int, regex: str | None) -> bytes:
-    said = {"subscribed_topic_regex": regex, "rebalance_timeout": 10_000 if epoch == 0 else -1}
+    said = {"subscribed_topic_regex": regex, "rebalance_timeout_ms": 10_000 if epoch == 0 else -1}
     said |= {"topic_partitions": [] if epoch == 0 else None, "subscribed_topic_names": None, "server_assignor": None}
     said |= {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "instance_id": None, "rack_id": None}
     return frame_of(CONSUMER_GROUP_HEARTBEAT, 1, **said)
@@ -389,7 +386,7 @@ def joined_as_classic() -> bytes:
     # What a consumer that reads topic `no` writes.
     metadata = bytes.fromhex("0000000000010002") + b"no" + b"\xff" * 4
     protocols = [{"name": "range", "metadata": metadata}]
-    times = {"session_timeout": 10_000, "rebalance_timeout": 10_000}
+    times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
     return frame_of(JOIN_GROUP, 9, protocols=protocols, **names, **times)
 
 
@@ -446,7 +443,7 @@ def test_the_end_of_a_transaction_in_very_many_partitions_is_prepared_in_many_tu
     topics = [{"name": "t0", "partitions": list(range(count))}]
     fields = {"transactional_id": "mine", "producer_id": FIRST_PRODUCER_ID, "producer_epoch": 0}
     adding = {f"v3_and_below_{name}": value for name, value in (fields | {"topics": topics}).items()}
-    claim = frame_of(INIT_PRODUCER_ID, 2, transactional_id="mine", transaction_timeout=60_000)
+    claim = frame_of(INIT_PRODUCER_ID, 2, transactional_id="mine", transaction_timeout_ms=60_000)
     end = frame_of(END_TXN, 3, committed=True, **fields)
     add = frame_of(ADD_PARTITIONS_TO_TXN, 3, **adding)
     # What cannot be taken apart, without the making of a file for each.

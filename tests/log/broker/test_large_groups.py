@@ -24,7 +24,7 @@ def test_the_members_of_a_classic_group_are_answered_in_many_turns() -> None:
     def test(broker: Broker) -> None:
         joins = []
         for number in range(5):
-            values: dict[str, Any] = {"group_id": GROUP, "session_timeout": 10_000, "rebalance_timeout": 10_000}
+            values: dict[str, Any] = {"group_id": GROUP, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
             protocols = [{"name": "range", "metadata": b"s"}]
             joins.append(
                 Asked(
@@ -48,7 +48,7 @@ def beat(broker: Broker, member_id: str, epoch: int = 0, *, over: int = 1) -> As
     """A heartbeat of a member that reads all topics."""
     names = [topic.name for topic in broker.log.state.catalog] if epoch == 0 else None
     values: dict[str, Any] = {"group_id": GROUP, "member_id": member_id, "member_epoch": epoch, "instance_id": None}
-    values |= {"rack_id": None, "rebalance_timeout": 10_000 if epoch == 0 else -1, "subscribed_topic_names": names}
+    values |= {"rack_id": None, "rebalance_timeout_ms": 10_000 if epoch == 0 else -1, "subscribed_topic_names": names}
     values |= {"subscribed_topic_regex": None, "server_assignor": None, "topic_partitions": [] if epoch == 0 else None}
     return Asked(broker, CONSUMER_GROUP_HEARTBEAT, over=over, **values)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from watched import serving
 
+import plain_messages as messages
 from asking import Asker, ConnectionEnded, at
 from eventually import eventually
 from process_memory import memory_bytes
 from semel.log.broker.broker import Broker
 from semel.log.broker.connection import PROGRESS_BYTES, UNSENT_BYTES_HIGH, Connection
 from semel.testing.served import ServedBroker
-from semel.wire import messages
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import (
@@ -52,7 +52,7 @@ def fetch_frame(
         FETCH,
         11,
         replica_id=-1,
-        max_wait=wait_ms,
+        max_wait_ms=wait_ms,
         min_bytes=bytes_min,
         max_bytes=2**31 - 1,
         isolation_level=0,
@@ -72,7 +72,7 @@ def produce_frame(topic: str, size: int, *, acks: int = -1, partition: int = 0) 
         9,
         transactional_id=None,
         acks=acks,
-        timeout=1000,
+        timeout_ms=1000,
         topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
     )
     return messages.encode_request(PRODUCE, 9, 0, "test", request)

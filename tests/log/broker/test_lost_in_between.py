@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import plain_messages as messages
 from asking import fetch_fields
 from semel.log.broker.broker import Broker
 from semel.log.core.groups.consumer import ConsumerGroup
-from semel.wire import messages
 from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT, FETCH, PRODUCE
 from stepping import SMALL_STEPS, Asked, create
 
@@ -55,7 +55,7 @@ def test_a_fetch_does_not_wait_for_a_client_that_is_gone() -> None:
 def test_the_room_of_a_large_request_is_taken_until_it_has_been_served() -> None:
     sent = [{"index": index, "records": bytes(300_000)} for index in range(2)]
     topics = [{"name": "nowhere", "partition_data": sent}]
-    frame = frame_of(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=topics)
+    frame = frame_of(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=topics)
     room: list[int] = []
     left = lost_in_between(frame, lambda broker: room.append(broker.receive_memory.taken_bytes))
     assert room[0] > 500_000
@@ -75,7 +75,7 @@ async def test_a_member_that_was_heard_over_a_connection_that_is_gone_by_then_is
             member_epoch=0,
             instance_id=None,
             rack_id=None,
-            rebalance_timeout=10_000,
+            rebalance_timeout_ms=10_000,
             subscribed_topic_names=["orders"],
             subscribed_topic_regex=None,
             server_assignor=None,

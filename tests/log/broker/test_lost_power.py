@@ -46,7 +46,7 @@ def checkpoint(broker: FaultyBroker) -> None:
 
 
 def producer_id(ask: Asker) -> int:
-    answer = ask(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=0, producer_id=-1, producer_epoch=-1)
+    answer = ask(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1)
     assert answer.error_code == 0
     return int(answer.producer_id)
 
@@ -55,7 +55,7 @@ def appended(ask: Asker, producer: int, sequence: int) -> tuple[int, int]:
     """The error and the offset that one batch of a producer is answered with."""
     batch = bytes(encode_batch([Record(b"x")], producer_id=producer, producer_epoch=0, base_sequence=sequence))
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
-    answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
     (told,) = answer.responses[0].partition_responses
     return told.error_code, told.base_offset
 
@@ -152,7 +152,7 @@ def fetched(ask: Asker, offset: int, current: int) -> Any:
         "partition_max_bytes": 1_000_000,
     }
     topics = [{"topic": "orders", "partitions": [asked]}]
-    sizes = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1_000_000, "isolation_level": 0}
+    sizes = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000_000, "isolation_level": 0}
     session = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
     return ask(FETCH, 11, replica_id=-1, topics=topics, **sizes, **session).responses[0].partitions[0]
 

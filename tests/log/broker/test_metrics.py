@@ -95,7 +95,7 @@ def test_the_outcomes_of_batches_are_counted_apart() -> None:
     def scenario(broker: Broker, metrics: Address) -> None:
         asker = Asker(broker.bootstrap)
         asker.create("payments")
-        producer = asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60000)
+        producer = asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=60000)
         pid = producer.producer_id
 
         def send(sequence: int, producer_id: int = pid, partition: int = 0, corrupt: bool = False) -> int:
@@ -103,7 +103,7 @@ def test_the_outcomes_of_batches_are_counted_apart() -> None:
             if corrupt:
                 batch[-1] ^= 1
             data = [{"name": "payments", "partition_data": [{"index": partition, "records": bytes(batch)}]}]
-            answer = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            answer = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             return int(answer.responses[0].partition_responses[0].error_code)
 
         assert [send(0), send(2), send(0), send(7), send(4, partition=9), send(4, corrupt=True)] == [0, 0, 0, 45, 3, 2]
@@ -251,7 +251,7 @@ def test_names_of_apis_are_those_of_the_protocol() -> None:
     def scenario(broker: Broker, metrics: Address) -> None:
         asker = Asker(broker.bootstrap)
         asker(API_VERSIONS, 0)
-        asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60000)
+        asker(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=60000)
         asker(METADATA, 4, topics=[], allow_auto_topic_creation=False)
         apis = {dict(labels)["api"] for name, labels in scrape(metrics) if name == "semel_request_seconds_count"}
         assert apis == {"ApiVersions", "InitProducerId", "Metadata"}

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 from test_held_loop import NOWHERE, filled
 
+import plain_messages as messages
 from semel.log.broker.apis import APIS
 from semel.log.broker.declaration import Here
 from semel.log.broker.refusal import refusal
-from semel.wire import messages, versions
+from semel.wire import versions
 from semel.wire.errors import ErrorCode
-from semel.wire.steps import finish
+from semel.wire.messages import encode_response, request_type
 
 VERSIONS = [
     (api_key, version)
@@ -24,6 +24,14 @@ VERSIONS = [
 # What is refused here has no name: a rule or a filter is known by its place, a directory only by a broker, and the
 # member that leaves in these tests has no id.
 NAMELESS = (versions.CREATE_ACLS, versions.DELETE_ACLS, versions.DESCRIBE_LOG_DIRS, versions.LEAVE_GROUP)
+
+
+def refused(api_key: int, version: int, error: ErrorCode) -> dict[str, Any]:
+    """The fields of the answer to a request that names something, which can be sent."""
+    values = filled(request_type(api_key), version, NOWHERE)
+    answer = refusal(version, messages.build_request(api_key, version, **values), error)
+    encode_response(answer, version, 1)
+    return messages.plain(answer, version)
 
 
 def told(answer: dict[str, Any], is_element: bool = False) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -39,10 +47,7 @@ def told(answer: dict[str, Any], is_element: bool = False) -> Iterator[tuple[dic
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_all_that_a_refused_request_names_is_refused_by_its_name(api_key: int, version: int) -> None:
-    request = messages.build_request(api_key, version, **filled(load_request_schema(api_key, version), NOWHERE))
-    answer = refusal(api_key, version, request, ErrorCode.NOT_CONTROLLER)
-    finish(messages.encode_response_in_steps(api_key, version, 1, answer))
-    parts = list(told(answer))
+    parts = list(told(refused(api_key, version, ErrorCode.NOT_CONTROLLER)))
     codes = {value for part, _ in parts for name, value in part.items() if name.endswith("error_code")}
     # An error of a whole Fetch is one of its session.
     assert codes - ({ErrorCode.NONE} if api_key == versions.FETCH else set()) == {ErrorCode.NOT_CONTROLLER}
@@ -54,8 +59,5 @@ def test_all_that_a_refused_request_names_is_refused_by_its_name(api_key: int, v
 @pytest.mark.parametrize("version", [version for api_key, version in VERSIONS if api_key == versions.FETCH])
 def test_a_refused_fetch_has_no_bytes_of_records(version: int) -> None:
     """librdkafka takes null for a broken answer: it asks the same broker again at once, and never the leader."""
-    request = messages.build_request(
-        versions.FETCH, version, **filled(load_request_schema(versions.FETCH, version), NOWHERE)
-    )
-    answer = refusal(versions.FETCH, version, request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    answer = refused(versions.FETCH, version, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert [part["records"] for topic in answer["responses"] for part in topic["partitions"]] == [b""]

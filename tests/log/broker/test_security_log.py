@@ -128,18 +128,18 @@ def test_what_an_administrator_does_to_topics_and_groups_is_told_and_what_is_ref
         for _ in range(2):
             admin(ALTER_CONFIGS, resources=[topic], validate_only=False)
         grown = {"name": "orders", "count": 3, "assignments": None}
-        admin(CREATE_PARTITIONS, topics=[grown], timeout=1, validate_only=False)
+        admin(CREATE_PARTITIONS, topics=[grown], timeout_ms=1, validate_only=False)
         admin.produce("orders", at(1))
         cut = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}]
         for _ in range(2):
-            admin(DELETE_RECORDS, topics=cut, timeout=1)
+            admin(DELETE_RECORDS, topics=cut, timeout_ms=1)
         committed = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
         topics = [{"name": "orders", "partitions": [{**committed, "committed_metadata": None}]}]
         member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         admin(OFFSET_COMMIT, 8, group_id="billing", **member, topics=topics)
         for _ in range(2):
             admin(DELETE_GROUPS, groups_names=["billing"])
-            admin(DELETE_TOPICS, 5, topic_names=["orders"], timeout=1)
+            admin(DELETE_TOPICS, 5, topic_names=["orders"], timeout_ms=1)
     told = [{name: line[name] for name in list(line)[6:]} for line in lines(path)]
     assert {line["event"] for line in lines(path)} == {"administration"}
     assert lines(path)[0]["principal"] == "User:ANONYMOUS"

@@ -62,7 +62,7 @@ class Consumer:
         gone = [{key: getattr(topic, "bytes", topic), "partitions": [partition]} for topic, partition in forgotten]
         fields: dict[str, Any] = {
             "replica_id": -1,
-            "max_wait": wait_ms,
+            "max_wait_ms": wait_ms,
             "min_bytes": bytes_min,
             "max_bytes": bytes_max,
             "isolation_level": 0,
@@ -183,7 +183,7 @@ def test_a_topic_that_was_made_again_is_noticed_by_id_and_not_by_name(ask: Asker
     by_id, by_name = Consumer(ask, BY_ID), Consumer(ask, BY_NAME)
     by_id.fetch({(again.topic_id, 0): 1})
     by_name.fetch({("again", 0): 1})
-    ask(DELETE_TOPICS, 5, topic_names=["again"], timeout=1000)
+    ask(DELETE_TOPICS, 5, topic_names=["again"], timeout_ms=1000)
     assert shown(by_id.fetch())[again.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert shown(by_name.fetch())["again", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     anew = ask.create("again")

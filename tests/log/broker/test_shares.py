@@ -117,7 +117,7 @@ def test_a_stranger_who_makes_very_many_groups_locks_nobody_out() -> None:
     member = {"member_id": "", "generation_id_or_member_epoch": -1}
     offset = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
     topics = [{"name": "orders", "partitions": [offset]}]
-    classic = {"member_id": "", "group_instance_id": None, "session_timeout": 10_000, "rebalance_timeout": 10_000}
+    classic = {"member_id": "", "group_instance_id": None, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
     wish = {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}], "reason": None}
 
     def commit(ask: Asker, group: str) -> int:
@@ -128,7 +128,7 @@ def test_a_stranger_who_makes_very_many_groups_locks_nobody_out() -> None:
         return int(ask(JOIN_GROUP, 9, group_id=group, **classic, **wish).error_code)
 
     def join(ask: Asker, group: str) -> int:
-        beat = {"member_epoch": 0, "rebalance_timeout": 60_000, "subscribed_topic_names": ["orders"]}
+        beat = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
         said = {"group_id": group, "member_id": "a", "topic_partitions": [], **beat}
         return int(ask(CONSUMER_GROUP_HEARTBEAT, 1, **said).error_code)
 
@@ -160,7 +160,7 @@ def test_a_stranger_who_fills_the_record_of_producers_locks_nobody_out() -> None
 
         def sent(ask: Asker, record_batch: bytearray) -> int:
             data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(record_batch)}]}]
-            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             return int(answer.responses[0].partition_responses[0].error_code)
 
         told = [sent(stranger, first) for first in numbered.values()]

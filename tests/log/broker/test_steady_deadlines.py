@@ -30,7 +30,7 @@ def in_world(scenario: Callable[[World, Broker], Coroutine[Any, Any, None]]) -> 
         world.is_healed = True
         assert world.broker is not None
         topic = {"name": "orders", "num_partitions": 2, "replication_factor": -1, "assignments": [], "configs": []}
-        await Client(world, "admin").ask(CREATE_TOPICS, 7, topics=[topic], timeout=1000, validate_only=False)
+        await Client(world, "admin").ask(CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000, validate_only=False)
         await scenario(world, world.broker)
 
     world.loop.run(play())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+import plain_messages as messages
 from asking import Asker, ConnectionEnded, fetch_fields
 from eventually import eventually
 from guarded import GuardedBroker
@@ -19,7 +20,6 @@ from semel.log.broker.security_log import SecurityLog
 from semel.log.broker.throttle import BUSY_WAIT_MS_MAX, WAIT_MS_MAX, Rates
 from semel.log.core.quotas import BUSY, CONNECTED, FETCHED, NAME_BYTES_MAX, PRODUCED
 from semel.testing.broker import FaultyBroker
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header
 from semel.wire.records import Record, encode_batch
@@ -71,7 +71,7 @@ def put(ask: Asker, *entity: dict[str, str | None], **values: float) -> None:
 def batch(value: bytes = LARGE, acks: int = -1) -> dict[str, Any]:
     """The fields of a request with one record."""
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(encode_batch([Record(value)]))}]}]
-    return {"transactional_id": None, "acks": acks, "timeout": 1000, "topic_data": data}
+    return {"transactional_id": None, "acks": acks, "timeout_ms": 1000, "topic_data": data}
 
 
 def produced(ask: Asker, value: bytes = LARGE) -> Any:
@@ -79,7 +79,7 @@ def produced(ask: Asker, value: bytes = LARGE) -> Any:
 
 
 def waited_ms(answer: Any) -> int:
-    return int(answer.throttle_time.total_seconds() * 1000)
+    return int(answer.throttle_time_ms)
 
 
 def serve(broker: FaultyBroker, times: int = 20) -> None:

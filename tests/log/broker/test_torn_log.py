@@ -44,13 +44,13 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, error: Ex
 
 def produce(ask: Asker, acks: int = -1) -> Any:
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": BATCH}]}]
-    answer = ask(PRODUCE, 9, transactional_id=None, acks=acks, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 9, transactional_id=None, acks=acks, timeout_ms=1000, topic_data=data)
     return answer.responses[0].partition_responses[0]
 
 
 def claim(ask: Asker) -> Any:
     return ask(
-        INIT_PRODUCER_ID, 4, transactional_id="one", transaction_timeout=9_000, producer_id=-1, producer_epoch=-1
+        INIT_PRODUCER_ID, 4, transactional_id="one", transaction_timeout_ms=9_000, producer_id=-1, producer_epoch=-1
     )
 
 
@@ -64,7 +64,7 @@ def commit_offset(ask: Asker) -> Any:
 def ask(semel_broker: FaultyBroker) -> Iterator[Asker]:
     asker = Asker(semel_broker.bootstrap)
     asker.create("orders")
-    asker(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=0, producer_id=-1, producer_epoch=-1)
+    asker(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1)
     yield asker
     asker.close()
 
@@ -171,7 +171,7 @@ def test_what_could_not_be_applied_is_not_written(
     """A fault of ours in a decision costs one request, and not every start that follows."""
     wrong = ConsumerGroupChanged("readers", 1, 1, "", ("nobody",), (), (), (), 0)
     monkeypatch.setattr(ConsumerGroup, "decide_heartbeat", lambda *_: wrong)
-    joins = {"group_id": "readers", "member_id": "a", "member_epoch": 0, "rebalance_timeout": 1_000}
+    joins = {"group_id": "readers", "member_id": "a", "member_epoch": 0, "rebalance_timeout_ms": 1_000}
     with pytest.raises(ConnectionEnded):
         ask(CONSUMER_GROUP_HEARTBEAT, 1, **joins, subscribed_topic_names=["orders"], topic_partitions=[])
     ask = Asker(semel_broker.bootstrap)

@@ -61,7 +61,7 @@ def test_readers_of_committed_records_wait_no_longer_than_the_timeout_of_who_wen
         answer = ask(
             FETCH,
             12,
-            max_wait=30_000,
+            max_wait_ms=30_000,
             min_bytes=1,
             max_bytes=1_000_000,
             isolation_level=1,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+import plain_messages as messages
 from asking import topic_wanted
 from profiled import profiled
 from semel.log.broker.broker import Broker
 from semel.log.broker.connection import Connection
 from semel.log.broker.exchange import Buffer
 from semel.log.broker.limits import Limits
-from semel.wire import messages
 from semel.wire.frames import SIZE_BYTES, parse_response_header
 from semel.wire.records import Record, encode_batch
 from semel.wire.versions import API_VERSIONS, CREATE_TOPICS, PRODUCE
@@ -91,7 +91,7 @@ def question(number: int) -> bytes:
 def produce(number: int) -> bytes:
     batch = bytes(encode_batch([Record(b"x")]))
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
-    fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout": 1000, "topic_data": data}
+    fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data}
     return messages.encode_request(PRODUCE, 9, number, None, messages.build_request(PRODUCE, 9, **fields))
 
 
@@ -99,7 +99,7 @@ def with_a_client(work: Callable[[Client], Awaitable[None]], **settings: Any) ->
     async def run() -> None:
         async with Broker(**settings) as broker:
             client = Client(broker)
-            fields = {"topics": [topic_wanted("orders")], "timeout": 1000, "validate_only": False}
+            fields = {"topics": [topic_wanted("orders")], "timeout_ms": 1000, "validate_only": False}
             request = messages.build_request(CREATE_TOPICS, 5, **fields)
             client.receive(messages.encode_request(CREATE_TOPICS, 5, 0, None, request))
             await asyncio.wait_for(client.transport.written.wait(), SECONDS_MAX)

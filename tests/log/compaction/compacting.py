@@ -130,7 +130,7 @@ class Transactional:
             INIT_PRODUCER_ID,
             4,
             transactional_id=transactional_id,
-            transaction_timeout=60_000,
+            transaction_timeout_ms=60_000,
             producer_id=-1,
             producer_epoch=-1,
         )
@@ -158,7 +158,7 @@ class Transactional:
             transactional=True,
         )
         data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-        answer = self._ask(PRODUCE, 9, transactional_id=self._id, acks=-1, timeout=1000, topic_data=data)
+        answer = self._ask(PRODUCE, 9, transactional_id=self._id, acks=-1, timeout_ms=1000, topic_data=data)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
     def end(self, committed: bool) -> None:

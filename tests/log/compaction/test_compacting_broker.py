@@ -94,7 +94,7 @@ def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted(ask: Asker)
     ask.create(TOPIC, **COMPACTED)
     fill(ask)
     wanted = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 3}]}]
-    (answer,) = ask(DELETE_RECORDS, topics=wanted, timeout=1000).topics[0].partitions
+    (answer,) = ask(DELETE_RECORDS, topics=wanted, timeout_ms=1000).topics[0].partitions
     assert answer.error_code == ErrorCode.POLICY_VIOLATION
 
 
@@ -238,7 +238,7 @@ def test_records_without_a_key_are_refused_one_by_one(broker: CompactingBroker, 
     batch = bytes(encode_batch(records, codec=codec))
     data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
     for version in (7, 8, 9):
-        answer = ask(PRODUCE, version, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = ask(PRODUCE, version, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         (refused,) = answer.responses[0].partition_responses
         assert refused.error_code == ErrorCode.INVALID_RECORD
         if version >= 8:
@@ -270,7 +270,7 @@ def test_a_batch_that_could_never_be_compacted_is_refused(batch: bytes) -> None:
         is_compressed = read_header(batch).codec != 0
         for topic, error in ((TOPIC, ErrorCode.INVALID_RECORD), ("plain", 0 if is_compressed else 87)):
             data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
-            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             assert answer.responses[0].partition_responses[0].error_code == error
         ask.close()
 
@@ -297,11 +297,11 @@ def test_others_are_served_while_a_batch_is_opened(what: str) -> None:
         one.create(TOPIC, **COMPACTED)
         other.create("other", **COMPACTED)
         data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
-        answer = one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         assert threads.has_a_job.wait(SECONDS_MAX)
         assert other.produce("other", [record(b"a")]) == 0
         if deletion is not None:
-            other(deletion, 3, topic_names=[TOPIC], timeout=1000)
+            other(deletion, 3, topic_names=[TOPIC], timeout_ms=1000)
         # It goes on with what is left to do there, and not before.
         assert broker.metrics.accepted_batches == 1
         broker.run(lambda _: threads.step())
@@ -315,9 +315,9 @@ def test_a_client_that_is_gone_keeps_no_place_from_those_who_wait_to_have_theirs
     with CompactingBroker(disk_threads=threads) as broker, Asker(broker.bootstrap) as other:
         other.create(TOPIC, **COMPACTED)
         with Asker(broker.bootstrap) as one:
-            one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+            one.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
             assert threads.has_a_job.wait(SECONDS_MAX)
-        answer = other.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = other.ask_later(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         for _ in range(2):
             assert threads.has_a_job.wait(SECONDS_MAX)
             threads.has_a_job.clear()
@@ -476,5 +476,5 @@ def test_a_topic_is_deleted_and_made_anew_beside_a_pass(broker: CompactingBroker
         fill(ask, rounds=10)
         broker.run(lambda inner: inner.compactor.look())
         topics = [{"name": TOPIC, "topic_id": bytes(16)}]
-        assert ask(DELETE_TOPICS, topics=topics, timeout=1000).responses[0].error_code == 0
+        assert ask(DELETE_TOPICS, topics=topics, timeout_ms=1000).responses[0].error_code == 0
     broker.compact()

@@ -123,7 +123,7 @@ async def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_
     store = Held()
     async with Broker(store=store, lease_seconds=60) as broker:
         await asking(broker, lambda asker: asker.create("payments"))
-        claim = {"transactional_id": "t", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+        claim = {"transactional_id": "t", "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
         owner = await asking(broker, lambda asker: asker(INIT_PRODUCER_ID, 4, **claim))
         assert owner.error_code == 0
         store.is_held = True
@@ -139,7 +139,7 @@ async def test_no_client_is_told_of_a_part_of_its_transaction_that_a_kill_would_
 def error_of_a_payment(asker: Asker) -> int:
     """How a broker answers a batch, wherever the topic is led."""
     data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
-    (topic,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+    (topic,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data).responses
     return int(topic.partition_responses[0].error_code)
 
 

@@ -108,14 +108,14 @@ async def test_a_broker_whose_store_does_not_answer_ends_all_connections_and_lis
 def waiting_fetch(topic: str) -> dict[str, Any]:
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
     wanted |= {"current_leader_epoch": -1, "last_fetched_epoch": -1}
-    fields = {"replica_id": -1, "max_wait": 60_000, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0}
+    fields = {"replica_id": -1, "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1000, "isolation_level": 0}
     fields |= {"session_id": 0, "session_epoch": -1, "rack_id": "", "forgotten_topics_data": []}
     return {**fields, "topics": [{"topic": topic, "partitions": [wanted]}]}
 
 
 def another_topic() -> dict[str, Any]:
     topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    return {"topics": [topic], "timeout": 1000, "validate_only": False}
+    return {"topics": [topic], "timeout_ms": 1000, "validate_only": False}
 
 
 async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active() -> None:

@@ -75,7 +75,7 @@ def produce(ask: Asker, creates: bool = False) -> int:
     if creates:
         ask.create("payments")
     data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
-    (topic,) = ask(versions.PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+    (topic,) = ask(versions.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data).responses
     return int(topic.partition_responses[0].error_code)
 
 

@@ -45,7 +45,7 @@ def other_machine(objects: Objects) -> MemoryStore:
 def gap(asker: Asker) -> object:
     batch = bytes(encode_batch(at(1), producer_id=0, producer_epoch=0, base_sequence=7))
     data = [{"name": "payments", "partition_data": [{"index": 0, "records": batch}]}]
-    return asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    return asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
 
 
 LATEST = [{"name": "payments", "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]}]

@@ -44,7 +44,7 @@ def metadata(ask: Asker, *names: str, creates: bool = True) -> Any:
 
 
 def new_producer_id(ask: Asker) -> Any:
-    fields = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    fields = {"transactional_id": None, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     return ask(versions.INIT_PRODUCER_ID, 4, **fields)
 
 

@@ -74,12 +74,12 @@ def test_a_standby_says_who_is_active_and_where_it_is_and_refuses_the_rest(pair:
         fetched = asker.fetch("payments")
         assert (fetched.error_code, fetched.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
         data = [{"name": "payments", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1)))}]}]
-        (produced,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data).responses
+        (produced,) = asker(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data).responses
         assert produced.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         (refused,) = asker(OFFSET_FETCH, 8, groups=[{"group_id": "group", "topics": None}], require_stable=True).groups
         assert refused.error_code == ErrorCode.NOT_COORDINATOR
         wanted = {"name": "more", "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
-        (created,) = asker(CREATE_TOPICS, topics=[wanted], timeout=1000).topics
+        (created,) = asker(CREATE_TOPICS, topics=[wanted], timeout_ms=1000).topics
         assert created.error_code == ErrorCode.NOT_CONTROLLER
 
 

@@ -171,7 +171,7 @@ def test_a_topic_that_was_made_anew_has_no_rows_of_the_batches_before_and_the_la
     """Its marker is in another topic, and outlives them."""
     for number in range(2):
         lane.write(replace(CLAIM, batch_id=number), rows([number]))
-    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout_ms=1000)
     ask.create("payments")
     for number in (1, 2):
         with pytest.raises(BatchRefused, match=r"into a topic that was deleted since, .* those rows are gone"):
@@ -188,7 +188,7 @@ def test_single_writes_do_not_care_whether_their_topic_was_made_anew(
     broker: FaultyBroker, ask: Asker, lane: LaneWriter
 ) -> None:
     lane.write(replace(CLAIM, query_id="one", order=Order.SINGLE), rows([1]))
-    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout=1000)
+    ask(DELETE_TOPICS, 5, topic_names=["payments"], timeout_ms=1000)
     ask.create("payments")
     assert not lane.write(replace(CLAIM, query_id="two", order=Order.SINGLE), rows([2])).was_duplicate
     assert stored(broker) == [2]

@@ -160,7 +160,7 @@ def test_a_batch_that_cannot_be_read_ends_a_query_or_is_told_and_passed_over(
     bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
     with Asker(log.bootstrap) as ask:
         data = [{"name": topic, "partition_data": [{"index": 0, "records": bytes(bad)}]}]
-        ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
     log.put(topic, "b")
     where = f"partition {topic}-0: the batch at offsets 1 to 3 cannot be read: "
     with pytest.raises(CorruptRecords, match=f"^{where}.*Set onBadBatch=quarantine to go on after it"):

@@ -68,7 +68,7 @@ def test_no_name_that_a_client_chose_makes_a_line_or_reaches_the_terminal_as_a_c
         broker.create_topic("orders")
         broker.add_user(name, "secret")
         with Asker(broker.bootstrap) as ask:
-            ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout=60_000)
+            ask(INIT_PRODUCER_ID, 1, transactional_id=name, transaction_timeout_ms=60_000)
             committed = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}
             topics = [{"name": "orders", "partitions": [{**committed, "committed_metadata": name}]}]
             member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}

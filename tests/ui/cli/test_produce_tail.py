@@ -196,7 +196,7 @@ def test_tail_stops_at_a_batch_that_cannot_be_read_and_goes_on_where_that_is_wan
     bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
     with Asker(semel_broker.bootstrap) as ask:
         data = [{"name": "half", "partition_data": [{"index": 0, "records": bytes(bad)}]}]
-        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         assert answer.responses[0].partition_responses[0].error_code == 0
     semel_lines("produce", "half", bootstrap, stdin="b\n")
     where = "semel: partition half-0: the batch at offsets 1 to 3 cannot be read: "

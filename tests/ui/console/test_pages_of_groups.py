@@ -116,7 +116,7 @@ def test_a_group_that_is_behind_the_beginning_of_the_log_has_what_is_left_to_rea
     commit(broker, "billing", "payments", p0=0)
     ask(
         DELETE_RECORDS,
-        timeout=60_000,
+        timeout_ms=60_000,
         topics=[{"name": "payments", "partitions": [{"partition_index": 0, "offset": 2}]}],
     )
     one = groups.one_group(cluster, asked(group="billing"))

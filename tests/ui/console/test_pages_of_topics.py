@@ -339,7 +339,7 @@ def test_a_page_names_a_batch_that_cannot_be_read_and_shows_what_is_around_it(
     bad = close_batch(read_header(encode_batch([Record(b"v")] * 3, codec="gzip")), b"\x1f\x8bthis is no gzip")
     for batch in (encode_batch([Record(b"a")]), bad, encode_batch([Record(b"b")])):
         data = [{"name": "half", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         assert answer.responses[0].partition_responses[0].error_code == 0
     page = records.some_records(cluster, asked(topic="half", from_="earliest"))
     assert [one["offset"] for one in page["records"]] == [0, 4]

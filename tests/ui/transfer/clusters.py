@@ -7,6 +7,7 @@ from typing import Any
 
 from asking import Asker
 from cluster_under_test import FOREIGN_CLUSTER
+from plain_messages import build_request
 from semel.client import LATEST, Isolation, LogClient, Slice, from_options
 from semel.client.aborted import batches
 from semel.client.places import TopicPartition
@@ -76,8 +77,8 @@ def committed_offsets(bootstrap: str, group: str) -> dict[TopicPartition, tuple[
     with client_of(bootstrap) as client:
         coordinator = client.patiently(lambda: client.cluster.coordinator(group, 0))
         wanted = {"group_id": group, "topics": None}
-        answer = client.cluster.ask(coordinator, OFFSET_FETCH, **wanted, groups=[wanted], require_stable=False)
-    (told,) = getattr(answer, "groups", None) or [answer]
+        request = build_request(OFFSET_FETCH, 9, **wanted, groups=[wanted])
+        (told,) = client.cluster.ask(coordinator, request).groups
     return {
         TopicPartition(topic.name, one.partition_index): (one.committed_offset, one.metadata)
         for topic in told.topics

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
@@ -30,12 +29,12 @@ from semel.ui.transfer import topics
 from semel.ui.transfer.move import Move, Moved
 from semel.ui.transfer.progress import MoveRefused, Progress
 from semel.ui.transfer.topics import Original
+from semel.wire import kafka
 from semel.wire.records import Record
 from semel.wire.versions import (
     CREATE_PARTITIONS,
     DELETE_RECORDS,
     DELETE_TOPICS,
-    DESCRIBE_TRANSACTIONS,
     OFFSET_COMMIT,
 )
 from transacting import TransactionalProducer
@@ -158,7 +157,7 @@ def test_a_partition_that_is_added_meanwhile_comes_along(source: FaultyBroker, t
 
     def grow(_: str) -> None:
         with Asker(source.bootstrap) as ask:
-            if ask(CREATE_PARTITIONS, topics=more, timeout=1000, validate_only=False).results[0].error_code == 0:
+            if ask(CREATE_PARTITIONS, topics=more, timeout_ms=1000, validate_only=False).results[0].error_code == 0:
                 source.seed(topic, "b", partition=1)
 
     with client_of(source.bootstrap) as old, client_of(target) as new:
@@ -216,8 +215,9 @@ def test_many_groups_have_more_time_for_their_one_transaction(source: FaultyBrok
     with client_of(source.bootstrap) as old, client_of(target) as client:
         name = f"semel-move-{old.cluster.cluster_id()}"
         coordinator = client.cluster.coordinator(name, TRANSACTION)
-        (state,) = client.cluster.ask(coordinator, DESCRIBE_TRANSACTIONS, transactional_ids=[name]).transaction_states
-    assert (state.error_code, state.transaction_timeout) == (0, timedelta(seconds=64))
+        request = kafka.describe_transactions.DescribeTransactionsRequest(transactional_ids=[name])
+        (state,) = client.cluster.ask(coordinator, request).transaction_states
+    assert (state.error_code, state.transaction_timeout_ms) == (0, 64_000)
 
 
 def test_a_batch_comes_along_that_the_source_would_not_accept_any_more(
@@ -295,7 +295,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_named_and_not_counted(
     def say(line: str) -> None:
         if line.startswith(when) and not any(earlier.startswith(when) for earlier in said):
             with Asker(source.bootstrap) as ask:
-                ask(DELETE_TOPICS, 5, topic_names=[topic], timeout=1000)
+                ask(DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=1000)
         said.append(line)
 
     # Each look at the clock takes a second.
@@ -460,7 +460,7 @@ def test_a_topic_that_was_made_anew_is_refused(source: FaultyBroker, target: str
 
     def make_anew(line: str) -> None:
         with Asker(source.bootstrap) as ask:
-            ask(DELETE_TOPICS, 5, topic_names=[topic], timeout=1000)
+            ask(DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=1000)
         source.create_topic(topic)
 
     with client_of(source.bootstrap) as old, client_of(target) as new:
@@ -478,7 +478,7 @@ def delete_before(bootstrap: str, topic: str, offset: int) -> None:
     """Remove the records before an offset, as retention does."""
     wanted = {"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}
     with Asker(bootstrap) as ask:
-        assert ask(DELETE_RECORDS, topics=[wanted], timeout=1000).topics[0].partitions[0].error_code == 0
+        assert ask(DELETE_RECORDS, topics=[wanted], timeout_ms=1000).topics[0].partitions[0].error_code == 0
 
 
 def seeded(bootstrap: str, topic: str) -> bool:

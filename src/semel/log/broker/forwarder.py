@@ -16,9 +16,10 @@ from functools import cache
 from typing import Any, Final
 
 from semel.log.broker.exchange import Exchange
-from semel.wire import messages, versions
+from semel.wire import kafka, messages, versions
 from semel.wire.errors import ProtocolError
 from semel.wire.frames import SIZE_BYTES, frame_size, parse_response_header, request_prefix
+from semel.wire.message import Request
 
 Reach = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -36,11 +37,9 @@ _PRESENTED_IN: Final = 3
 
 
 @cache
-def _presentation() -> Any:
+def _presentation() -> Request[Any]:
     """Made when it is needed, because a broker that starts should not wait for what that loads."""
-    return messages.build_request(
-        versions.API_VERSIONS, _PRESENTED_IN, client_software_name=STANDBY_SOFTWARE, client_software_version="1"
-    )
+    return kafka.api_versions.ApiVersionsRequest(client_software_name=STANDBY_SOFTWARE, client_software_version="1")
 
 
 class CannotReach(Exception):
@@ -122,9 +121,7 @@ class Forwarder:
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 number, client = exchange.correlation_id, exchange.client_id
-                presented = messages.encode_request(
-                    versions.API_VERSIONS, _PRESENTED_IN, number, client, _presentation()
-                )
+                presented = messages.encode_request(_presentation(), _PRESENTED_IN, number, client)
                 prefix = request_prefix(exchange.api_key, exchange.version, number, client, len(body))
                 writer.write(presented + prefix + body)
                 await writer.drain()

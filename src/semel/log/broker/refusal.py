@@ -1,14 +1,15 @@
 """Builds the answer of any API that reports the same error for everything in a request.
 
-It follows kio's schemas: each array of the answer mirrors the array of the request with the same things. The answer
-must never say that anything was done.
+It follows the tables of the messages: each array of the answer mirrors the array of the request with the same things.
+The answer must never say that anything was done.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final
 
 from semel.wire.errors import ErrorCode
+from semel.wire.message import NO_ID, REQUIRED, Field, Request, Response, Struct
+from semel.wire.messages import response_type
 from semel.wire.versions import FETCH
 
 # The names of arrays and fields in answers whose requests have other names. An array may lie within the elements of
@@ -42,61 +43,57 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # The values of fields that have no meaning in an error.
 _NOTHING: Final[Mapping[str, object]] = {
+    # If they are null, librdkafka cannot read the answer, and sends the same request again for ever.
+    "records": b"",
     "string": "",
     "bytes": b"",
     "int32": -1,
     "int64": -1,
-    "timedelta_i32": 0,
-    "timedelta_i64": 0,
+    "uuid": NO_ID,
 }
+# Zero means none for these, and not -1.
+_DURATIONS: Final = ("throttle_time_ms", "heartbeat_interval_ms", "session_lifetime_ms", "transaction_timeout_ms")
 
 
-def refusal(api_key: int, version: int, request: Any, error: ErrorCode) -> dict[str, Any]:
-    """The fields of the answer to this request."""
-    from kio.index import load_response_schema
-
-    answer = _mirrored(load_response_schema(api_key, version), request, error)
-    if api_key == FETCH and answer.get("responses"):
+def refusal(version: int, request: Request[Any], error: ErrorCode) -> Response:
+    """The answer to this request."""
+    answer: Any = _mirrored(response_type(request.KEY), version, request, error)
+    if request.KEY == FETCH and answer.responses:
         # The top-level error of a Fetch answer is about the session.
-        answer["error_code"] = ErrorCode.NONE
-    return answer
+        answer.error_code = ErrorCode.NONE
+    return answer  # type: ignore[no-any-return]
 
 
-def _mirrored(answer_type: Any, request: Any, error: ErrorCode) -> dict[str, Any]:
-    return {
-        field.name: error if field.name.endswith("error_code") else _value(field, request, error)
-        for field in fields(answer_type)
-        if "tag" not in field.metadata
-    }
+def _mirrored(answer_type: type[Struct], version: int, request: Any, error: ErrorCode) -> Any:
+    return answer_type(
+        **{
+            name: error if name.endswith("error_code") else _value(name, field, version, request, error)
+            for name, field in answer_type.FIELDS.items()
+            if field.tag is None and (field.since <= version < field.until or field.default is REQUIRED)
+        }
+    )
 
 
-def _value(field: Any, request: Any, error: ErrorCode) -> Any:
-    kafka_type = field.metadata.get("kafka_type")
-    parts = [field.type, *get_args(field.type)]
-    is_array = any(get_origin(part) is tuple for part in parts)
-    if kafka_type is None and is_array:
-        [element_type] = {one for part in parts for one in (part, *get_args(part)) if is_dataclass(one)}
-        names = _ARRAYS.get(field.name, (field.name,))
-        return [_mirrored(element_type, element, error) for name in names for element in _elements(request, name)]
-    for name in _VALUES.get(field.name, (field.name,)):
-        value: Any = request if name == "." and isinstance(request, int | str) else getattr(request, name, None)
+def _value(name: str, field: Field, version: int, request: Any, error: ErrorCode) -> Any:
+    if field.is_array and not isinstance(field.kind, str):
+        return [
+            _mirrored(field.kind, version, element, error)
+            for source in _ARRAYS.get(name, (name,))
+            for element in _elements(request, source)
+        ]
+    for source in _VALUES.get(name, (name,)):
+        value: Any = request if source == "." and isinstance(request, int | str) else getattr(request, source, None)
         if value is not None:
-            return value.bytes if kafka_type == "uuid" else value
-    if kafka_type == "uuid":
-        return bytes(16)
-    if kafka_type == "datetime_i64":
-        # On the wire a time is -1 if nothing was appended, even if kio's default is None.
-        return -1
-    if kafka_type == "records":
-        # If they are null, librdkafka cannot read the answer, and sends the same request again for ever.
-        return b""
-    if type(None) in parts:
+            return value
+    if field.kind == "records":
+        return _NOTHING[field.kind]
+    if field.null_since <= version < field.null_until:
         return None
-    if is_array:
-        return []
-    if kafka_type in _NOTHING:
-        return _NOTHING[kafka_type]
-    return 0 if field.default is MISSING else field.default
+    if field.is_array:
+        return ()
+    if name in _DURATIONS:
+        return 0
+    return _NOTHING.get(field.kind, 0 if field.default is REQUIRED else field.default)
 
 
 def _elements(request: Any, name: str) -> Sequence[Any]:

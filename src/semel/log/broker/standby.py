@@ -11,8 +11,9 @@ from typing import Any
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.refusal import refusal
-from semel.wire import messages, versions
+from semel.wire import kafka, messages
 from semel.wire.errors import ErrorCode
+from semel.wire.message import Request
 from semel.wire.steps import Steps
 
 
@@ -25,21 +26,22 @@ def refused_by_a_standby(api: Api, exchange: Exchange, body: memoryview, *, stan
     """Answer that this is not the right broker for anything in the request. If it does not stand by, it is active and
     without a lease at the moment.
     """
-    request = yield from messages.decode_request_in_steps(api.key, exchange.version, body)
+    request_type = messages.request_type(api.key)
+    request = yield from messages.decode_request_in_steps(request_type, exchange.version, body)
     error = _error_of(api, request, stands_by=stands_by)
     if error is None:
         exchange.reply_by_hanging_up()
         return
-    fields = refusal(api.key, exchange.version, request, error)
-    encoded = yield from messages.encode_response_in_steps(api.key, exchange.version, exchange.correlation_id, fields)
+    answer = refusal(exchange.version, request, error)
+    encoded = yield from messages.encode_response_in_steps(answer, exchange.version, exchange.correlation_id)
     exchange.reply((encoded,))
 
 
-def _error_of(api: Api, request: Any, *, stands_by: bool) -> ErrorCode | None:
+def _error_of(api: Api, request: Request[Any], *, stands_by: bool) -> ErrorCode | None:
     """The error after which the client looks for the right broker; None if none makes it do so."""
-    if api.key == versions.PRODUCE and request.acks == 0:
+    if isinstance(request, kafka.produce.ProduceRequest) and request.acks == 0:
         return None
-    if api.key == versions.INIT_PRODUCER_ID and request.transactional_id is None:
+    if isinstance(request, kafka.init_producer_id.InitProducerIdRequest) and request.transactional_id is None:
         return None
     if api.standby is Here.LISTS_NOTHING and stands_by:
         return ErrorCode.NONE

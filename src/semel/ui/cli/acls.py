@@ -1,9 +1,11 @@
 """`semel acls`: the access rules of a cluster, semel's or Apache Kafka's, and which of them decides about a request."""
 
+from __future__ import annotations
+
 import argparse
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -26,9 +28,9 @@ from semel.ui.cli.display import counted, print_table, printable
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.rights import PIECES, rights_of
 from semel.ui.cli.subcommands import add_subcommand
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
-from semel.wire.versions import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 
 EXAMPLE: Final = """  semel acls add User:app read describe topic:orders
   semel acls add User:app read group:app- --prefixed
@@ -141,30 +143,43 @@ def _commands_for(options: argparse.Namespace) -> list[argparse.Namespace]:
 
 def _add_rules(cluster: Cluster, rules: list[AccessRule]) -> None:
     creations = [
-        {
-            "resource_type": rule.resource_type,
-            "resource_name": rule.name,
-            "resource_pattern_type": rule.pattern,
-            "principal": rule.principal,
-            "host": rule.host,
-            "operation": rule.operation,
-            "permission_type": rule.permission,
-        }
+        kafka.create_acls.AclCreation(
+            resource_type=rule.resource_type,
+            resource_name=rule.name,
+            resource_pattern_type=rule.pattern,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
         for rule in rules
     ]
-    for rule, result in zip(rules, cluster.ask_controller(CREATE_ACLS, creations=creations).results, strict=True):
-        _check(result, "Alter")
+    answer = cluster.ask_controller(kafka.create_acls.CreateAclsRequest(creations=creations))
+    for rule, result in zip(rules, answer.results, strict=True):
+        _check(result.error_code, result.error_message, "Alter")
         print(f"added: {_sentence(rule)}")
 
 
 def _remove(cluster: Cluster, options: argparse.Namespace) -> None:
     rules = _rules_of(options)
-    answer = cluster.ask_controller(DELETE_ACLS, filters=[_filter_fields(RuleFilter(*rule)) for rule in rules])
+    filters = [
+        kafka.delete_acls.DeleteAclsFilter(
+            resource_type_filter=rule.resource_type,
+            resource_name_filter=rule.name,
+            pattern_type_filter=rule.pattern,
+            principal_filter=rule.principal,
+            host_filter=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    answer = cluster.ask_controller(kafka.delete_acls.DeleteAclsRequest(filters=filters))
     missing = []
     for rule, result in zip(rules, answer.filter_results, strict=True):
-        _check(result, "Alter")
+        _check(result.error_code, result.error_message, "Alter")
         for removed in result.matching_acls:
-            _check(removed, "Alter")
+            _check(removed.error_code, removed.error_message, "Alter")
         if result.matching_acls:
             print(f"removed: {_sentence(rule)}")
         else:
@@ -206,36 +221,37 @@ def _explain(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def _rules_meant(cluster: Cluster, wanted: RuleFilter) -> list[AccessRule]:
-    answer = cluster.ask_controller(DESCRIBE_ACLS, **_filter_fields(wanted))
-    _check(answer, "Describe")
+    request = kafka.describe_acls.DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.name,
+        pattern_type_filter=wanted.pattern,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+    answer = cluster.ask_controller(request)
+    _check(answer.error_code, answer.error_message, "Describe")
     return [
         AccessRule(
-            *(resource.resource_type, resource.resource_name, resource.pattern_type),
-            *(rule.principal, rule.host, rule.operation, rule.permission_type),
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            rule.principal,
+            rule.host,
+            rule.operation,
+            rule.permission_type,
         )
         for resource in answer.resources
         for rule in resource.acls
     ]
 
 
-def _filter_fields(wanted: RuleFilter) -> dict[str, object]:
-    return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.name,
-        "pattern_type_filter": wanted.pattern,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission,
-    }
-
-
-def _check(answer: Any, operation: str) -> None:
-    code = answer.error_code
+def _check(code: int, message: str | None, operation: str) -> None:
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise Failure(f"this user may not do this, and needs the right {operation} on the cluster")
     if code:
-        raise Failure(f"{answer.error_message or 'the broker refuses'} ({codes.name_of(code)})")
+        raise Failure(f"{message or 'the broker refuses'} ({codes.name_of(code)})")
 
 
 def _rules_of(options: argparse.Namespace) -> list[AccessRule]:

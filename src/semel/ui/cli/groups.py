@@ -5,6 +5,8 @@ mistake cannot be undone once a group has read or skipped records. It must never
 broker refuses that.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterable
@@ -22,8 +24,8 @@ from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
 from semel.ui.cli.display import NOTHING, print_table, printable
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import add_subcommand
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import DELETE_GROUPS
 
 EXAMPLE: Final = """  semel groups describe billing
   semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
@@ -223,7 +225,8 @@ def _delete(cluster: Cluster, name: str, sure: bool) -> None:
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             print("kept")
             return
-    (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), DELETE_GROUPS, groups_names=[name]).results
+    request = kafka.delete_groups.DeleteGroupsRequest(groups_names=[name])
+    (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), request).results
     if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:
         raise Failure(f"group {name!r} has members; stop them first")
     groups.check(name, deleted.error_code, "Delete")

@@ -6,12 +6,14 @@ recognizes it. It sends a batch only after the one before was acknowledged. It m
 because that would cause a duplicate.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final, Protocol, TypeVar
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -24,9 +26,9 @@ from semel.ui.cli.cluster import add_bootstrap, cluster_at, soon
 from semel.ui.cli.display import printable
 from semel.ui.cli.errors import Ended, Failure
 from semel.ui.cli.progress import Progress
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record, encode_batch
-from semel.wire.versions import INIT_PRODUCER_ID, PRODUCE
 
 EXAMPLE: Final = """  seq 1000 | semel produce payments
   semel produce payments --key alice --file payments.jsonl"""
@@ -107,6 +109,14 @@ def read_lines(descriptor: int) -> Iterator[list[bytes]]:
         yield [begun]
 
 
+class _Answer(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+A = TypeVar("A", bound=_Answer)
+
+
 class _Producer:
     """An idempotent producer that has one batch in flight."""
 
@@ -117,7 +127,7 @@ class _Producer:
         self._key = key
         answer, _ = self._until_answered(
             lambda: cluster.ask_controller(
-                INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+                kafka.init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             )
         )
         if answer.error_code:
@@ -173,7 +183,7 @@ class _Producer:
             self._send_in_halves(lines)
             return
         if answer.error_code:
-            message = getattr(answer, "error_message", None)
+            message = answer.error_message
             right = f"Write on topic {self._topic!r}"
             raise codes.refusal(f"partition {where}", answer.error_code, message, right=right)
         base_offset: int = answer.base_offset
@@ -183,7 +193,7 @@ class _Producer:
         first, _, count = self._written.get(where, (base_offset, 0, 0))
         self._written[where] = (first, base_offset + len(lines) - 1, count + len(lines))
 
-    def _until_answered(self, ask: Callable[[], Any]) -> tuple[Any, int]:
+    def _until_answered(self, ask: Callable[[], A]) -> tuple[A, int]:
         """Send the same request until the answer is final; return it, and how often the request was sent."""
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         pause_seconds = _PAUSE_SECONDS
@@ -207,15 +217,12 @@ class _Producer:
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _PAUSE_SECONDS_MAX)
 
-    def _ask(self, where: TopicPartition, batch: bytes) -> Any:
-        answer = self._cluster.ask(
-            self._cluster.leader_of(where),
-            PRODUCE,
-            transactional_id=None,
-            acks=-1,
-            timeout=_REQUEST_TIMEOUT_MS,
-            topic_data=[{"name": where.topic, "partition_data": [{"index": where.partition, "records": batch}]}],
-        )
+    def _ask(self, where: TopicPartition, batch: bytes) -> kafka.produce.PartitionProduceResponse:
+        api = kafka.produce
+        partition = api.PartitionProduceData(index=where.partition, records=batch)
+        topic = api.TopicProduceData(name=where.topic, partition_data=[partition])
+        request = api.ProduceRequest(acks=-1, timeout_ms=_REQUEST_TIMEOUT_MS, topic_data=[topic])
+        answer = self._cluster.ask(self._cluster.leader_of(where), request)
         return answer.responses[0].partition_responses[0]
 
     def report(self) -> None:

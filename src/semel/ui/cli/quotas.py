@@ -1,8 +1,10 @@
 """`semel quotas`: how much a user, a client id or an address may use of a cluster, semel's or Apache Kafka's."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -11,8 +13,8 @@ from semel.ui.cli.cluster import add_bootstrap, cluster_at
 from semel.ui.cli.display import print_table, printable
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import add_subcommand
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.versions import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 
 EXAMPLE: Final = f"""  semel quotas set user:app {PRODUCED}=1048576 {FETCHED}=2097152
   semel quotas set user:app client-id:reports {BUSY}=10
@@ -63,7 +65,7 @@ def _set(cluster: Cluster, options: argparse.Namespace) -> None:
     values = dict(map(_value, rest))
     if not values:
         raise Failure(f"say which quota: KEY=VALUE, among {', '.join(_KEYS)}")
-    _alter(cluster, entity, [{"key": key, "value": value, "remove": False} for key, value in values.items()])
+    _alter(cluster, entity, [_op(key, value) for key, value in values.items()])
     print(f"{_shown(entity)} has {', '.join(rest)}")
 
 
@@ -73,7 +75,7 @@ def _remove(cluster: Cluster, options: argparse.Namespace) -> None:
     missing = [key for key in keys if key not in held]
     if missing or not held:
         raise Failure(f"{_shown(entity)} has no quota {', '.join(missing)}".rstrip())
-    _alter(cluster, entity, [{"key": key, "value": 0, "remove": True} for key in keys or held])
+    _alter(cluster, entity, [_op(key, None) for key in keys or held])
     print(f"removed: {_shown(entity)} {', '.join(keys or held)}")
 
 
@@ -103,27 +105,36 @@ def _value(word: str) -> tuple[str, float]:
 
 
 def _quotas_of(cluster: Cluster) -> list[tuple[Entity, Mapping[str, float]]]:
-    answer = cluster.ask_controller(DESCRIBE_CLIENT_QUOTAS, components=[], strict=False)
-    _check(answer, "DescribeConfigs")
+    answer = cluster.ask_controller(
+        kafka.describe_client_quotas.DescribeClientQuotasRequest(components=(), strict=False)
+    )
+    _check(answer.error_code, answer.error_message, "DescribeConfigs")
     return [
         (
             {part.entity_type: part.entity_name for part in entry.entity},
             {value.key: value.value for value in entry.values},
         )
-        for entry in answer.entries
+        for entry in answer.entries or ()
     ]
 
 
-def _alter(cluster: Cluster, entity: Entity, ops: list[dict[str, object]]) -> None:
-    parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
-    answer = cluster.ask_controller(ALTER_CLIENT_QUOTAS, entries=[{"entity": parts, "ops": ops}], validate_only=False)
+def _alter(cluster: Cluster, entity: Entity, ops: list[kafka.alter_client_quotas.OpData]) -> None:
+    api = kafka.alter_client_quotas
+    parts = [api.RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    entries = [api.RequestEntryData(entity=parts, ops=ops)]
+    answer = cluster.ask_controller(api.AlterClientQuotasRequest(entries=entries, validate_only=False))
     for entry in answer.entries:
-        _check(entry, "AlterConfigs")
+        _check(entry.error_code, entry.error_message, "AlterConfigs")
 
 
-def _check(answer: Any, right: str) -> None:
-    if answer.error_code != ErrorCode.NONE:
-        raise codes.refusal("the quotas", answer.error_code, answer.error_message, right=f"{right} on the cluster")
+def _op(key: str, value: float | None) -> kafka.alter_client_quotas.OpData:
+    """Set this quota, or remove it if it is None."""
+    return kafka.alter_client_quotas.OpData(key=key, value=value or 0, remove=value is None)
+
+
+def _check(code: int, message: str | None, right: str) -> None:
+    if code != ErrorCode.NONE:
+        raise codes.refusal("the quotas", code, message, right=f"{right} on the cluster")
 
 
 def _shown(entity: Entity) -> str:

@@ -5,6 +5,8 @@ twice in a partition would be a duplicate. It shows uncommitted records only on 
 anything: it joins no group and commits no offset.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
@@ -14,7 +16,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from heapq import merge
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from semel.client.aborted import batches
 from semel.client.bad_batches import BadBatch, OnBadBatch, UnreadableBatch, refuse
@@ -28,10 +30,10 @@ from semel.ui.cli.cluster import add_bootstrap, cluster_at
 from semel.ui.cli.display import as_field, printable
 from semel.ui.cli.errors import Ended, Failure
 from semel.ui.cli.subcommands import count
+from semel.wire import kafka
 from semel.wire.errors import ProtocolError
 from semel.wire.records import Batch, Record
 from semel.wire.sequences import advance
-from semel.wire.versions import FETCH
 
 EXAMPLE: Final = """  semel tail payments --from latest --follow
   semel tail payments -n 10 --format json"""
@@ -188,35 +190,27 @@ class _Reader:
             return list(self._next)
         return [where for where, offset in self._next.items() if offset < self._ends[where]]
 
-    def _fetch(self, leader: Address, partitions: list[TopicPartition], wait_ms: int) -> list[Any]:
+    def _fetch(
+        self, leader: Address, partitions: list[TopicPartition], wait_ms: int
+    ) -> list[kafka.fetch.PartitionData]:
+        api = kafka.fetch
         wanted = [
-            {
-                "partition": where.partition,
-                "current_leader_epoch": -1,
-                "fetch_offset": self._next[where],
-                "last_fetched_epoch": -1,
-                "log_start_offset": -1,
-                "partition_max_bytes": _FETCH_BYTES,
-            }
+            api.FetchPartition(
+                partition=where.partition, fetch_offset=self._next[where], partition_max_bytes=_FETCH_BYTES
+            )
             for where in partitions
         ]
-        answer = self._cluster.ask(
-            leader,
-            FETCH,
-            replica_id=-1,
-            max_wait=wait_ms,
+        request = api.FetchRequest(
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=self._isolation,
-            session_id=0,
-            session_epoch=-1,
-            topics=[{"topic": self._topic, "partitions": wanted}],
-            forgotten_topics_data=[],
-            rack_id="",
+            topics=[api.FetchTopic(topic=self._topic, partitions=wanted)],
         )
+        answer = self._cluster.ask(leader, request)
         return [partition for topic in answer.responses for partition in topic.partitions]
 
-    def _take(self, answer: Any) -> Iterator[list[Shown]]:
+    def _take(self, answer: kafka.fetch.PartitionData) -> Iterator[list[Shown]]:
         """The records in the answer about one partition, from the present position on."""
         where = TopicPartition(self._topic, answer.partition_index)
         self._cluster.check(where, answer.error_code, "Read")

@@ -3,6 +3,8 @@ retention and no compaction, and accept any timestamp and any size. They get the
 records are copied and compared.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -23,6 +25,7 @@ from semel.client.patience import Moved, Patience
 from semel.client.topics import partitions_of
 from semel.ui.transfer.pieces import pieces
 from semel.ui.transfer.progress import PREFIX, TOPIC_CONFIGS, MoveRefused, Progress
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 
 _NEVER: Final = str((1 << 63) - 1)
@@ -153,7 +156,7 @@ def _check_empty(target: LogClient, topic: Topic) -> None:
             raise MoveRefused(f"topic {topic.name!r} of the target has records already, and no move has put them there")
 
 
-def _configs_of(target: LogClient, topic: str) -> list[Any]:
+def _configs_of(target: LogClient, topic: str) -> list[kafka.describe_configs.DescribeConfigsResourceResult]:
     return target.patiently(lambda: admin.configs_of(target.cluster, topic, None))
 
 

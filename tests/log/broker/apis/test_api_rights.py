@@ -91,7 +91,7 @@ def more_requests(api_key: int) -> list[dict[str, object]]:
             }
         ],
         INIT_PRODUCER_ID: [
-            {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+            {"transactional_id": None, "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
         ],
     }
     return more.get(api_key, [])
@@ -102,7 +102,7 @@ def test_every_api_asks_for_the_rights_that_it_names_and_for_no_others(api_key: 
     asked: set[Right] = set()
     for grants, grants_cluster in ((True, True), (True, False), (False, False)):
         with FaultyBroker() as broker, Asker(broker.bootstrap) as ask:
-            topic_id = ask.create("orders", partitions=2).topic_id.bytes
+            topic_id = ask.create("orders", partitions=2).topic_id
             producer_id = ask(INIT_PRODUCER_ID, **requests(topic_id, -1)[INIT_PRODUCER_ID]).producer_id
             sensible = requests(topic_id, producer_id)
             for before in (ADD_PARTITIONS_TO_TXN, *BEFORE.get(api_key, ())):
@@ -144,7 +144,9 @@ def test_a_super_user_may_do_everything_whatever_the_rules_say() -> None:
         broker.add(denying)
         ask.create("orders")
         ask.produce("orders", at(1))
-        answer = ask(INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=1, producer_id=-1, producer_epoch=-1)
+        answer = ask(
+            INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
+        )
         assert answer.error_code == 0
 
 

@@ -15,14 +15,14 @@ from stepping import SMALL_STEPS, Asked, after_each_step, ask, create
 def produce(broker: Broker, name: str, *times_ms: int, index: int = 0) -> None:
     records = [Record(b"v" * 100, timestamp_ms=time_ms) for time_ms in times_ms]
     data = [{"name": name, "partition_data": [{"index": index, "records": bytes(encode_batch(records))}]}]
-    answer = ask(broker, PRODUCE, 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+    answer = ask(broker, PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
 def offset_at(broker: Broker, name: str, time_ms: int) -> Asked:
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": time_ms}
     topics = [{"name": name, "partitions": [asked]}]
-    return Asked(broker, LIST_OFFSETS, replica_id=-1, isolation_level=0, timeout=1000, topics=topics)
+    return Asked(broker, LIST_OFFSETS, replica_id=-1, isolation_level=0, timeout_ms=1000, topics=topics)
 
 
 def found_in(asked: Asked) -> tuple[int, int]:
@@ -32,7 +32,7 @@ def found_in(asked: Asked) -> tuple[int, int]:
 
 def delete_below(broker: Broker, name: str, offset: int) -> None:
     topics = [{"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}]
-    assert ask(broker, DELETE_RECORDS, topics=topics, timeout=1000).topics[0].partitions[0].error_code == 0
+    assert ask(broker, DELETE_RECORDS, topics=topics, timeout_ms=1000).topics[0].partitions[0].error_code == 0
 
 
 BATCH = 12
@@ -59,7 +59,7 @@ def test_a_time_is_found_however_the_log_moves_meanwhile() -> None:
 
     def delete_topic(broker: Broker, asked: Asked) -> tuple[int, int]:
         topics = [{"name": "orders", "topic_id": bytes(16)}]
-        assert ask(broker, DELETE_TOPICS, topics=topics, timeout=1000).responses[0].error_code == 0
+        assert ask(broker, DELETE_TOPICS, topics=topics, timeout_ms=1000).responses[0].error_code == 0
         return found_in(asked)
 
     assert set(after_each_step(begin, delete_to(BATCH))) == {(0, BATCH)}
@@ -101,7 +101,7 @@ def test_a_fetch_does_not_wait_for_a_topic_that_went_while_it_was_looked_at() ->
             if not all(asked.step() for _ in range(steps)):
                 return None
             topics = [{"name": "orders", "topic_id": bytes(16)}]
-            assert ask(broker, DELETE_TOPICS, topics=topics, timeout=1000).responses[0].error_code == 0
+            assert ask(broker, DELETE_TOPICS, topics=topics, timeout_ms=1000).responses[0].error_code == 0
             while asked.step():
                 pass
             for _ in range(20):

@@ -46,8 +46,8 @@ class Member:
 
     def post_join(self, version: int = 9, **fields: object) -> Callable[[], Any]:
         wish: dict[str, object] = {
-            "session_timeout": SESSION_MS,
-            "rebalance_timeout": 30_000,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": 30_000,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": ORDERS}],
             "reason": None,
@@ -251,7 +251,7 @@ def test_a_static_member_is_removed_by_an_administrator(members: Callable[..., M
 
 @pytest.mark.parametrize("session_ms", [SESSION_MS - 1, 1_800_001, -1])
 def test_a_session_has_bounds(members: Callable[..., Member], ask: Asker, session_ms: int) -> None:
-    answer = members().post_join(session_timeout=session_ms)()
+    answer = members().post_join(session_timeout_ms=session_ms)()
     assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert ask(LIST_GROUPS).groups == (), "nothing is left of a group that nobody could join"
 
@@ -383,7 +383,7 @@ def test_a_member_that_died_is_missed_after_its_session_and_its_share_goes_to_ot
         told = follower.post_join()()
         follower.member_id = told.member_id
         # The session counts once it has joined, so it cannot be over before.
-        joining = follower.post_join(session_timeout=100)
+        joining = follower.post_join(session_timeout_ms=100)
         leader.join()
         follower.take(joining())
         follower.close()

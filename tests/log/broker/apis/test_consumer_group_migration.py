@@ -27,8 +27,8 @@ METADATA = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\xff\xff\xf
 def joining(member_id: str, protocol_type: str = "consumer") -> dict[str, object]:
     return {
         "group_id": "readers",
-        "session_timeout": 10_000,
-        "rebalance_timeout": 10_000,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
         "member_id": member_id,
         "protocol_type": protocol_type,
         "protocols": [{"name": "range", "metadata": METADATA}],
@@ -67,7 +67,7 @@ def beat(ask: Asker, member_id: str, epoch: int, **said: Any) -> Any:
 
 
 def join_new(ask: Asker, member_id: str) -> Any:
-    return beat(ask, member_id, 0, rebalance_timeout=1000, subscribed_topic_names=["orders"], topic_partitions=[])
+    return beat(ask, member_id, 0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"], topic_partitions=[])
 
 
 def heartbeat(ask: Asker, member: Any) -> Any:
@@ -171,7 +171,7 @@ def test_who_falls_silent_is_missed_where_the_group_went_over_and_the_newcomer_c
     with FaultyBroker(files=files, limits=Limits(group_session_timeout_ms_min=1_000)) as broker:
         ask = Asker(broker.bootstrap)
         ask.create("orders", partitions=2)
-        classic_group(ask, session_timeout=1_000)
+        classic_group(ask, session_timeout_ms=1_000)
         second_entry_refused(files)
         assert join_new(ask, "n").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert group_type(ask) == "consumer"

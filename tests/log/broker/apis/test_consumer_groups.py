@@ -30,7 +30,7 @@ def beat(ask: Asker, member_id: str, epoch: int, version: int = 1, group: str = 
 
 def join(ask: Asker, member_id: str, *names: str, version: int = 1, **said: Any) -> Any:
     fields: dict[str, Any] = {
-        "rebalance_timeout": 60_000,
+        "rebalance_timeout_ms": 60_000,
         "subscribed_topic_names": names,
         "topic_partitions": [],
         **said,
@@ -48,7 +48,7 @@ def partitions(assignment: Any) -> list[int]:
 
 
 def owned(topic: Any, *indexes: int) -> list[dict[str, object]]:
-    return [{"topic_id": topic.topic_id.bytes, "partitions": indexes}]
+    return [{"topic_id": topic.topic_id, "partitions": indexes}]
 
 
 def test_a_member_joins_and_is_told_what_to_read(ask: Asker) -> None:
@@ -83,7 +83,7 @@ def test_a_lost_answer_is_given_again(ask: Asker) -> None:
     again = join(ask, "a", "orders")
     assert again == first
     everything: dict[str, Any] = {
-        "rebalance_timeout": 60_000,
+        "rebalance_timeout_ms": 60_000,
         "subscribed_topic_names": ["orders"],
         "topic_partitions": [],
     }
@@ -194,7 +194,7 @@ def test_members_commit_in_their_epoch(ask: Asker, epoch: int, error: int) -> No
         group_id="readers",
         member_id="a",
         generation_id_or_member_epoch=epoch,
-        topics=[{"name": "orders", "topic_id": topic.topic_id.bytes, "partitions": [offset]}],
+        topics=[{"name": "orders", "topic_id": topic.topic_id, "partitions": [offset]}],
     )
     assert answer.topics[0].partitions[0].error_code == error
 
@@ -213,7 +213,12 @@ def test_members_take_no_more_memory_than_they_may() -> None:
 
 
 def test_the_memory_of_all_groups_is_one_whichever_protocol_they_speak() -> None:
-    joining = {"session_timeout": 10_000, "rebalance_timeout": 10_000, "protocol_type": "consumer", "reason": None}
+    joining = {
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "reason": None,
+    }
     classic = {**joining, "group_id": "classic", "member_id": "", "group_instance_id": None}
     with FaultyBroker(limits=Limits(groups_bytes_max=6_000)) as broker, Asker(broker.bootstrap) as ask:
 
@@ -258,8 +263,8 @@ def test_members_of_a_group_with_configurations_of_its_own_live_by_those() -> No
         resource = {"resource_type": 32, "resource_name": "patient", "configs": configs}
         (altered,) = ask(INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False).responses
         assert altered.error_code == 0
-        intervals = [join(ask, "a", "orders", group=name).heartbeat_interval for name in ("patient", "others")]
-        assert [told.total_seconds() for told in intervals] == [7, 5]
+        intervals = [join(ask, "a", "orders", group=name).heartbeat_interval_ms for name in ("patient", "others")]
+        assert intervals == [7000, 5000]
         broker.skip(46)
         assert beat(ask, "a", 1, group="patient").error_code == 0
         assert beat(ask, "a", 1, group="others").error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -50,7 +50,7 @@ from semel.wire.versions import (
 def produced(ask: Asker, *topics: str, acks: int = -1) -> dict[str, int]:
     batch = bytes(encode_batch(at(1)))
     data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]} for topic in topics]
-    answer = ask(PRODUCE, 9, transactional_id=None, acks=acks, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 9, transactional_id=None, acks=acks, timeout_ms=1000, topic_data=data)
     return {topic.name: int(topic.partition_responses[0].error_code) for topic in answer.responses}
 
 
@@ -136,7 +136,7 @@ def test_a_producer_id_needs_idempotent_write_or_write_on_any_topic(
 ) -> None:
     if operation is not None:
         broker.add(rule(resource_type, name, operation, pattern=pattern))
-    plain = {"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+    plain = {"transactional_id": None, "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
     answer = stranger(INIT_PRODUCER_ID, **plain)
     assert (answer.error_code, answer.producer_id >= 0) == (expected, expected == 0)
 
@@ -159,7 +159,7 @@ def test_a_new_topic_shows_its_configurations_only_with_the_right_to_see_them(
 ) -> None:
     broker.add(rule(TOPIC, "*", CREATE), rule(TOPIC, "payments", Operation.DESCRIBE_CONFIGS))
     names = ("orders", "payments")
-    answer = stranger(CREATE_TOPICS, topics=map(topic_wanted, names), timeout=1000, validate_only=False)
+    answer = stranger(CREATE_TOPICS, topics=map(topic_wanted, names), timeout_ms=1000, validate_only=False)
     hidden, shown = answer.topics
     assert (hidden.error_code, hidden.topic_config_error_code) == (0, DENIED_TOPIC)
     assert (hidden.num_partitions, hidden.replication_factor, hidden.configs or ()) == (-1, -1, ())
@@ -181,10 +181,10 @@ def test_asking_for_a_topic_makes_it_only_with_the_right_to_create_it(broker: Gu
 def test_a_topic_may_be_deleted_by_a_client_that_may_see_and_delete_it(
     broker: GuardedBroker, admin: Asker, stranger: Asker
 ) -> None:
-    topic_id = admin.create("orders").topic_id.bytes
+    topic_id = admin.create("orders").topic_id
 
     def delete(name: str | None = None, topic_id: bytes = bytes(16)) -> int:
-        answer = stranger(DELETE_TOPICS, topics=[{"name": name, "topic_id": topic_id}], timeout=1000)
+        answer = stranger(DELETE_TOPICS, topics=[{"name": name, "topic_id": topic_id}], timeout_ms=1000)
         return int(answer.responses[0].error_code)
 
     assert delete("orders") == delete("missing") == delete(topic_id=topic_id) == DENIED_TOPIC
@@ -200,7 +200,7 @@ def test_growing_a_topic_needs_the_right_to_alter_it(broker: GuardedBroker, admi
 
     def grow() -> int:
         wish = [{"name": "orders", "count": 2, "assignments": None}]
-        (result,) = stranger(CREATE_PARTITIONS, topics=wish, timeout=1000, validate_only=False).results
+        (result,) = stranger(CREATE_PARTITIONS, topics=wish, timeout_ms=1000, validate_only=False).results
         return int(result.error_code)
 
     broker.add(rule(TOPIC, "orders", Operation.ALTER_CONFIGS))
@@ -304,7 +304,7 @@ def test_a_member_of_the_new_protocol_may_read_the_group_and_see_each_topic(
         admin.create(name)
 
     def join(*names: str) -> int:
-        member = {"group_id": "readers", "member_id": "me", "member_epoch": 0, "rebalance_timeout": 60_000}
+        member = {"group_id": "readers", "member_id": "me", "member_epoch": 0, "rebalance_timeout_ms": 60_000}
         answer = stranger(CONSUMER_GROUP_HEARTBEAT, **member, subscribed_topic_names=names, topic_partitions=[])
         return int(answer.error_code)
 
@@ -326,7 +326,7 @@ def test_a_transaction_takes_all_partitions_or_none(broker: GuardedBroker, admin
     for name in ("orders", "payments"):
         admin.create(name)
     broker.add(rule(TRANSACTIONAL_ID, "till", WRITE), rule(TOPIC, "orders", WRITE))
-    claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     assert stranger(INIT_PRODUCER_ID, transactional_id="other", **claim).error_code == DENIED_ID
     owner = stranger(INIT_PRODUCER_ID, transactional_id="till", **claim)
     identity = owner.producer_id, owner.producer_epoch
@@ -343,7 +343,7 @@ def test_a_transactional_batch_needs_the_right_to_its_transactional_id(
 ) -> None:
     admin.create("orders")
     broker.add(rule(TOPIC, "orders", WRITE))
-    claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     owner = admin(INIT_PRODUCER_ID, transactional_id="payments", **claim)
     assert add_partitions(admin, "payments", (owner.producer_id, 0), "orders") == {"orders": 0}
     sent = producing_in_a_transaction(bytes(16), owner.producer_id)
@@ -358,7 +358,7 @@ def test_offsets_in_a_transaction_need_its_id_the_group_and_each_topic(
     broker: GuardedBroker, admin: Asker, stranger: Asker
 ) -> None:
     admin.create("orders")
-    claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     owner = admin(INIT_PRODUCER_ID, transactional_id="till", **claim)
 
     def commit() -> int:

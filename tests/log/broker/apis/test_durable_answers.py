@@ -28,7 +28,7 @@ from transacting import TransactionalProducer, committed, described
 TOPIC = 2
 CREATION = {
     "topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}],
-    "timeout": 1000,
+    "timeout_ms": 1000,
     "validate_only": False,
 }
 
@@ -73,11 +73,11 @@ def test_records_that_are_not_durable_yet_cannot_be_deleted() -> None:
         (partition,) = broker.log.state.partitions.all()
         record = {"index": 0, "records": bytes(encode_batch(at(1000)))}
         data = [{"name": "orders", "partition_data": [record]}]
-        sent = {"transactional_id": None, "timeout": 1000, "topic_data": data}
+        sent = {"transactional_id": None, "timeout_ms": 1000, "topic_data": data}
         with syncs.held():
             ask(PRODUCE, 9, acks=1, **sent)
             below = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": offset}]} for offset in (1, -1)]
-            answers = [ask.ask_later(DELETE_RECORDS, 2, topics=[topic], timeout=1000) for topic in below]
+            answers = [ask.ask_later(DELETE_RECORDS, 2, topics=[topic], timeout_ms=1000) for topic in below]
             # The requests of a connection are served in their order: when this one is, those before it are decided.
             ask.ask_later(PRODUCE, 9, acks=0, **sent)
             assert eventually(lambda: partition.state.next_offset == 2)
@@ -100,10 +100,10 @@ def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_
         deletion = [{"name": None, "topic_id": topic_id}]
         answers: list[Any] = [
             *ask(CREATE_TOPICS, **CREATION).topics,
-            *ask(CREATE_PARTITIONS, topics=growth, timeout=1000, validate_only=False).results,
+            *ask(CREATE_PARTITIONS, topics=growth, timeout_ms=1000, validate_only=False).results,
             *ask(ALTER_CONFIGS, resources=[{**resource, "configs": configs}], validate_only=False).responses,
-            *ask(DELETE_RECORDS, topics=below, timeout=1000).topics[0].partitions,
-            *ask(DELETE_TOPICS, topics=deletion, timeout=1000).responses,
+            *ask(DELETE_RECORDS, topics=below, timeout_ms=1000).topics[0].partitions,
+            *ask(DELETE_TOPICS, topics=deletion, timeout_ms=1000).responses,
         ]
         return [int(answer.error_code) for answer in answers]
 
@@ -112,12 +112,12 @@ def test_changes_that_the_disk_refuses_are_refused_one_by_one_and_go_once_there_
         created = ask.create("orders")
         ask.produce("orders", at(1000, 2000))
         files.arm(Fault("ENOSPC", call="write", lasting=True))
-        assert changes(ask, created.topic_id.bytes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
+        assert changes(ask, created.topic_id) == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
         # The checkpoint that was to make space may have been refused by now, and counts as well.
         assert broker.metrics.storage_errors in (5, 6)
         files.disarm()
         assert [topic.name for topic in broker.log.state.catalog] == ["orders"]
-        assert changes(ask, created.topic_id.bytes) == [0] * 5
+        assert changes(ask, created.topic_id) == [0] * 5
         assert [topic.name for topic in broker.log.state.catalog] == ["new"]
 
     beside(Broker(files=files), client)
@@ -129,10 +129,10 @@ def test_a_producer_that_gets_no_id_for_want_of_space_may_try_again() -> None:
     def client(broker: Broker) -> None:
         ask = Asker(broker.bootstrap)
         files.arm(Fault("ENOSPC", call="write", lasting=True))
-        refused = ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout=1000)
+        refused = ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout_ms=1000)
         assert (refused.error_code, refused.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
         files.disarm()
-        assert ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout=1000).error_code == 0
+        assert ask(INIT_PRODUCER_ID, 0, transactional_id=None, transaction_timeout_ms=1000).error_code == 0
 
     beside(Broker(files=files), client)
 
@@ -145,7 +145,7 @@ def test_an_id_that_the_disk_refuses_counts_as_one_refusal_of_the_disk() -> None
 
         def refused(transactional_id: str | None) -> int:
             files.arm(Fault("EIO", call="write", path="journal/*"))
-            ask(INIT_PRODUCER_ID, transactional_id=transactional_id, transaction_timeout=60_000)
+            ask(INIT_PRODUCER_ID, transactional_id=transactional_id, transaction_timeout_ms=60_000)
             return broker.metrics.storage_errors
 
         # What is refused is a block of ids twice, then the claim.

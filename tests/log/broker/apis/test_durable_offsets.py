@@ -16,7 +16,7 @@ COMMIT: dict[str, Any] = {
     "group_id": "readers",
     "generation_id_or_member_epoch": -1,
     "member_id": "",
-    "retention_time": -1,
+    "retention_time_ms": -1,
     "topics": [{"name": "orders", "partitions": [PLACE]}],
 }
 FETCH: dict[str, Any] = {"group_id": "readers", "topics": [{"name": "orders", "partition_indexes": [0]}]}

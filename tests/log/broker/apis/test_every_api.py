@@ -45,7 +45,7 @@ every_api = pytest.mark.parametrize("api", ASKED.values(), ids=lambda api: api.n
 def test_without_a_right_a_client_gets_the_error_of_apache_kafka_in_every_version(
     broker: GuardedBroker, admin: Asker, stranger: Asker
 ) -> None:
-    topic_id = admin.create("orders", partitions=2).topic_id.bytes
+    topic_id = admin.create("orders", partitions=2).topic_id
     sensible = requests(topic_id, -1, "member")
     for api_key, version in VERSIONS:
         codes = codes_in(stranger(api_key, version, **sensible[api_key]))
@@ -103,7 +103,7 @@ def topic_id_at(bootstrap: str) -> bytes:
         with Asker(bootstrap) as ask:
             fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
             (topic,) = ask(v.METADATA, 12, topics=[{"topic_id": bytes(16), "name": "orders"}], **fields).topics
-            return None if topic.error_code else topic.topic_id.bytes
+            return None if topic.error_code else topic.topic_id
 
     topic_id: bytes | None = eventually(found)
     assert topic_id is not None
@@ -112,7 +112,7 @@ def topic_id_at(bootstrap: str) -> bytes:
 
 def lists_in(answer: Any) -> list[int]:
     """How long each list in an answer is."""
-    values = (getattr(answer, name) for name in answer.__dataclass_fields__)
+    values = (getattr(answer, name) for name in answer.FIELDS)
     return [len(value) for value in values if isinstance(value, tuple | list)]
 
 

@@ -52,7 +52,7 @@ def test_lists_show_what_a_client_may_describe_and_no_more(
             {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}]}
         ]
         admin(OFFSET_COMMIT, 9, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=offsets)
-        claim = {"transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+        claim = {"transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
         admin(INIT_PRODUCER_ID, transactional_id=name, **claim)
 
     def seen() -> list[set[str]]:
@@ -76,7 +76,7 @@ def test_lists_show_what_a_client_may_describe_and_no_more(
 
 
 def test_an_id_does_not_tell_the_name_of_a_topic(broker: GuardedBroker, admin: Asker, stranger: Asker) -> None:
-    topic_id = admin.create("orders").topic_id.bytes
+    topic_id = admin.create("orders").topic_id
     wish = {"topics": [{"name": None, "topic_id": topic_id}], "allow_auto_topic_creation": False}
     (topic,) = stranger(METADATA, **wish, **ASKS_NO_OPERATIONS).topics
     assert (topic.error_code, topic.name, topic.partitions) == (DENIED_TOPIC, None, ())
@@ -142,7 +142,7 @@ def test_a_transaction_shows_the_topics_that_a_client_may_see(
 ) -> None:
     for name in ("orders", "payments"):
         admin.create(name)
-    claim = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    claim = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
     owner = admin(INIT_PRODUCER_ID, transactional_id="till", **claim)
     added = add_partitions(admin, "till", (owner.producer_id, owner.producer_epoch), "orders", "payments")
     assert added == {"orders": 0, "payments": 0}

@@ -178,7 +178,7 @@ def test_where_the_beginning_of_an_open_transaction_was_deleted_the_log_start_is
     producer = owner(ask, "one")
     producer.send("orders", "deleted", version=12)
     below = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": -1}]}]
-    ask(DELETE_RECORDS, topics=below, timeout=1000)
+    ask(DELETE_RECORDS, topics=below, timeout_ms=1000)
     producer.send("orders", "kept", version=12)
     found = fetch(ask, "orders", 1)
     assert (found.high_watermark, found.last_stable_offset, offsets(found)) == (2, 1, [])
@@ -196,7 +196,7 @@ def test_a_batch_outside_of_the_open_transaction_of_its_producer_is_refused(ask:
     producer_id, epoch = producer.identity
     batch = encode_batch([Record(b"outside")], producer_id=producer_id, producer_epoch=epoch, base_sequence=1)
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-    answer = ask(PRODUCE, version, transactional_id="one", acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, version, transactional_id="one", acks=-1, timeout_ms=1000, topic_data=data)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
 
 
@@ -214,7 +214,7 @@ def test_a_transactional_batch_in_a_request_without_a_transactional_id_is_refuse
             transactional=True,
         )
         data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(batch)}]}]
-        answer = ask(PRODUCE, 12, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
+        answer = ask(PRODUCE, 12, transactional_id=None, acks=-1, timeout_ms=1000, topic_data=data)
         (refused,) = answer.responses[0].partition_responses
         assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -223,7 +223,7 @@ def test_a_request_with_a_transactional_id_makes_no_transaction_of_a_plain_batch
     """Or whoever claims to be in a transaction could stop all who read committed records (CVE-2018-17196)."""
     ask.create("orders")
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": bytes(encode_batch(at(1000)))}]}]
-    answer = ask(PRODUCE, 12, transactional_id="one", acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 12, transactional_id="one", acks=-1, timeout_ms=1000, topic_data=data)
     assert answer.responses[0].partition_responses[0].error_code == 0
     assert offsets(fetch(ask, "orders")) == [0]
 

@@ -19,14 +19,14 @@ def offset_of(
     """Error code, offset, timestamp and leader epoch of an answer."""
     asked = {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": timestamp}
     topics = [{"name": topic, "partitions": [asked]}]
-    answer = ask(LIST_OFFSETS, version, replica_id=-1, isolation_level=0, timeout=1000, topics=topics)
+    answer = ask(LIST_OFFSETS, version, replica_id=-1, isolation_level=0, timeout_ms=1000, topics=topics)
     (found,) = answer.topics[0].partitions
-    return int(found.error_code), found.offset, found.timestamp, getattr(found, "leader_epoch", 0)
+    return int(found.error_code), found.offset, found.timestamp, found.leader_epoch if version >= 4 else 0
 
 
 def delete_below(ask: Asker, offset: int) -> None:
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": offset}]}]
-    answer = ask(DELETE_RECORDS, topics=topics, timeout=1000)
+    answer = ask(DELETE_RECORDS, topics=topics, timeout_ms=1000)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -141,7 +141,7 @@ def test_a_partition_asked_about_twice_is_refused(ask: Asker) -> None:
     ask.create("orders")
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     topics = [{"name": "orders", "partitions": [asked, asked]}]
-    answer = ask(LIST_OFFSETS, replica_id=-1, isolation_level=0, timeout=1000, topics=topics)
+    answer = ask(LIST_OFFSETS, replica_id=-1, isolation_level=0, timeout_ms=1000, topics=topics)
     assert [found.error_code for found in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 

@@ -76,8 +76,8 @@ class ClassicMember:
             JOIN_GROUP,
             9,
             group_id=GROUP,
-            session_timeout=SESSION_MS,
-            rebalance_timeout=60_000,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=60_000,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
@@ -109,7 +109,7 @@ class ConsumerMember:
         self.epoch = 0
 
     async def join(self, process: Process) -> None:
-        await self.beat(process, 0, rebalance_timeout=60_000, subscribed_topic_names=["orders"], topic_partitions=[])
+        await self.beat(process, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[])
 
     async def show_itself(self, process: Process) -> None:
         await self.beat(process, self.epoch)
@@ -119,7 +119,7 @@ class ConsumerMember:
 
     async def beat(self, process: Process, epoch: int, **said: Any) -> None:
         nothing: dict[str, Any] = {
-            "rebalance_timeout": -1,
+            "rebalance_timeout_ms": -1,
             "subscribed_topic_names": None,
             "subscribed_topic_regex": None,
             "topic_partitions": None,
@@ -145,7 +145,7 @@ def in_world(scenario: Scenario) -> None:
         await world.start_broker()
         world.is_healed = True
         topic = {"name": "orders", "num_partitions": 4, "replication_factor": -1, "assignments": [], "configs": []}
-        await Process(world, "admin").ask(CREATE_TOPICS, 7, topics=[topic], timeout=1000, validate_only=False)
+        await Process(world, "admin").ask(CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000, validate_only=False)
         await scenario(world)
 
     world.loop.run(play())

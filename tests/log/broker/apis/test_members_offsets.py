@@ -48,7 +48,7 @@ def committed_in_transaction(
 ) -> int:
     """The error code of a commit in a transaction of its own."""
     producer = ask(
-        INIT_PRODUCER_ID, transactional_id="copier", transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+        INIT_PRODUCER_ID, transactional_id="copier", transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
     answer = ask(
         TXN_OFFSET_COMMIT,

@@ -104,7 +104,7 @@ def forgotten(answer: Any) -> list[int]:
 def test_an_offset_is_committed_in_every_version_and_survives_a_kill(
     version: int, ask: Asker, semel_broker: FaultyBroker
 ) -> None:
-    topic_id = ask.create("orders", 2).topic_id.bytes
+    topic_id = ask.create("orders", 2).topic_id
     assert commit(ask, partition(0, 5, "note", 3), partition(1, 7), version=version, topic_id=topic_id) == [0, 0]
     leader_epoch = 3 if version >= 6 else -1
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_of_a_partition_that_is_committed_twice_at_once_the_last_counts(ask: Ask
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_what_cannot_be_committed_does_not_keep_the_rest_out(version: int, ask: Asker) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
+    topic_id = ask.create("orders").topic_id
     wishes = (partition(0, 5), partition(1, 5), partition(-1, 5))
     expected = [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert commit(ask, *wishes, version=version, topic_id=topic_id) == expected
@@ -149,7 +149,7 @@ def test_what_cannot_be_committed_does_not_keep_the_rest_out(version: int, ask: 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_who_says_to_be_a_member_of_a_group_without_members_is_refused(version: int, ask: Asker) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
+    topic_id = ask.create("orders").topic_id
     member: dict[str, Any] = {"member_id": "m1", "generation_id_or_member_epoch": 3}
     member |= {"version": version, "topic_id": topic_id}
     not_there = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
@@ -177,7 +177,7 @@ def test_groups_keep_their_offsets_apart(ask: Asker) -> None:
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_offsets_are_shown_in_every_version(version: int, ask: Asker) -> None:
-    topic_id = ask.create("orders", 3).topic_id.bytes
+    topic_id = ask.create("orders", 3).topic_id
     commit(ask, partition(0, 5, "note", 3), partition(1, 7))
     leader_epoch = 3 if version >= 5 else -1
     found = fetched(ask, [0, 1, 2, 9, 0], version=version, topic_id=topic_id)
@@ -217,9 +217,9 @@ def test_several_groups_are_answered_at_once_and_each_once(ask: Asker) -> None:
 
 
 def test_the_offsets_of_a_deleted_topic_are_not_those_of_its_namesake(ask: Asker) -> None:
-    old_id = ask.create("orders").topic_id.bytes
+    old_id = ask.create("orders").topic_id
     commit(ask, partition(0, 5))
-    ask(DELETE_TOPICS, topics=[{"name": "orders", "topic_id": bytes(16)}], timeout=1000)
+    ask(DELETE_TOPICS, topics=[{"name": "orders", "topic_id": bytes(16)}], timeout_ms=1000)
     assert fetched(ask, None) == {}
     ask.create("orders")
     assert offset_of(ask) == -1
@@ -261,7 +261,7 @@ class Transaction:
         self._name = name
         self.version = version
         begun = ask(
-            INIT_PRODUCER_ID, transactional_id=name, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+            INIT_PRODUCER_ID, transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
         assert begun.error_code == 0
         self.producer_id, self.epoch = begun.producer_id, begun.producer_epoch
@@ -323,7 +323,7 @@ def test_offsets_of_an_aborted_transaction_are_never_there(
 
 @pytest.mark.parametrize("version", range(7, FETCH_VERSIONS.stop))
 def test_who_wants_stable_offsets_is_told_to_wait_while_a_transaction_may_move_them(version: int, ask: Asker) -> None:
-    topic_id = ask.create("orders", 2).topic_id.bytes
+    topic_id = ask.create("orders", 2).topic_id
     commit(ask, partition(0, 3), partition(1, 4))
     transaction = Transaction(ask)
     transaction.commit(partition(0, 5))

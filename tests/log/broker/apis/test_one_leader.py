@@ -44,7 +44,7 @@ def reassigned(ask: Asker, *wanted: tuple[str, int, list[int] | None], version: 
         for name, index, replicas in wanted
     ]
     fields = {"allow_replication_factor_change": True} if version else {}
-    answer = ask(ALTER_PARTITION_REASSIGNMENTS, version, timeout=1000, topics=topics, **fields)
+    answer = ask(ALTER_PARTITION_REASSIGNMENTS, version, timeout_ms=1000, topics=topics, **fields)
     assert answer.error_code == 0
     assert [(topic.name, topic.partitions[0].partition_index) for topic in answer.responses] == [
         (name, index) for name, index, _ in wanted
@@ -56,7 +56,7 @@ def reassigned(ask: Asker, *wanted: tuple[str, int, list[int] | None], version: 
 def test_no_partition_needs_an_election(ask: Asker, kind: int) -> None:
     ask.create("orders", partitions=2)
     asked = [asked_of("orders", 0, 1, 7), asked_of("missing", 0), asked_of("", 0)]
-    answer = ask(ELECT_LEADERS, election_type=kind, topic_partitions=asked, timeout=1000)
+    answer = ask(ELECT_LEADERS, election_type=kind, topic_partitions=asked, timeout_ms=1000)
     unknown, not_needed = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.ELECTION_NOT_NEEDED)
     assert answer.error_code == 0
     assert elected(answer) == [
@@ -67,14 +67,14 @@ def test_no_partition_needs_an_election(ask: Asker, kind: int) -> None:
 
 def test_whoever_asks_for_all_elections_hears_of_none(ask: Asker) -> None:
     ask.create("orders")
-    answer = ask(ELECT_LEADERS, election_type=PREFERRED, topic_partitions=None, timeout=1000)
+    answer = ask(ELECT_LEADERS, election_type=PREFERRED, topic_partitions=None, timeout_ms=1000)
     assert (answer.error_code, elected(answer)) == (0, [])
     assert [topic.topic for topic in answer.replica_election_results] == ["orders"]
 
 
 def test_an_election_of_an_unknown_type_is_refused_everywhere(ask: Asker) -> None:
     ask.create("orders")
-    answer = ask(ELECT_LEADERS, election_type=2, topic_partitions=[asked_of("orders", 0)], timeout=1000)
+    answer = ask(ELECT_LEADERS, election_type=2, topic_partitions=[asked_of("orders", 0)], timeout_ms=1000)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert elected(answer) == [("orders", 0, int(ErrorCode.INVALID_REQUEST))]
 
@@ -101,7 +101,7 @@ def test_a_partition_may_be_assigned_to_the_broker_that_has_it_and_to_no_other(a
 @pytest.mark.parametrize("topics", [None, [], [{"name": "orders", "partition_indexes": [0, 7]}]])
 def test_no_reassignment_is_ever_under_way(ask: Asker, topics: list[dict[str, object]] | None) -> None:
     ask.create("orders", partitions=2)
-    answer = ask(LIST_PARTITION_REASSIGNMENTS, timeout=1000, topics=topics)
+    answer = ask(LIST_PARTITION_REASSIGNMENTS, timeout_ms=1000, topics=topics)
     assert (answer.error_code, answer.topics) == (0, ())
 
 
@@ -164,7 +164,7 @@ def test_a_configuration_that_no_broker_has_set_may_be_deleted(ask: Asker) -> No
 
 def test_who_may_not_alter_the_cluster_hears_so_for_each_partition() -> None:
     with GuardedBroker() as broker, broker.stranger() as ask:
-        answer = ask(ELECT_LEADERS, election_type=PREFERRED, topic_partitions=[asked_of("orders", 0)], timeout=1000)
+        answer = ask(ELECT_LEADERS, election_type=PREFERRED, topic_partitions=[asked_of("orders", 0)], timeout_ms=1000)
         assert elected(answer) == [("orders", 0, int(DENIED_CLUSTER))]
         assert answer.error_code == DENIED_CLUSTER
 
@@ -172,5 +172,5 @@ def test_who_may_not_alter_the_cluster_hears_so_for_each_partition() -> None:
 def test_an_old_client_elects_preferred_leaders(semel_broker: FaultyBroker) -> None:
     with Asker(semel_broker.bootstrap) as ask:
         ask.create("orders")
-        answer = ask(ELECT_LEADERS, 0, topic_partitions=[asked_of("orders", 0)], timeout=1000)
+        answer = ask(ELECT_LEADERS, 0, topic_partitions=[asked_of("orders", 0)], timeout_ms=1000)
         assert elected(answer) == [("orders", 0, int(ErrorCode.ELECTION_NOT_NEEDED))]

@@ -31,7 +31,7 @@ PRODUCE_VERSIONS = (9, 11, 12, 13)
 def new_id(ask: Asker, *, supplied: tuple[int, int] = (-1, -1)) -> int:
     """A producer id for a producer that is idempotent and no more."""
     given = {"producer_id": supplied[0], "producer_epoch": supplied[1]}
-    answer = ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000, **given)
+    answer = ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=60_000, **given)
     assert answer.error_code == 0
     return int(answer.producer_id)
 
@@ -50,7 +50,7 @@ def send(
     numbers = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
     batch = bytes(encode_batch([Record(value)], **numbers, transactional=transactional))
     data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
-    answer = ask(PRODUCE, 12, transactional_id=name, acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, 12, transactional_id=name, acks=-1, timeout_ms=1000, topic_data=data)
     (appended,) = answer.responses[0].partition_responses
     return int(appended.error_code)
 
@@ -66,7 +66,7 @@ def values(broker: FaultyBroker) -> list[bytes | None]:
 def test_a_producer_cannot_write_into_the_transaction_of_another_under_its_own_transactional_id(
     semel_broker: FaultyBroker, ask: Asker, version: int
 ) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
+    topic_id = ask.create("orders").topic_id
     anne, eve = TransactionalProducer(ask, "anne"), TransactionalProducer(ask, "eve")
     assert (anne.claim(), eve.claim()) == (0, 0)
     assert anne.add("orders") == [0]
@@ -74,7 +74,7 @@ def test_a_producer_cannot_write_into_the_transaction_of_another_under_its_own_t
     numbers = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
     batch = bytes(encode_batch([Record(b"eve's")], **numbers, transactional=True))
     data = [{"name": "orders", "topic_id": topic_id, "partition_data": [{"index": 0, "records": batch}]}]
-    answer = ask(PRODUCE, version, transactional_id="eve", acks=-1, timeout=1000, topic_data=data)
+    answer = ask(PRODUCE, version, transactional_id="eve", acks=-1, timeout_ms=1000, topic_data=data)
     (refused,) = answer.responses[0].partition_responses
     assert refused.error_code == NOT_MAPPED
     # Nothing has joined the transaction of the other, and no sequence number was taken.

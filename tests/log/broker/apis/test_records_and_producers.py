@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+import plain_messages as messages
 import semel
 from asking import Asker, ConnectionEnded, at
 from semel.log.broker.apis import APIS
 from semel.log.broker.limits import Limits
 from semel.testing.broker import FaultyBroker
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.frames import parse_response_header, request_prefix
 from semel.wire.versions import (
@@ -31,7 +31,7 @@ NOT_ASKED = -(2**31)
 def delete_below(ask: Asker, offset: int, *, topic: str = "orders", partition: int = 0) -> tuple[int, int]:
     """Error code and low watermark of the answer."""
     topics = [{"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}]
-    (answer,) = ask(DELETE_RECORDS, topics=topics, timeout=1000).topics[0].partitions
+    (answer,) = ask(DELETE_RECORDS, topics=topics, timeout_ms=1000).topics[0].partitions
     return int(answer.error_code), answer.low_watermark
 
 
@@ -54,7 +54,7 @@ def new_producer(ask: Asker, *, transactional_id: str | None = None, producer_id
     return ask(
         INIT_PRODUCER_ID,
         transactional_id=transactional_id,
-        transaction_timeout=60_000,
+        transaction_timeout_ms=60_000,
         producer_id=producer_id,
         producer_epoch=epoch,
     )

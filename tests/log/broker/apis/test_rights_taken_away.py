@@ -156,8 +156,8 @@ def test_a_member_of_a_classic_group_is_refused_and_what_it_committed_stays(
 ) -> None:
     wish = {
         "group_id": "readers",
-        "session_timeout": SESSION_MS,
-        "rebalance_timeout": 30_000,
+        "session_timeout_ms": SESSION_MS,
+        "rebalance_timeout_ms": 30_000,
         "group_instance_id": None,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
@@ -202,7 +202,7 @@ def test_a_member_of_the_new_protocol_is_refused_and_what_it_committed_stays(
         answer = stranger(CONSUMER_GROUP_HEARTBEAT, **fields)
         return int(answer.error_code), int(answer.member_epoch)
 
-    error, epoch = beat(0, rebalance_timeout=60_000, subscribed_topic_names=["orders"], topic_partitions=[])
+    error, epoch = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"], topic_partitions=[])
     assert error == 0
     assert commit(stranger, 1, "me", epoch) == 0
     broker.remove(READS)

@@ -27,7 +27,7 @@ class Reader:
         self._group = group
         self.epoch = 0
         self.told: dict[bytes, tuple[int, ...]] = {}
-        self._joining = {"subscribed_topic_names": [], "subscribed_topic_regex": regex, "rebalance_timeout": 60_000}
+        self._joining = {"subscribed_topic_names": [], "subscribed_topic_regex": regex, "rebalance_timeout_ms": 60_000}
 
     def beat(self, **said: Any) -> int:
         """Send a heartbeat; the error code."""
@@ -37,7 +37,7 @@ class Reader:
         if not answer.error_code:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.told = {topic.topic_id.bytes: topic.partitions for topic in answer.assignment.topic_partitions}
+                self.told = {topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions}
         return int(answer.error_code)
 
 
@@ -55,7 +55,7 @@ def seen_by(reader: Reader, topics: dict[str, bytes]) -> set[str]:
 
 @pytest.fixture
 def topics(admin: Asker) -> dict[str, bytes]:
-    return {name: admin.create(name, 2).topic_id.bytes for name in ("orders", "secrets")}
+    return {name: admin.create(name, 2).topic_id for name in ("orders", "secrets")}
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_what_an_expression_stands_for_changes_with_the_rules_and_with_the_topic
     broker.add(*may_see)
     settle(reader, other)
     assert seen_by(reader, topics) == {"orders"}
-    topics["more-orders"] = admin.create("more-orders", 2).topic_id.bytes
-    topics["lesser"] = admin.create("lesser", 2).topic_id.bytes
+    topics["more-orders"] = admin.create("more-orders", 2).topic_id
+    topics["lesser"] = admin.create("lesser", 2).topic_id
     settle(reader, other)
     assert seen_by(reader, topics) == {"orders", "more-orders"}
     denied = rule(TOPIC, "orders", DESCRIBE, Permission.DENY)
@@ -118,7 +118,7 @@ def test_what_an_expression_stands_for_changes_with_the_rules_and_with_the_topic
 
 def test_two_members_who_lose_and_gain_a_topic_at_once_are_both_noticed(users: BrokerOfUsers) -> None:
     with users.administrator() as admin:
-        topics = {name: admin.create(name, 2).topic_id.bytes for name in ("orders", "secrets")}
+        topics = {name: admin.create(name, 2).topic_id for name in ("orders", "secrets")}
     for user in ("anne", "eve"):
         users.allow(user, (GROUP, "readers", READ))
     users.allow("anne", (TOPIC, "secrets", READ))
@@ -137,24 +137,24 @@ def test_two_members_who_lose_and_gain_a_topic_at_once_are_both_noticed(users: B
 
 def test_who_speaks_for_the_member_of_another_sees_no_more_than_before(users: BrokerOfUsers) -> None:
     with users.administrator() as admin:
-        topics = {name: admin.create(name, 2).topic_id.bytes for name in ("orders", "secrets")}
+        topics = {name: admin.create(name, 2).topic_id for name in ("orders", "secrets")}
     users.allow("anne", (GROUP, "readers", READ), (TOPIC, "*", READ))
     users.allow("eve", (GROUP, "readers", READ), (TOPIC, "orders", READ))
     with users.log_in("anne") as annes, users.log_in("eve") as eves:
         anne = Reader(annes, "a")
         settle(anne)
         assert seen_by(anne, topics) == {"orders", "secrets"}
-        everything = {"subscribed_topic_regex": ".*", "rebalance_timeout": 60_000, "topic_partitions": []}
+        everything = {"subscribed_topic_regex": ".*", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
         answer = beat(eves, "a", anne.epoch, **everything)
         assert answer.error_code == 0
-        told = {topic.topic_id.bytes for topic in answer.assignment.topic_partitions}
+        told = {topic.topic_id for topic in answer.assignment.topic_partitions}
         assert told <= {topics["orders"]}
 
 
 @pytest.mark.parametrize("ending", ["kill", "stop"])
 def test_after_a_restart_an_expression_stands_for_the_same_topics(ending: str, users: BrokerOfUsers) -> None:
     with users.administrator() as admin:
-        topics = {name: admin.create(name, 2).topic_id.bytes for name in ("orders", "secrets")}
+        topics = {name: admin.create(name, 2).topic_id for name in ("orders", "secrets")}
     users.allow("eve", (GROUP, "readers", READ), (TOPIC, "orders", READ))
     with users.log_in("eve") as eves:
         eve = Reader(eves, "b")
@@ -208,6 +208,6 @@ def test_a_topic_that_is_named_needs_the_right_to_describe_it(
     broker.add(rule(GROUP, "readers", READ), rule(CLUSTER, CLUSTER_NAME, Operation.ALL))
     fields = {"group_id": "readers", "member_id": "a", "member_epoch": 0, "topic_partitions": []}
     answer = stranger(
-        CONSUMER_GROUP_HEARTBEAT, 1, **fields, subscribed_topic_names=["secrets"], rebalance_timeout=60_000
+        CONSUMER_GROUP_HEARTBEAT, 1, **fields, subscribed_topic_names=["secrets"], rebalance_timeout_ms=60_000
     )
     assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -13,6 +13,7 @@ import pytest
 from test_consumer_groups import beat
 from test_every_version import VERSIONS, requests
 
+import plain_messages as messages
 from asking import Asker, fetch_fields
 from guarded import (
     ASKS_NO_OPERATIONS,
@@ -32,7 +33,6 @@ from semel.log.broker.apis import APIS
 from semel.log.broker.limits import Limits
 from semel.log.core.access import Operation, Pattern
 from semel.log.core.groups.consumer_protocol import write_assignment
-from semel.wire import messages
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import (
     ADD_PARTITIONS_TO_TXN,
@@ -71,7 +71,7 @@ HIDDEN: Final = "zz.topic"
 # What no answer to the stranger may have; each is shown to the administrator.
 SECRETS: Final = (HIDDEN, "zz.missing", "zz-group", "zz-id", "zz-user", "zz-principal")
 SESSION_MS: Final = 1_800_000
-CLAIM: Final = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+CLAIM: Final = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
 # What there is, without a name in the request.
 LISTS: Final[Mapping[int, Mapping[str, object]]] = {
     METADATA: {"topics": None, "allow_auto_topic_creation": False, **ASKS_NO_OPERATIONS},
@@ -94,8 +94,8 @@ LISTS: Final[Mapping[int, Mapping[str, object]]] = {
         **dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), 1),
         **dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"), None),
     },
-    ELECT_LEADERS: {"election_type": 0, "topic_partitions": None, "timeout": 1000},
-    LIST_PARTITION_REASSIGNMENTS: {"timeout": 1000, "topics": None},
+    ELECT_LEADERS: {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000},
+    LIST_PARTITION_REASSIGNMENTS: {"timeout_ms": 1000, "topics": None},
 }
 COLLIDING: Final = {"name": "zz_topic", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
 
@@ -110,7 +110,7 @@ class Scene:
 
     def __init__(self, broker: GuardedBroker, admin: Asker) -> None:
         self.admin = admin
-        self.topic_ids = {name: admin.create(name, 2).topic_id.bytes for name in ("orders", HIDDEN)}
+        self.topic_ids = {name: admin.create(name, 2).topic_id for name in ("orders", HIDDEN)}
         for name in ("zz-id", "payments"):
             producer_id = admin(INIT_PRODUCER_ID, transactional_id=name, **CLAIM).producer_id
         partitions = [{"name": name, "partitions": [0]} for name in self.topic_ids]
@@ -122,7 +122,7 @@ class Scene:
             admin(OFFSET_COMMIT, 9, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=offsets)
         self._join_classic()
         for group, names in (("consumers", list(self.topic_ids)), ("subscribers", ["orders", "zz.missing"])):
-            joining = {"rebalance_timeout": 60_000, "topic_partitions": [], "subscribed_topic_names": names}
+            joining = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_names": names}
             assert beat(admin, "a", 0, group=group, **joining).error_code == 0
         ops = [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]
         entity = [{"entity_type": "user", "entity_name": "zz-user"}]
@@ -141,7 +141,7 @@ class Scene:
     def _join_classic(self) -> None:
         fields: dict[str, Any] = {"group_id": "tills", "group_instance_id": "till", "protocol_type": "consumer"}
         protocols = [{"name": "range", "metadata": subscription(HIDDEN)}]
-        times = {"session_timeout": SESSION_MS, "rebalance_timeout": 30_000}
+        times = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": 30_000}
         joined = self.admin(JOIN_GROUP, 7, **fields, **times, member_id="", protocols=protocols)
         assignments = [{"member_id": joined.member_id, "assignment": write_assignment([(HIDDEN, (0, 1))])}]
         member = {"member_id": joined.member_id, "generation_id": joined.generation_id, "protocol_name": "range"}
@@ -149,7 +149,7 @@ class Scene:
 
     def questions(self) -> Iterator[Request]:
         """What the stranger asks: by the names that he knows, and by the ids of both topics."""
-        yield CREATE_TOPICS, 7, {"topics": [COLLIDING], "timeout": 1000, "validate_only": True}
+        yield CREATE_TOPICS, 7, {"topics": [COLLIDING], "timeout_ms": 1000, "validate_only": True}
         for topic_id in self.topic_ids.values():
             sensible = requests(topic_id, -1, "member")
             sensible[INIT_PRODUCER_ID]["transactional_id"] = None
@@ -237,18 +237,18 @@ def test_nobody_finds_out_the_name_for_an_id_by_deleting_both(scene: Scene, stra
 
     def errors_for(guess: str) -> list[int]:
         topics = [{"name": guess, "topic_id": bytes(16)}, {"name": None, "topic_id": hidden_id}]
-        answer = stranger(DELETE_TOPICS, 6, topics=topics, timeout=1000)
+        answer = stranger(DELETE_TOPICS, 6, topics=topics, timeout_ms=1000)
         return [int(response.error_code) for response in answer.responses]
 
     assert errors_for(HIDDEN) == errors_for("zz.other") == [DENIED_TOPIC, DENIED_TOPIC]
     topics = [{"name": HIDDEN, "topic_id": bytes(16)}, {"name": None, "topic_id": hidden_id}]
-    answer = scene.admin(DELETE_TOPICS, 6, topics=topics, timeout=1000)
+    answer = scene.admin(DELETE_TOPICS, 6, topics=topics, timeout_ms=1000)
     assert {response.error_code for response in answer.responses} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_a_fetch_session_belongs_to_the_principal_that_began_it() -> None:
     with BrokerOfUsers() as broker, broker.administrator() as admin:
-        topic_id = UUID(bytes=admin.create("orders").topic_id.bytes)
+        topic_id = UUID(bytes=admin.create("orders").topic_id)
         for user in ("anne", "eve"):
             broker.allow(user, (TOPIC, "orders", READ))
         with broker.log_in("anne") as anne, broker.log_in("anne") as anne_again, broker.log_in("eve") as eve:

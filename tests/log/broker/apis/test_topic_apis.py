@@ -1,7 +1,6 @@
 """Topics come, grow, are described and go: each on its own, and for good once that was answered."""
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -10,7 +9,7 @@ from semel.log.broker.apis.describe_topic_partitions import PARTITIONS_PER_ANSWE
 from semel.log.core.configs import DEFINITIONS
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
-from semel.wire.reader import NO_TOPIC_ID
+from semel.wire.message import NO_ID
 from semel.wire.versions import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -38,22 +37,22 @@ def assignments(*broker_ids: list[int], first: int = 0) -> list[dict[str, object
 
 
 def create(ask: Asker, *topics: dict[str, object], validate_only: bool = False) -> Any:
-    return ask(CREATE_TOPICS, topics=topics, timeout=1000, validate_only=validate_only).topics
+    return ask(CREATE_TOPICS, topics=topics, timeout_ms=1000, validate_only=validate_only).topics
 
 
 def delete(ask: Asker, *topics: tuple[str | None, bytes]) -> Any:
     asked = [{"name": name, "topic_id": topic_id} for name, topic_id in topics]
-    return ask(DELETE_TOPICS, topics=asked, timeout=1000).responses
+    return ask(DELETE_TOPICS, topics=asked, timeout_ms=1000).responses
 
 
 def grow(ask: Asker, name: str, count: int, brokers: list[list[int]] | None = None, validate_only: bool = False) -> Any:
     assigned = None if brokers is None else [{"broker_ids": ids} for ids in brokers]
     asked = [{"name": name, "count": count, "assignments": assigned}]
-    return ask(CREATE_PARTITIONS, topics=asked, timeout=1000, validate_only=validate_only).results[0]
+    return ask(CREATE_PARTITIONS, topics=asked, timeout_ms=1000, validate_only=validate_only).results[0]
 
 
 def metadata(ask: Asker, *names: str, topic_ids: tuple[bytes, ...] = (), create: bool = False) -> Any:
-    asked = [{"name": name, "topic_id": NO_TOPIC_ID} for name in names]
+    asked = [{"name": name, "topic_id": NO_ID} for name in names]
     asked += [{"name": None, "topic_id": topic_id} for topic_id in topic_ids]
     return ask(
         METADATA,
@@ -88,7 +87,7 @@ def test_minus_one_is_the_default_of_the_broker() -> None:
 
 def test_validating_makes_nothing(ask: Asker) -> None:
     good, bad = create(ask, wanted("orders", 2), wanted(".."), validate_only=True)
-    assert (good.error_code, good.num_partitions, good.topic_id) == (0, 2, None)
+    assert (good.error_code, good.num_partitions, good.topic_id) == (0, 2, NO_ID)
     assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert codes(metadata(ask, "orders")) == [3]
 
@@ -125,7 +124,7 @@ def test_a_topic_that_cannot_be_made_does_not_keep_others_out(
     refused, created = create(ask, topic, wanted("good"))
     assert (refused.error_code, created.error_code) == (error, 0)
     assert refused.error_message
-    assert (refused.num_partitions, refused.replication_factor, refused.topic_id) == (-1, -1, None)
+    assert (refused.num_partitions, refused.replication_factor, refused.topic_id) == (-1, -1, NO_ID)
     assert {topic.name for topic in metadata(ask, "orders", "good", "new") if not topic.error_code} == {
         "orders",
         "good",
@@ -146,7 +145,7 @@ def test_a_topic_asked_for_twice_is_refused_once(ask: Asker) -> None:
 def test_a_new_topic_is_there_after_a_kill(ask: Asker, semel_broker: FaultyBroker) -> None:
     topic_id = ask.create("orders", 2, retention_ms="1000").topic_id
     ask.create("gone")
-    assert codes(delete(ask, ("gone", NO_TOPIC_ID))) == [0]
+    assert codes(delete(ask, ("gone", NO_ID))) == [0]
     assert grow(ask, "orders", 5).error_code == 0
     semel_broker.kill()
     semel_broker.restart()
@@ -159,43 +158,43 @@ def test_a_new_topic_is_there_after_a_kill(ask: Asker, semel_broker: FaultyBroke
 
 def test_topics_are_deleted_by_name_and_by_id(ask: Asker) -> None:
     by_name, by_id = (ask.create(name).topic_id for name in ("one", "two"))
-    answers = delete(ask, ("one", NO_TOPIC_ID), (None, by_id.bytes))
+    answers = delete(ask, ("one", NO_ID), (None, by_id))
     assert [(answer.name, answer.topic_id, answer.error_code) for answer in answers] == [
         ("one", by_name, 0),
         ("two", by_id, 0),
     ]
-    assert codes(metadata(ask, "one", topic_ids=(by_id.bytes,))) == [3, 100]
+    assert codes(metadata(ask, "one", topic_ids=(by_id,))) == [3, 100]
 
 
 def test_a_deletion_that_means_no_topic_says_why(ask: Asker) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
-    answers = delete(ask, ("none", NO_TOPIC_ID), (None, STRANGER), (None, NO_TOPIC_ID), ("orders", topic_id))
+    topic_id = ask.create("orders").topic_id
+    answers = delete(ask, ("none", NO_ID), (None, STRANGER), (None, NO_ID), ("orders", topic_id))
     assert codes(answers) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert answers[1].topic_id == UUID(bytes=STRANGER)
+    assert answers[1].topic_id == STRANGER
     assert all(answer.error_message for answer in answers)
     assert codes(metadata(ask, "orders")) == [0]
 
 
 def test_a_topic_named_twice_in_one_deletion_stays(ask: Asker) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
-    answers = delete(ask, ("orders", NO_TOPIC_ID), (None, topic_id))
+    topic_id = ask.create("orders").topic_id
+    answers = delete(ask, ("orders", NO_ID), (None, topic_id))
     assert codes(answers) == [ErrorCode.INVALID_REQUEST] * 2
-    assert codes(delete(ask, ("orders", NO_TOPIC_ID), ("orders", NO_TOPIC_ID))) == [ErrorCode.INVALID_REQUEST]
+    assert codes(delete(ask, ("orders", NO_ID), ("orders", NO_ID))) == [ErrorCode.INVALID_REQUEST]
     assert codes(metadata(ask, "orders")) == [0]
 
 
 def test_a_namesake_of_a_deleted_topic_is_another_topic(ask: Asker) -> None:
     first = ask.create("orders").topic_id
     ask.produce("orders", at(1000))
-    delete(ask, ("orders", NO_TOPIC_ID))
+    delete(ask, ("orders", NO_ID))
     second = ask.create("orders").topic_id
     assert first != second
-    assert codes(metadata(ask, topic_ids=(first.bytes, second.bytes))) == [100, 0]
+    assert codes(metadata(ask, topic_ids=(first, second))) == [100, 0]
     assert ask.produce("orders", at(1000)) == 0
 
 
@@ -240,7 +239,7 @@ def test_topics_that_do_not_exist_and_cannot_exist_are_told_apart(ask: Asker) ->
 
 @pytest.mark.parametrize("name", ["", "other", None])
 def test_where_an_id_is_given_the_name_does_not_count(ask: Asker, name: str | None) -> None:
-    topic_id = ask.create("orders").topic_id.bytes
+    topic_id = ask.create("orders").topic_id
     options = {
         "allow_auto_topic_creation": True,
         "include_cluster_authorized_operations": False,
@@ -249,7 +248,7 @@ def test_where_an_id_is_given_the_name_does_not_count(ask: Asker, name: str | No
     asked = [{"name": name, "topic_id": known} for known in (topic_id, STRANGER)]
     known, unknown = ask(METADATA, 13, topics=asked, **options).topics
     assert (known.error_code, known.name) == (0, "orders")
-    assert (unknown.error_code, unknown.name, unknown.topic_id.bytes) == (100, None, STRANGER)
+    assert (unknown.error_code, unknown.name, unknown.topic_id) == (100, None, STRANGER)
     if name is not None:
         (unknown,) = ask(METADATA, 10, topics=asked[1:], **options).topics
         assert (unknown.error_code, unknown.name) == (100, "")
@@ -278,7 +277,7 @@ def test_no_topics_means_all_in_version_0_and_none_later(ask: Asker) -> None:
 def test_a_topic_asked_about_many_times_is_described_once(ask: Asker) -> None:
     ask.create("orders", 100)
     assert len(metadata(ask, *["orders"] * 1000)) == 1
-    topic_id = metadata(ask, "orders")[0].topic_id.bytes
+    topic_id = metadata(ask, "orders")[0].topic_id
     asked = [{"name": str(number), "topic_id": topic_id} for number in range(1000)]
     options = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
     assert len(ask(METADATA, topics=asked, **options).topics) == 1

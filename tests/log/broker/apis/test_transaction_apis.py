@@ -60,7 +60,7 @@ def test_an_id_keeps_its_producer_id_and_every_claim_gets_the_next_epoch(ask: As
 )
 def test_a_claim_that_cannot_be_is_refused(ask: Asker, name: str, timeout_ms: int, error: int) -> None:
     answer = ask(
-        INIT_PRODUCER_ID, transactional_id=name, transaction_timeout=timeout_ms, producer_id=-1, producer_epoch=-1
+        INIT_PRODUCER_ID, transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
     )
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
 
@@ -361,7 +361,7 @@ def test_a_topic_that_is_deleted_drops_out_of_the_transaction(ask: Asker, produc
         ask.create(topic)
         producer.add(topic)
         producer.send(topic, "one")
-    deleted = {"topics": [{"name": "orders", "topic_id": bytes(16)}], "timeout": 1000}
+    deleted = {"topics": [{"name": "orders", "topic_id": bytes(16)}], "timeout_ms": 1000}
     assert ask(DELETE_TOPICS, **deleted).responses[0].error_code == 0
     ask.create("orders")
     assert producer.end() == 0

@@ -24,7 +24,7 @@ OLD, NEW = 1, 2
 
 def claim(broker: Broker) -> None:
     create(broker, "orders", 2)
-    claimed = ask(broker, INIT_PRODUCER_ID, 2, transactional_id="mine", transaction_timeout=60_000)
+    claimed = ask(broker, INIT_PRODUCER_ID, 2, transactional_id="mine", transaction_timeout_ms=60_000)
     assert (claimed.producer_id, claimed.producer_epoch) == (1000, 0)
 
 

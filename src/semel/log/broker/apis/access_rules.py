@@ -4,15 +4,18 @@ As in Apache Kafka without an authorizer, these requests are refused if the rule
 administrator would believe that a stored rule protects something.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, attempted
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from semel.log.broker.apis.answers import attempted
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import Right
 from semel.log.broker.serving import Serving
 from semel.log.core.access import Operation, Pattern, Permission, ResourceType, RuleFilter, canonical_host
 from semel.log.core.entries import AccessRule, AccessRulesAdded, AccessRulesRemoved
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
@@ -23,17 +26,16 @@ RULES_PER_ENTRY_MAX: Final = 500
 T = TypeVar("T")
 
 
-def refusal(broker: Serving, exchange: Exchange, right: Right) -> Fields:
-    """The error fields for a request that is not served; empty if it is served."""
+def refusal(broker: Serving, exchange: Exchange, right: Right) -> Refused | None:
+    """Why a request is not served; None if it is served."""
     return attempted(_check, broker, exchange, right)
 
 
-def _check(broker: Serving, exchange: Exchange, right: Right) -> Fields:
+def _check(broker: Serving, exchange: Exchange, right: Right) -> None:
     broker.guard.check(exchange, right)
     if not broker.guard.in_force:
         message = "this broker enforces no access rules: give a listener a login, or start it with --access-rules"
         raise Refused(ErrorCode.SECURITY_DISABLED, message)
-    return {}
 
 
 def changed(
@@ -41,17 +43,16 @@ def changed(
     exchange: Exchange,
     rules: Iterable[AccessRule],
     decide: Callable[[Iterable[AccessRule]], AccessRulesAdded | AccessRulesRemoved | None],
-) -> Steps[dict[AccessRule, Fields]]:
-    """Commit what `decide` makes of these rules, some in each entry, and return the error of each rule."""
+) -> Steps[dict[AccessRule, Refused | None]]:
+    """Commit what `decide` makes of these rules, some in each entry, and return the refusal of each rule."""
 
-    def commit(some: Sequence[AccessRule]) -> Fields:
+    def commit(some: Sequence[AccessRule]) -> None:
         entry = decide(some)
         if entry is not None:
             broker.runtime.commit(entry)
             broker.guard.note_change(exchange, entry)
-        return {}
 
-    outcomes: dict[AccessRule, Fields] = {}
+    outcomes: dict[AccessRule, Refused | None] = {}
     for some in _parted(list(rules), RULES_PER_ENTRY_MAX):
         outcome = attempted(commit, some)
         outcomes |= dict.fromkeys(some, outcome)
@@ -64,7 +65,7 @@ def _parted(items: list[T], at_once: int) -> Iterator[list[T]]:
         yield items[first : first + at_once]
 
 
-def filter_of(item: Any) -> RuleFilter:
+def filter_of(item: kafka.describe_acls.DescribeAclsRequest | kafka.delete_acls.DeleteAclsFilter) -> RuleFilter:
     """The filter that a request names; refused if it has a number that does not exist."""
     rule_filter = RuleFilter(
         item.resource_type_filter,
@@ -84,21 +85,6 @@ def filter_of(item: Any) -> RuleFilter:
     if not is_valid:
         raise Refused(ErrorCode.INVALID_REQUEST, "the filter has a type, an operation or a permission that is unknown")
     return rule_filter
-
-
-def entry_fields(rule: AccessRule) -> Fields:
-    """The fields of a rule, without those of its resources."""
-    return {
-        "principal": rule.principal,
-        "host": rule.host,
-        "operation": rule.operation,
-        "permission_type": rule.permission,
-    }
-
-
-def resource_fields(rule: AccessRule) -> Fields:
-    """The fields that say which resources a rule applies to."""
-    return {"resource_type": rule.resource_type, "resource_name": rule.name, "pattern_type": rule.pattern}
 
 
 _RESOURCE_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}

@@ -5,14 +5,17 @@ the journal, and their answer waits for the disk. But the entry must survive the
 another broker after a takeover could not end its transaction there.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from typing import Final
+
+from semel.log.broker.apis.answers import answer_in_steps, decoded, error_of
 from semel.log.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.steps import Steps
 from semel.wire.versions import ADD_OFFSETS_TO_TXN
 
@@ -24,16 +27,16 @@ _FENCED_FROM: Final = 2
 
 @hanging_up_on_stragglers
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
-    fields = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
-    yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
+    request = yield from decoded(exchange, kafka.add_offsets_to_txn.AddOffsetsToTxnRequest, body)
+    refusal = attempted_for_owner(broker, exchange, lambda: _add(broker, exchange, request), fenced_from=_FENCED_FROM)
+    response = kafka.add_offsets_to_txn.AddOffsetsToTxnResponse(error_code=error_of(refusal))
+    yield from answer_in_steps(exchange, response, after=broker.pump.end_to_outlive_kills)
 
 
-def _add(broker: Serving, exchange: Exchange, request: Any) -> Fields:
+def _add(broker: Serving, exchange: Exchange, request: kafka.add_offsets_to_txn.AddOffsetsToTxnRequest) -> None:
     broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
     broker.guard.check(exchange, READ_GROUP, request.group_id)
     check_timely(broker, exchange, request.producer_id)
     producer_id = request.producer_id
     broker.transactions.add_group(request.transactional_id, producer_id, request.producer_epoch, request.group_id)
     broker.transactions.note_heard(producer_id, exchange.connection_number)
-    return {}

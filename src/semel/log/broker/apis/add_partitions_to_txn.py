@@ -8,10 +8,12 @@ in the journal, and their answer waits for the disk. But the entry must survive 
 finds another broker after a takeover could not end its transaction there.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from semel.log.broker.apis.answers import answer_in_steps, decoded
 from semel.log.broker.apis.lookup import partition_of
 from semel.log.broker.apis.transactional import attempted_for_owner, check_timely, hanging_up_on_stragglers
 from semel.log.broker.declaration import Api, Here
@@ -19,6 +21,7 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import PartitionName
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
@@ -51,31 +54,34 @@ class _Addition(NamedTuple):
 
 @hanging_up_on_stragglers
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.add_partitions_to_txn.AddPartitionsToTxnRequest, body)
+    api = kafka.add_partitions_to_txn
     several = exchange.version >= _SEVERAL_FROM
     # Only brokers use these versions.
     refusal = broker.guard.error(exchange, CLUSTER_ACTION) if several else ErrorCode.NONE
     if refusal:
-        yield from answer_in_steps(exchange, {"error_code": refusal, "results_by_transaction": []})
+        yield from answer_in_steps(exchange, api.AddPartitionsToTxnResponse(error_code=refusal))
         return
+    additions = (map(_addition, request.transactions)) if several else (_only_addition(request),)
     results = []
-    for transaction in request.transactions if several else (request,):
-        addition = yield from (_addition if several else _only_addition)(transaction)
+    for steps in additions:
+        addition = yield from steps
         outcome = yield from _outcome(broker, exchange, addition)
         yield APPEND_PIECES + len(addition.partitions)
         results.append((addition.transactional_id, (yield from _results(outcome))))
     if several:
-        fields: Fields = {
-            "results_by_transaction": [
-                {"transactional_id": transactional_id, "topic_results": topics} for transactional_id, topics in results
+        response = api.AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                api.AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+                for transactional_id, topics in results
             ]
-        }
+        )
     else:
-        fields = {"results_by_topic_v3_and_below": results[0][1]}
-    yield from answer_in_steps(exchange, fields, after=broker.pump.end_to_outlive_kills)
+        response = api.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0][1])
+    yield from answer_in_steps(exchange, response, after=broker.pump.end_to_outlive_kills)
 
 
-def _only_addition(request: Any) -> Steps[_Addition]:
+def _only_addition(request: kafka.add_partitions_to_txn.AddPartitionsToTxnRequest) -> Steps[_Addition]:
     return _Addition(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -85,7 +91,7 @@ def _only_addition(request: Any) -> Steps[_Addition]:
     )
 
 
-def _addition(transaction: Any) -> Steps[_Addition]:
+def _addition(transaction: kafka.add_partitions_to_txn.AddPartitionsToTxnTransaction) -> Steps[_Addition]:
     return _Addition(
         transaction.transactional_id,
         transaction.producer_id,
@@ -95,7 +101,7 @@ def _addition(transaction: Any) -> Steps[_Addition]:
     )
 
 
-def _partitions(topics: Iterable[Any]) -> Steps[dict[_Named, None]]:
+def _partitions(topics: Iterable[kafka.add_partitions_to_txn.AddPartitionsToTxnTopic]) -> Steps[dict[_Named, None]]:
     partitions: dict[_Named, None] = {}
     for topic in topics:
         for index in topic.partitions:
@@ -131,28 +137,27 @@ def _outcome(broker: Serving, exchange: Exchange, addition: _Addition) -> Steps[
     }
     if errors:
         return {place: errors.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
-    fields = attempted_for_owner(
+    missing = attempted_for_owner(
         broker, exchange, lambda: _attempt(broker, exchange, addition, names), fenced_from=_FENCED_FROM
     )
-    error = fields.get("error_code")
-    if isinstance(error, int):
-        return dict.fromkeys(places, error)
-    missing = fields["missing"]
-    assert isinstance(missing, set)
+    if isinstance(missing, Refused):
+        return dict.fromkeys(places, missing.error)
     return {
         place: ErrorCode.TRANSACTION_ABORTABLE if name in missing else ErrorCode.NONE for place, name in names.items()
     }
 
 
-def _attempt(broker: Serving, exchange: Exchange, addition: _Addition, names: Mapping[_Named, PartitionName]) -> Fields:
+def _attempt(
+    broker: Serving, exchange: Exchange, addition: _Addition, names: Mapping[_Named, PartitionName]
+) -> set[PartitionName]:
     """Add the partitions; or, for a request that only checks, say which are missing."""
     owner = (addition.transactional_id, addition.producer_id, addition.producer_epoch)
     if addition.verify_only:
-        return {"missing": broker.log.state.transaction_rules.missing_partitions(*owner, names.values())}
+        return broker.log.state.transaction_rules.missing_partitions(*owner, names.values())
     broker.transactions.add_partitions(*owner, list(names.values()), exchange.address)
     if exchange.version < _SEVERAL_FROM:
         broker.transactions.note_heard(addition.producer_id, exchange.connection_number)
-    return {"missing": set()}
+    return set()
 
 
 def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionName | int:
@@ -164,11 +169,17 @@ def _partition_name(broker: Serving, topic_name: str, index: int) -> PartitionNa
     return PartitionName(topic.number, index)
 
 
-def _results(outcome: Mapping[_Named, int]) -> Steps[list[Fields]]:
+def _results(
+    outcome: Mapping[_Named, int],
+) -> Steps[list[kafka.add_partitions_to_txn.AddPartitionsToTxnTopicResult]]:
     """Error codes in the form of an answer: by topic, with the partitions in the order of the request."""
-    by_topic: dict[str, list[Fields]] = {}
+    api = kafka.add_partitions_to_txn
+    by_topic: dict[str, list[kafka.add_partitions_to_txn.AddPartitionsToTxnPartitionResult]] = {}
     for (topic_name, index), error in outcome.items():
-        result = {"partition_index": index, "partition_error_code": error}
+        result = api.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
         by_topic.setdefault(topic_name, []).append(result)
         yield 1
-    return [{"name": topic_name, "results_by_partition": results} for topic_name, results in by_topic.items()]
+    return [
+        api.AddPartitionsToTxnTopicResult(name=topic_name, results_by_partition=results)
+        for topic_name, results in by_topic.items()
+    ]

@@ -5,14 +5,17 @@ because the order would decide; Apache Kafka refuses the second one, and has car
 each entity, but a client without the right gets one error for each entry.
 """
 
-from collections import Counter
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from collections import Counter
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.refusals import INVALID_REQUEST, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
 from semel.wire.versions import ALTER_CLIENT_QUOTAS
@@ -21,25 +24,36 @@ API: Final = Api(ALTER_CLIENT_QUOTAS, (0, 1), rights=(ALTER_CLUSTER_CONFIGS,), s
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.alter_client_quotas.AlterClientQuotasRequest
+) -> Steps[kafka.alter_client_quotas.AlterClientQuotasResponse]:
+    api = kafka.alter_client_quotas
     counts: Counter[frozenset[tuple[str, str | None]]] = Counter()
     last = {}
     for entry in request.entries:
-        entity = frozenset(_parts_of(entry))
-        counts[entity] += 1
-        last[entity] = entry
+        parts = frozenset(_parts_of(entry))
+        counts[parts] += 1
+        last[parts] = entry
         yield 1
     entries = []
     for entry in last.values() if broker.guard.sees(exchange, ALTER_CLUSTER_CONFIGS) else request.entries:
-        entity_fields = [{"entity_type": kind, "entity_name": name} for kind, name in _parts_of(entry)]
+        entity = [api.ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in _parts_of(entry)]
         is_named_twice = counts[frozenset(_parts_of(entry))] > 1
-        outcome = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
-        entries.append({"entity": entity_fields, **outcome})
+        refusal = attempted(_change, broker, exchange, entry, is_named_twice, request.validate_only)
+        entries.append(
+            api.ResponseEntryData(error_code=error_of(refusal), error_message=message_of(refusal), entity=entity)
+        )
         yield APPEND_PIECES
-    return {"entries": entries}
+    return api.AlterClientQuotasResponse(entries=entries)
 
 
-def _change(broker: Serving, exchange: Exchange, entry: Any, is_named_twice: bool, validate_only: bool) -> Fields:
+def _change(
+    broker: Serving,
+    exchange: Exchange,
+    entry: kafka.alter_client_quotas.RequestEntryData,
+    is_named_twice: bool,
+    validate_only: bool,
+) -> None:
     broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
     if is_named_twice:
         raise Refused(INVALID_REQUEST, "Ignoring duplicate entity: name it once, with all changes")
@@ -48,8 +62,7 @@ def _change(broker: Serving, exchange: Exchange, entry: Any, is_named_twice: boo
     if change is not None and not validate_only:
         broker.runtime.commit(change)
         broker.guard.note_change(exchange, change)
-    return {}
 
 
-def _parts_of(entry: Any) -> list[tuple[str, str | None]]:
+def _parts_of(entry: kafka.alter_client_quotas.RequestEntryData) -> list[tuple[str, str | None]]:
     return [(part.entity_type, part.entity_name) for part in entry.entity]

@@ -4,10 +4,12 @@ This file also has what all changes of configurations share: topics have configu
 that do not exist yet; a request may name each resource once, and all changes of a resource are made or none.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar, Union
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_count, check_group
 from semel.log.broker.apis.lookup import repeated
 from semel.log.broker.declaration import Api, Here
@@ -15,6 +17,7 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.configs import DEFINITIONS, Definition
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps, finish
@@ -31,34 +34,53 @@ API: Final = Api(
 # The operation of IncrementalAlterConfigs that lets the default hold again.
 DELETE: Final = 1
 
+_Resource = Union["kafka.alter_configs.AlterConfigsResource", "kafka.incremental_alter_configs.AlterConfigsResource"]
+R = TypeVar("R", bound=_Resource)
+
 # Computes all configurations that a resource is to have, from its present ones, their definitions, and the request.
-Wish = Callable[[Mapping[str, str], Mapping[str, Definition], Any], Mapping[str, str | None]]
+Wish = Callable[[Mapping[str, str], Mapping[str, Definition], R], Mapping[str, str | None]]
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return alter(broker, exchange, request, _replaced)
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.alter_configs.AlterConfigsRequest
+) -> Steps[kafka.alter_configs.AlterConfigsResponse]:
+    api = kafka.alter_configs
+    altered = yield from alter(broker, exchange, request.resources, _replaced, validate_only=request.validate_only)
+    responses = [
+        api.AlterConfigsResourceResponse(
+            error_code=error_of(refusal),
+            error_message=message_of(refusal),
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+        )
+        for item, refusal in altered
+    ]
+    return api.AlterConfigsResponse(responses=responses)
 
 
-def _replaced(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
+def _replaced(
+    configs: Mapping[str, str], definitions: Mapping[str, Definition], item: kafka.alter_configs.AlterConfigsResource
+) -> Mapping[str, str | None]:
     twice = finish(repeated(config.name for config in item.configs))
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{' and '.join(sorted(twice))} set more than once in one request")
     return {config.name: config.value for config in item.configs}
 
 
-def alter(broker: Serving, exchange: Exchange, request: Any, wish: Wish) -> Steps[Fields]:
+def alter(
+    broker: Serving, exchange: Exchange, resources: Sequence[R], wish: Wish[R], *, validate_only: bool
+) -> Steps[list[tuple[R, Refused | None]]]:
     """Change every resource of a request as `wish` says, or only check whether that is allowed."""
-    twice = yield from repeated((item.resource_type, item.resource_name) for item in request.resources)
-    responses = []
-    for resource, item in {(item.resource_type, item.resource_name): item for item in request.resources}.items():
-        outcome = attempted(_alter, broker, exchange, item, resource in twice, wish, request.validate_only)
-        responses.append({"resource_type": resource[0], "resource_name": resource[1], **outcome})
+    twice = yield from repeated((item.resource_type, item.resource_name) for item in resources)
+    altered: list[tuple[R, Refused | None]] = []
+    for resource, item in {(item.resource_type, item.resource_name): item for item in resources}.items():
+        altered.append((item, attempted(_alter, broker, exchange, item, resource in twice, wish, validate_only)))
         yield APPEND_PIECES
-    return {"responses": responses}
+    return altered
 
 
-def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wish, validate_only: bool) -> Fields:
+def _alter(broker: Serving, exchange: Exchange, item: R, twice: bool, wish: Wish[R], validate_only: bool) -> None:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
     check_count(item.configs)
@@ -66,9 +88,9 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
         broker.guard.check(exchange, ALTER_CLUSTER_CONFIGS)
         check_broker(broker, item.resource_name)
         # None is set at run time, so none can be deleted: as in Apache Kafka, nothing happens.
-        if any(getattr(config, "config_operation", None) != DELETE for config in item.configs):
+        if not _only_deletes(item):
             raise Refused(ErrorCode.INVALID_REQUEST, "the broker's configurations are set when it is started")
-        return {}
+        return
     if item.resource_type == GROUP:
         broker.guard.check(exchange, ALTER_GROUP_CONFIGS, item.resource_name)
         groups, name = broker.consumer_groups, item.resource_name
@@ -76,7 +98,7 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
         configs = wish(broker.log.state.groups.configs_of(name), groups.definitions, item)
         if groups.configure(name, configs, validate_only=validate_only):
             _note(broker, exchange, item, broker.log.state.groups.configs_of(name))
-        return {}
+        return
     if item.resource_type != TOPIC:
         message = f"resources of type {item.resource_type} have no configurations here"
         raise Refused(ErrorCode.INVALID_REQUEST, message)
@@ -86,10 +108,16 @@ def _alter(broker: Serving, exchange: Exchange, item: Any, twice: bool, wish: Wi
     if entry.configs != topic.configs and not validate_only:
         broker.runtime.commit(entry)
         _note(broker, exchange, item, entry.configs)
-    return {}
 
 
-def _note(broker: Serving, exchange: Exchange, item: Any, configs: Mapping[str, str]) -> None:
+def _only_deletes(item: _Resource) -> bool:
+    """Whether it sets nothing."""
+    if isinstance(item, kafka.incremental_alter_configs.AlterConfigsResource):
+        return all(config.config_operation == DELETE for config in item.configs)
+    return not item.configs
+
+
+def _note(broker: Serving, exchange: Exchange, item: _Resource, configs: Mapping[str, str]) -> None:
     """Log that the resource has these configurations now."""
     resource = "GROUP" if item.resource_type == GROUP else "TOPIC"
     broker.guard.note_administration(

@@ -4,17 +4,19 @@ A client that sends a version which this broker does not know gets error 35 in t
 of this one API, so that it can try again. The answer does not wait for the disk, because it does not show the log.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from semel.log.broker.apis.answers import answer_in_steps, decoded
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.forwarder import STANDBY_SOFTWARE
 from semel.log.broker.serving import Serving
-from semel.wire import messages
+from semel.wire import kafka, messages
 from semel.wire.errors import ErrorCode
 from semel.wire.steps import Steps
 from semel.wire.versions import API_VERSIONS, VersionRange
@@ -31,6 +33,8 @@ _FEATURES: Final[dict[str, VersionRange]] = {
 _LEVEL_0_FROM: Final = 4
 # Apache Kafka accepts the same characters, because it shows the name to people.
 _NAME: Final = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+# The first version whose requests name the client's software.
+_SOFTWARE_FROM: Final = 3
 # Features change only with another version of semel, and so with another connection.
 _FEATURES_EPOCH: Final = 0
 # The work of an answer from the cache, in pieces, which limits how many are sent in one turn.
@@ -39,11 +43,16 @@ _CACHED_PIECES: Final = 20
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     if exchange.version not in API.served:
-        yield from answer_in_steps(exchange, _ranges(ErrorCode.UNSUPPORTED_VERSION, [API]), version=0)
+        response = kafka.api_versions.ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges([API])
+        )
+        yield from answer_in_steps(exchange, response, version=0)
         return
-    request = yield from decoded(exchange, body)
-    if not all(_NAME.fullmatch(name) for name in _software(request)):
-        yield from answer_in_steps(exchange, {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": []})
+    request = yield from decoded(exchange, kafka.api_versions.ApiVersionsRequest, body)
+    software = (request.client_software_name, request.client_software_version)
+    if exchange.version >= _SOFTWARE_FROM and not all(map(_NAME.fullmatch, software)):
+        response = kafka.api_versions.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+        yield from answer_in_steps(exchange, response)
         return
     yield _CACHED_PIECES
     throttle_ms = 0 if _presents_a_standby(exchange, request) else exchange.throttle()
@@ -54,40 +63,36 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 @lru_cache(maxsize=16)
 def _body(apis: tuple[Api, ...], version: int, throttle_ms: int) -> bytes:
     """The body of the answer, cached: strangers may ask for it, and making it takes a tenth of a millisecond."""
-    fields = {**_ranges(ErrorCode.NONE, apis), **_features(version)}
-    return messages.encode_response_body(API_VERSIONS, version, {**fields, "throttle_time": throttle_ms})
+    api = kafka.api_versions
+    response = api.ApiVersionsResponse(
+        api_keys=_ranges(apis),
+        throttle_time_ms=throttle_ms,
+        supported_features=[
+            api.SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
+            for name, levels in _FEATURES.items()
+            if levels.min > 0 or version >= _LEVEL_0_FROM
+        ],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[
+            api.FinalizedFeatureKey(name=name, max_version_level=levels.max, min_version_level=levels.max)
+            for name, levels in _FEATURES.items()
+        ],
+    )
+    return messages.encode_response_body(response, version)
 
 
-def _presents_a_standby(exchange: Exchange, request: Any) -> bool:
+def _presents_a_standby(exchange: Exchange, request: kafka.api_versions.ApiVersionsRequest) -> bool:
     """Whether a standby presents itself, for the first time on this connection. It must not wait because of a quota:
     the request that it forwards comes next, and is charged to the same client.
     """
-    if _software(request)[0] != STANDBY_SOFTWARE or exchange.connection.is_of_a_standby:
+    if request.client_software_name != STANDBY_SOFTWARE or exchange.connection.is_of_a_standby:
         return False
     exchange.connection.is_of_a_standby = True
     return True
 
 
-def _software(request: Any) -> list[str]:
-    """The name and version of the client's software, if the request has them."""
-    return [getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version")]
-
-
-def _ranges(error: int, apis: Iterable[Api]) -> Fields:
-    ranges = [{"api_key": api.key, "min_version": api.versions.min, "max_version": api.versions.max} for api in apis]
-    return {"error_code": error, "api_keys": ranges}
-
-
-def _features(version: int) -> Fields:
-    return {
-        "supported_features": [
-            {"name": name, "min_version": levels.min, "max_version": levels.max}
-            for name, levels in _FEATURES.items()
-            if levels.min > 0 or version >= _LEVEL_0_FROM
-        ],
-        "finalized_features_epoch": _FEATURES_EPOCH,
-        "finalized_features": [
-            {"name": name, "max_version_level": levels.max, "min_version_level": levels.max}
-            for name, levels in _FEATURES.items()
-        ],
-    }
+def _ranges(apis: Iterable[Api]) -> list[kafka.api_versions.ApiVersion]:
+    return [
+        kafka.api_versions.ApiVersion(api_key=api.key, min_version=api.versions.min, max_version=api.versions.max)
+        for api in apis
+    ]

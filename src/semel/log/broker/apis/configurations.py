@@ -4,12 +4,15 @@ A topic has all configurations in `semel.log.core.configs`. The broker has the f
 they are set when it is started, so no request can change them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sized
 from typing import Final, Literal, NamedTuple
 
 from semel.log.broker.serving import Serving
 from semel.log.core.configs import DEFINITIONS, Definition
 from semel.log.core.groups.groups import METADATA_CHARACTERS_MAX
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 
@@ -41,27 +44,35 @@ class Configuration(NamedTuple):
     default: str
     documentation: str
 
-    def shown(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "value": self.value,
-            "read_only": self.source == _STATIC_BROKER_CONFIG,
-            "config_source": self.source,
-            "is_sensitive": False,
-        }
+    def created(self) -> kafka.create_topics.CreatableTopicConfigs:
+        """As the answer about a new topic shows it."""
+        return kafka.create_topics.CreatableTopicConfigs(
+            name=self.name,
+            value=self.value,
+            read_only=self.source == _STATIC_BROKER_CONFIG,
+            config_source=self.source,
+            is_sensitive=False,
+        )
 
-    def explained(self, *, with_synonyms: bool, with_documentation: bool) -> dict[str, object]:
+    def explained(
+        self, *, with_synonyms: bool, with_documentation: bool
+    ) -> kafka.describe_configs.DescribeConfigsResourceResult:
+        api = kafka.describe_configs
         synonyms = []
         if with_synonyms:
-            synonyms = [{"name": self.name, "value": self.value, "source": self.source}]
+            synonyms = [api.DescribeConfigsSynonym(name=self.name, value=self.value, source=self.source)]
             if self.source in (_TOPIC_CONFIG, _GROUP_CONFIG):
-                synonyms.append({"name": self.name, "value": self.default, "source": _DEFAULT_CONFIG})
-        return {
-            **self.shown(),
-            "synonyms": synonyms,
-            "config_type": _TYPES[self.kind],
-            "documentation": self.documentation if with_documentation else None,
-        }
+                synonyms.append(api.DescribeConfigsSynonym(name=self.name, value=self.default, source=_DEFAULT_CONFIG))
+        return api.DescribeConfigsResourceResult(
+            name=self.name,
+            value=self.value,
+            read_only=self.source == _STATIC_BROKER_CONFIG,
+            config_source=self.source,
+            is_sensitive=False,
+            synonyms=synonyms,
+            config_type=_TYPES[self.kind],
+            documentation=self.documentation if with_documentation else None,
+        )
 
 
 def of_topic(configs: Mapping[str, str]) -> list[Configuration]:

@@ -4,10 +4,13 @@ One request does all three: the member says its epoch and what it reads, and is 
 version 0 the broker makes up the member's id, from version 1 on the client does.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 from uuid import uuid4
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
+from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
 from semel.log.broker.consumer_groups import HeartbeatAnswer
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -16,7 +19,8 @@ from semel.log.broker.serving import Serving
 from semel.log.core.groups.consumer_members import JOIN_EPOCH
 from semel.log.core.groups.consumer_requests import Heartbeat
 from semel.log.core.groups.partitions import NOTHING, Partitions
-from semel.wire import messages
+from semel.wire import kafka
+from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import CONSUMER_GROUP_HEARTBEAT
 
@@ -29,14 +33,13 @@ API: Final = Api(
 )
 
 _UNKNOWN = Partitions.of_indexes(-1, (0,), 1)
-_NOTHING_TO_TELL = {"member_id": None, "member_epoch": 0, "heartbeat_interval": 0, "assignment": None}
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatRequest, body)
     answer: HeartbeatAnswer | None = None
 
-    def serve() -> Steps[Fields]:
+    def serve() -> Steps[kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatResponse]:
         nonlocal answer
         broker.guard.check(exchange, READ_GROUP, request.group_id)
         for name in request.subscribed_topic_names or ():
@@ -44,17 +47,22 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         beat = yield from _heartbeat(broker, exchange, request)
         answer = yield from broker.consumer_groups.heartbeat(request.group_id, beat, exchange.address)
         broker.groups.note_heard(exchange, request.group_id, answer.member_id)
-        return _fields_of(broker, answer)
+        return _response_of(broker, answer)
 
-    fields = {**_NOTHING_TO_TELL, **(yield from attempted_in_steps(serve()))}
-    yield from answer_in_steps(exchange, fields, after=broker.log.end if answer is None else answer.after)
+    response = yield from attempted_in_steps(serve())
+    if isinstance(response, Refused):
+        response = kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            error_code=response.error, error_message=response.message, member_epoch=0, heartbeat_interval_ms=0
+        )
+    yield from answer_in_steps(exchange, response, after=broker.log.end if answer is None else answer.after)
 
 
-def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heartbeat]:
+def _heartbeat(
+    broker: Serving, exchange: Exchange, request: kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatRequest
+) -> Steps[Heartbeat]:
     member_id = request.member_id
     if exchange.version == 0 and not member_id and request.member_epoch == JOIN_EPOCH:
         member_id = str(uuid4())
-    rebalance_timeout_ms = messages.milliseconds(request.rebalance_timeout)
     owned = yield from _owned(broker, request.topic_partitions)
     return Heartbeat(
         member_id=member_id,
@@ -63,16 +71,18 @@ def _heartbeat(broker: Serving, exchange: Exchange, request: Any) -> Steps[Heart
         client_host=f"/{exchange.client_host}",
         instance_id=request.instance_id,
         rack_id=request.rack_id,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        topic_names=request.subscribed_topic_names,
-        topic_regex=getattr(request, "subscribed_topic_regex", None),
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if request.subscribed_topic_names is None else tuple(request.subscribed_topic_names),
+        topic_regex=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=owned,
         principal=str(exchange.principal),
     )
 
 
-def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
+def _owned(
+    broker: Serving, topics: Sequence[kafka.consumer_group_heartbeat.RequestTopicPartitions] | None
+) -> Steps[Partitions | None]:
     """The partitions that the member says it owns. One that does not exist becomes a partition of no topic."""
     if topics is None:
         return None
@@ -80,7 +90,7 @@ def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
     counts = {}
     is_all_known = True
     for entry in topics:
-        topic = broker.log.state.catalog.identified(messages.topic_id_bytes(entry.topic_id))
+        topic = broker.log.state.catalog.identified(entry.topic_id)
         yield 1 + len(entry.partitions)
         if topic is None or not all(0 <= index < topic.partition_count for index in entry.partitions):
             is_all_known = False
@@ -91,15 +101,18 @@ def _owned(broker: Serving, topics: Any) -> Steps[Partitions | None]:
     return existing if is_all_known else existing | _UNKNOWN
 
 
-def _fields_of(broker: Serving, answer: HeartbeatAnswer) -> Fields:
+def _response_of(
+    broker: Serving, answer: HeartbeatAnswer
+) -> kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
+    api = kafka.consumer_group_heartbeat
     topics = [
-        {"topic_id": topic.topic_id, "partitions": indexes}
+        api.ResponseTopicPartitions(topic_id=topic.topic_id, partitions=indexes)
         for number, indexes in (answer.may_read or NOTHING).indexes()
         if (topic := broker.log.state.catalog.numbered(number)) is not None
     ]
-    return {
-        "member_id": answer.member_id,
-        "member_epoch": answer.epoch,
-        "heartbeat_interval": answer.heartbeat_interval_ms,
-        "assignment": None if answer.may_read is None else {"topic_partitions": topics},
-    }
+    return api.ConsumerGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=None if answer.may_read is None else api.Assignment(topic_partitions=topics),
+    )

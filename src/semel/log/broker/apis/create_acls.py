@@ -4,16 +4,20 @@ A rule that exists already is not an error. The rules of one request that deny t
 do for a moment what another rule of the request denies. The answer is sent when the rules are durable.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 from semel.log.broker.apis.access_rules import changed, refusal
-from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.log.core.access import checked
 from semel.log.core.entries import AccessRule
+from semel.wire import kafka
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import CREATE_ACLS
@@ -22,28 +26,31 @@ API: Final = Api(CREATE_ACLS, (1, 3), rights=(ALTER_CLUSTER,), standby=Here.HANG
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    error_fields = refusal(broker, exchange, ALTER_CLUSTER)
-    if error_fields:
-        return {"results": [error_fields for _ in request.creations]}
-    results: list[Fields] = []
-    rules: dict[int, AccessRule] = {}
-    for place, creation in enumerate(request.creations):
-        fields: Fields = {}
-        try:
-            rules[place] = checked(_rule_of(creation))
-        except Refused as wrong:
-            fields = {"error_code": wrong.error, "error_message": wrong.message}
-        results.append(fields)
-        yield 2
-    denying_first = sorted(rules.values(), key=lambda rule: rule.permission)
-    outcomes = yield from changed(broker, exchange, denying_first, broker.log.state.access.decide_add)
-    for place, rule in rules.items():
-        results[place] = outcomes[rule]
-    return {"results": results}
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.create_acls.CreateAclsRequest
+) -> Steps[kafka.create_acls.CreateAclsResponse]:
+    outcomes: list[Refused | AccessRule] = []
+    refusals: Mapping[AccessRule, Refused | None] = {}
+    refused = refusal(broker, exchange, ALTER_CLUSTER)
+    if refused is not None:
+        outcomes = [refused] * len(request.creations)
+    else:
+        for creation in request.creations:
+            outcomes.append(attempted(checked, _rule_of(creation)))
+            yield 2
+        rules = [one for one in outcomes if not isinstance(one, Refused)]
+        denying_first = sorted(rules, key=lambda rule: rule.permission)
+        refusals = yield from changed(broker, exchange, denying_first, broker.log.state.access.decide_add)
+    errors = [one if isinstance(one, Refused) else refusals[one] for one in outcomes]
+    return kafka.create_acls.CreateAclsResponse(
+        results=[
+            kafka.create_acls.AclCreationResult(error_code=error_of(error), error_message=message_of(error))
+            for error in errors
+        ]
+    )
 
 
-def _rule_of(creation: Any) -> AccessRule:
+def _rule_of(creation: kafka.create_acls.AclCreation) -> AccessRule:
     return AccessRule(
         creation.resource_type,
         creation.resource_name,

@@ -3,15 +3,18 @@
 A manual assignment is accepted if it has one entry for each new partition, on this broker.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.apis.create_topics import check_assignments
 from semel.log.broker.apis.lookup import repeated
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_TOPIC
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
@@ -21,16 +24,28 @@ API: Final = Api(CREATE_PARTITIONS, (0, 3), rights=(ALTER_TOPIC,), standby=Here.
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.create_partitions.CreatePartitionsRequest
+) -> Steps[kafka.create_partitions.CreatePartitionsResponse]:
+    api = kafka.create_partitions
     twice = yield from repeated(item.name for item in request.topics)
     results = []
     for name, item in {item.name: item for item in request.topics}.items():
-        results.append({"name": name, **attempted(_grow, broker, exchange, item, name in twice, request.validate_only)})
+        refusal = attempted(_grow, broker, exchange, item, name in twice, request.validate_only)
+        results.append(
+            api.CreatePartitionsTopicResult(name=name, error_code=error_of(refusal), error_message=message_of(refusal))
+        )
         yield APPEND_PIECES
-    return {"results": results}
+    return api.CreatePartitionsResponse(results=results)
 
 
-def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
+def _grow(
+    broker: Serving,
+    exchange: Exchange,
+    item: kafka.create_partitions.CreatePartitionsTopic,
+    twice: bool,
+    validate_only: bool,
+) -> None:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     broker.guard.check(exchange, ALTER_TOPIC, item.name)
@@ -44,4 +59,3 @@ def _grow(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_
     if not validate_only:
         broker.runtime.commit(entry)
         broker.guard.note_administration(exchange, "partitions_added", item.name, partitions=entry.partition_count)
-    return {}

@@ -5,11 +5,13 @@ assignment is accepted if it puts every partition on this broker. Since version 
 the new topic. As in Apache Kafka, a name that occurs twice in one request is refused, and answered once.
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.answers import answered_in_steps, attempted
 from semel.log.broker.apis.configurations import check_count, of_topic
 from semel.log.broker.apis.lookup import repeated
 from semel.log.broker.declaration import Api, Here
@@ -17,8 +19,9 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import TopicCreated
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.reader import NO_TOPIC_ID
+from semel.wire.message import NO_ID
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
 from semel.wire.versions import CREATE_TOPICS
@@ -31,17 +34,25 @@ _DEFAULT: Final = -1
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.create_topics.CreateTopicsRequest
+) -> Steps[kafka.create_topics.CreateTopicsResponse]:
     twice = yield from repeated(item.name for item in request.topics)
     topics = []
     for name, item in {item.name: item for item in request.topics}.items():
         outcome = attempted(_create, broker, exchange, item, name in twice, request.validate_only)
-        topics.append({"name": name, "topic_id": NO_TOPIC_ID, "configs": [], **outcome})
+        if isinstance(outcome, Refused):
+            outcome = kafka.create_topics.CreatableTopicResult(
+                name=name, error_code=outcome.error, error_message=outcome.message
+            )
+        topics.append(outcome)
         yield 5 * APPEND_PIECES
-    return {"topics": topics}
+    return kafka.create_topics.CreateTopicsResponse(topics=topics)
 
 
-def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validate_only: bool) -> Fields:
+def _create(
+    broker: Serving, exchange: Exchange, item: kafka.create_topics.CreatableTopic, twice: bool, validate_only: bool
+) -> kafka.create_topics.CreatableTopicResult:
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"topic '{item.name}' is named more than once")
     if not broker.guard.sees(exchange, CREATE_CLUSTER):
@@ -60,15 +71,16 @@ def _create(broker: Serving, exchange: Exchange, item: Any, twice: bool, validat
     )
     if not validate_only:
         broker.guard.note_administration(exchange, "topic_created", item.name, partitions=topic.partition_count)
-    topic_id = NO_TOPIC_ID if validate_only else topic.topic_id
+    result = kafka.create_topics.CreatableTopicResult(
+        name=item.name, topic_id=NO_ID if validate_only else topic.topic_id
+    )
     if not broker.guard.sees(exchange, DESCRIBE_TOPIC_CONFIGS, item.name):
-        return {"topic_id": topic_id, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    return {
-        "topic_id": topic_id,
-        "num_partitions": topic.partition_count,
-        "replication_factor": 1,
-        "configs": [configuration.shown() for configuration in of_topic(topic.configs)],
-    }
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions = topic.partition_count
+    result.replication_factor = 1
+    result.configs = [configuration.created() for configuration in of_topic(topic.configs)]
+    return result
 
 
 def create(
@@ -89,9 +101,9 @@ def create(
     return entry
 
 
-def _partition_count(broker: Serving, item: Any) -> int:
+def _partition_count(broker: Serving, item: kafka.create_topics.CreatableTopic) -> int:
     if not item.assignments:
-        return broker.partitions_default if item.num_partitions == _DEFAULT else int(item.num_partitions)
+        return broker.partitions_default if item.num_partitions == _DEFAULT else item.num_partitions
     if item.num_partitions != _DEFAULT or item.replication_factor != _DEFAULT:
         raise Refused(ErrorCode.INVALID_REQUEST, "with a manual assignment, both numbers must be -1")
     count = len(item.assignments)

@@ -4,15 +4,18 @@ Only records that consumers may read can be deleted, and only from a topic whose
 answer is the new log start, which may be above the requested offset, and never moves back.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of
 from semel.log.broker.apis.lookup import partition_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DELETE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import LogStartMoved
+from semel.wire import kafka
 from semel.wire.refusals import POLICY_VIOLATION, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
 from semel.wire.versions import DELETE_RECORDS
@@ -21,21 +24,30 @@ API: Final = Api(DELETE_RECORDS, (0, 2), rights=(DELETE_TOPIC,), standby=Here.NO
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.delete_records.DeleteRecordsRequest
+) -> Steps[kafka.delete_records.DeleteRecordsResponse]:
+    api = kafka.delete_records
     topics = []
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
             index = item.partition_index
-            outcome = attempted(_delete_below, broker, exchange, topic.name, index, item.offset)
-            partitions.append({"partition_index": index, "low_watermark": -1, **outcome})
+            low_watermark = attempted(_delete_below, broker, exchange, topic.name, index, item.offset)
+            partitions.append(
+                api.DeleteRecordsPartitionResult(
+                    partition_index=index,
+                    low_watermark=-1 if isinstance(low_watermark, Refused) else low_watermark,
+                    error_code=error_of(low_watermark),
+                )
+            )
             yield APPEND_PIECES
-        topics.append({"name": topic.name, "partitions": partitions})
+        topics.append(api.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
         yield 1
-    return {"topics": topics}
+    return api.DeleteRecordsResponse(topics=topics)
 
 
-def _delete_below(broker: Serving, exchange: Exchange, topic_name: str, index: int, offset: int) -> Fields:
+def _delete_below(broker: Serving, exchange: Exchange, topic_name: str, index: int, offset: int) -> int:
     broker.guard.check(exchange, DELETE_TOPIC, topic_name)
     topic, partition = partition_of(broker, topic_name, index)
     if not topic.parsed.is_deleted:
@@ -45,4 +57,4 @@ def _delete_below(broker: Serving, exchange: Exchange, topic_name: str, index: i
         broker.runtime.commit(LogStartMoved(topic.number, index, log_start))
         below = {"partition": index, "below": log_start}
         broker.guard.note_administration(exchange, "records_deleted", topic_name, **below)
-    return {"low_watermark": log_start}
+    return log_start

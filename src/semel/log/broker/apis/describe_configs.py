@@ -4,15 +4,18 @@ Synonyms and documentation are sent when the request asks for them. No keys, lik
 them; an unknown key is left out.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import Final
 
 from semel.log.broker.apis import configurations
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import check_name
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps
@@ -28,31 +31,46 @@ API: Final = Api(
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    with_synonyms = request.include_synonyms
-    with_documentation = getattr(request, "include_documentation", False)
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.describe_configs.DescribeConfigsRequest
+) -> Steps[kafka.describe_configs.DescribeConfigsResponse]:
+    api = kafka.describe_configs
     # Each is answered once: otherwise a small request could have an answer of any size.
     resources = {(item.resource_type, item.resource_name): item for item in request.resources}
     results = []
     for (resource_type, name), item in resources.items():
-        outcome = attempted(_describe, broker, exchange, item, with_synonyms, with_documentation)
-        results.append({"resource_type": resource_type, "resource_name": name, "configs": [], **outcome})
+        configs = attempted(_describe, broker, exchange, item, request.include_synonyms, request.include_documentation)
+        results.append(
+            api.DescribeConfigsResult(
+                error_code=error_of(configs),
+                error_message=message_of(configs),
+                resource_type=resource_type,
+                resource_name=name,
+                configs=() if isinstance(configs, Refused) else configs,
+            )
+        )
         yield APPEND_PIECES
-    return {"results": results}
+    return api.DescribeConfigsResponse(results=results)
 
 
-def _describe(broker: Serving, exchange: Exchange, item: Any, with_synonyms: bool, with_documentation: bool) -> Fields:
+def _describe(
+    broker: Serving,
+    exchange: Exchange,
+    item: kafka.describe_configs.DescribeConfigsResource,
+    with_synonyms: bool,
+    with_documentation: bool,
+) -> list[kafka.describe_configs.DescribeConfigsResourceResult]:
     keys = set(item.configuration_keys or ())
-    return {
-        "configs": [
-            configuration.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
-            for configuration in _configurations(broker, exchange, item)
-            if not keys or configuration.name in keys
-        ]
-    }
+    return [
+        configuration.explained(with_synonyms=with_synonyms, with_documentation=with_documentation)
+        for configuration in _configurations(broker, exchange, item)
+        if not keys or configuration.name in keys
+    ]
 
 
-def _configurations(broker: Serving, exchange: Exchange, item: Any) -> list[configurations.Configuration]:
+def _configurations(
+    broker: Serving, exchange: Exchange, item: kafka.describe_configs.DescribeConfigsResource
+) -> list[configurations.Configuration]:
     if item.resource_type == configurations.TOPIC:
         broker.guard.check(exchange, DESCRIBE_TOPIC_CONFIGS, item.resource_name)
         check_name(item.resource_name)

@@ -3,15 +3,18 @@
 Topics and partitions that do not exist are left out, as in Apache Kafka. The size of the disk is always -1, unknown.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps
+from collections.abc import Iterable
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import Topic
+from semel.wire import kafka
 from semel.wire.steps import Steps
 from semel.wire.versions import DESCRIBE_LOG_DIRS
 
@@ -19,10 +22,12 @@ API: Final = Api(DESCRIBE_LOG_DIRS, (1, 5), rights=(DESCRIBE_CLUSTER,), standby=
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.describe_log_dirs.DescribeLogDirsRequest
+) -> Steps[kafka.describe_log_dirs.DescribeLogDirsResponse]:
     refusal = broker.guard.error(exchange, DESCRIBE_CLUSTER)
     if refusal:
-        return {"error_code": refusal, "results": []}
+        return kafka.describe_log_dirs.DescribeLogDirsResponse(error_code=refusal, results=())
     catalog = broker.log.state.catalog
     indexes_of_topics: Iterable[tuple[Topic | None, Iterable[int]]]
     if request.topics is None:
@@ -34,30 +39,27 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     topics = []
     for topic, indexes in indexes_of_topics:
         if topic is not None:
-            topics.append({"name": topic.name, "partitions": (yield from _sizes(broker, topic, indexes))})
+            sizes = yield from _sizes(broker, topic, indexes)
+            topics.append(kafka.describe_log_dirs.DescribeLogDirsTopic(name=topic.name, partitions=sizes))
         yield 1
-    return {
-        "results": [
-            {
-                "log_dir": broker.log.files.describe(""),
-                "topics": topics,
-                "total_bytes": -1,
-                "usable_bytes": -1,
-                "is_cordoned": False,
-            }
-        ]
-    }
+    directory = kafka.describe_log_dirs.DescribeLogDirsResult(log_dir=broker.log.files.describe(""), topics=topics)
+    return kafka.describe_log_dirs.DescribeLogDirsResponse(results=[directory])
 
 
-def _sizes(broker: Serving, topic: Topic, indexes: Iterable[int]) -> Steps[list[dict[str, object]]]:
-    sizes: list[dict[str, object]] = []
+def _sizes(
+    broker: Serving, topic: Topic, indexes: Iterable[int]
+) -> Steps[list[kafka.describe_log_dirs.DescribeLogDirsPartition]]:
+    sizes = []
     for index in indexes:
         # The topic may have been deleted meanwhile.
         present = broker.log.state.catalog.numbered(topic.number)
         partition = None if present is None else broker.log.state.partitions.at(present.number, index)
         if partition is not None:
-            size = partition.size
-            sizes.append({"partition_index": index, "partition_size": size, "offset_lag": 0, "is_future_key": False})
+            sizes.append(
+                kafka.describe_log_dirs.DescribeLogDirsPartition(
+                    partition_index=index, partition_size=partition.size, offset_lag=0, is_future_key=False
+                )
+            )
             yield 1 + len(partition.segments)
         else:
             yield 1

@@ -3,14 +3,17 @@
 A key or a salt is never shown. A request that names no user is about all of them.
 """
 
-from collections import Counter
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted, attempted_in_steps
+from collections import Counter
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, attempted_in_steps, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_CLUSTER
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.refusals import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND, Refused
 from semel.wire.steps import Steps, each
 from semel.wire.versions import DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -19,21 +22,43 @@ API: Final = Api(DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), rights=(DESCRIBE_CLUST
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return {"results": [], **(yield from attempted_in_steps(_describe_users(broker, exchange, request)))}
+def handle(
+    broker: Serving,
+    exchange: Exchange,
+    request: kafka.describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+) -> Steps[kafka.describe_user_scram_credentials.DescribeUserScramCredentialsResponse]:
+    results = yield from attempted_in_steps(_describe_users(broker, exchange, request))
+    return kafka.describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
+        error_code=error_of(results),
+        error_message=message_of(results),
+        results=() if isinstance(results, Refused) else results,
+    )
 
 
-def _describe_users(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def _describe_users(
+    broker: Serving,
+    exchange: Exchange,
+    request: kafka.describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+) -> Steps[list[kafka.describe_user_scram_credentials.DescribeUserScramCredentialsResult]]:
     broker.guard.check(exchange, DESCRIBE_CLUSTER)
     names = [item.name for item in request.users or ()]
     counts = Counter(names or broker.log.state.users)
-    results = yield from each(
-        counts, lambda user: {"user": user, "credential_infos": [], **attempted(_describe, broker, user, counts[user])}
+    return (yield from each(counts, lambda user: _described(broker, user, counts[user])))
+
+
+def _described(
+    broker: Serving, user: str, times: int
+) -> kafka.describe_user_scram_credentials.DescribeUserScramCredentialsResult:
+    infos = attempted(_describe, broker, user, times)
+    return kafka.describe_user_scram_credentials.DescribeUserScramCredentialsResult(
+        user=user,
+        error_code=error_of(infos),
+        error_message=message_of(infos),
+        credential_infos=() if isinstance(infos, Refused) else infos,
     )
-    return {"results": results}
 
 
-def _describe(broker: Serving, user: str, times: int) -> Fields:
+def _describe(broker: Serving, user: str, times: int) -> list[kafka.describe_user_scram_credentials.CredentialInfo]:
     if times > 1:
         raise Refused(
             DUPLICATE_RESOURCE,
@@ -42,8 +67,9 @@ def _describe(broker: Serving, user: str, times: int) -> Fields:
     credentials = broker.log.state.users.credentials(user)
     if not credentials:
         raise Refused(RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {user}")
-    infos = [
-        {"mechanism": mechanism.value, "iterations": credential.iterations}
+    return [
+        kafka.describe_user_scram_credentials.CredentialInfo(
+            mechanism=mechanism.value, iterations=credential.iterations
+        )
         for mechanism, credential in sorted(credentials.items())
     ]
-    return {"credential_infos": infos}

@@ -4,15 +4,19 @@ Version 5 belongs to the second version of transactions: it raises the epoch and
 the producer goes on with.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, decoded
+from typing import Final
+
+from semel.log.broker.apis.answers import answer_in_steps, decoded
 from semel.log.broker.apis.transactional import attempted_for_owner_in_steps, check_timely, hanging_up_on_stragglers
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.transactions import NO_EPOCH, NO_PRODUCER
+from semel.wire import kafka
+from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import END_TXN
 
@@ -25,17 +29,21 @@ _RAISES_EPOCH_FROM: Final = 5
 
 @hanging_up_on_stragglers
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.end_txn.EndTxnRequest, body)
     raises_epoch = exchange.version >= _RAISES_EPOCH_FROM
-    outcome = yield from attempted_for_owner_in_steps(
+    response = yield from attempted_for_owner_in_steps(
         broker, exchange, _end(broker, exchange, request, raises_epoch), fenced_from=_FENCED_FROM
     )
-    yield from answer_in_steps(
-        exchange, {"producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH, **outcome}, after=broker.log.end
-    )
+    if isinstance(response, Refused):
+        response = kafka.end_txn.EndTxnResponse(
+            error_code=response.error, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH
+        )
+    yield from answer_in_steps(exchange, response, after=broker.log.end)
 
 
-def _end(broker: Serving, exchange: Exchange, request: Any, raises_epoch: bool) -> Steps[Fields]:
+def _end(
+    broker: Serving, exchange: Exchange, request: kafka.end_txn.EndTxnRequest, raises_epoch: bool
+) -> Steps[kafka.end_txn.EndTxnResponse]:
     def check() -> None:
         # Since version 5 the epoch says which transaction is meant.
         if not raises_epoch:
@@ -52,4 +60,4 @@ def _end(broker: Serving, exchange: Exchange, request: Any, raises_epoch: bool) 
     )
     if not raises_epoch:
         broker.transactions.note_heard(request.producer_id, exchange.connection_number)
-    return {"producer_id": end.producer_id, "producer_epoch": end.producer_epoch}
+    return kafka.end_txn.EndTxnResponse(producer_id=end.producer_id, producer_epoch=end.producer_epoch)

@@ -3,16 +3,19 @@
 A value is set, deleted (the default holds again), appended to a list, or subtracted from one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from semel.log.broker.apis.alter_configs import DELETE, alter
-from semel.log.broker.apis.answers import Fields, answered_in_steps
+from semel.log.broker.apis.answers import answered_in_steps, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
 from semel.log.broker.serving import Serving
 from semel.log.core.configs import Alteration, Definition, altered
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
@@ -35,15 +38,32 @@ _OPERATIONS: Final[Mapping[int, Literal["set", "delete", "append", "subtract"]]]
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    return alter(broker, exchange, request, _changed)
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.incremental_alter_configs.IncrementalAlterConfigsRequest
+) -> Steps[kafka.incremental_alter_configs.IncrementalAlterConfigsResponse]:
+    api = kafka.incremental_alter_configs
+    altered = yield from alter(broker, exchange, request.resources, _changed, validate_only=request.validate_only)
+    responses = [
+        api.AlterConfigsResourceResponse(
+            error_code=error_of(refusal),
+            error_message=message_of(refusal),
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+        )
+        for item, refusal in altered
+    ]
+    return api.IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _changed(configs: Mapping[str, str], definitions: Mapping[str, Definition], item: Any) -> Mapping[str, str | None]:
+def _changed(
+    configs: Mapping[str, str],
+    definitions: Mapping[str, Definition],
+    item: kafka.incremental_alter_configs.AlterConfigsResource,
+) -> Mapping[str, str | None]:
     return altered(configs, [_alteration(config) for config in item.configs], definitions)
 
 
-def _alteration(config: Any) -> Alteration:
+def _alteration(config: kafka.incremental_alter_configs.AlterableConfig) -> Alteration:
     operation = _OPERATIONS.get(config.config_operation)
     if operation is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"operation {config.config_operation} on {config.name} is unknown")

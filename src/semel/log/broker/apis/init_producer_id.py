@@ -6,18 +6,20 @@ id that belongs to it, in a new epoch: the former producer is fenced, and its op
 answer. Apache Kafka makes the client retry until that is done.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps
 from semel.log.broker.apis.transactional import attempted_for_owner_in_steps
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.log.core.producer_ids import NOBODY
+from semel.wire import kafka
 from semel.wire.batch import NO_PRODUCER
 from semel.wire.errors import ErrorCode
-from semel.wire.messages import milliseconds
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import INIT_PRODUCER_ID
@@ -38,28 +40,38 @@ _FENCED_FROM: Final = 4
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    outcome = yield from attempted_for_owner_in_steps(
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.init_producer_id.InitProducerIdRequest
+) -> Steps[kafka.init_producer_id.InitProducerIdResponse]:
+    response = yield from attempted_for_owner_in_steps(
         broker, exchange, _begin(broker, exchange, request), fenced_from=_FENCED_FROM
     )
-    return {"producer_id": NO_PRODUCER, "producer_epoch": _NO_EPOCH, **outcome}
+    if isinstance(response, Refused):
+        return kafka.init_producer_id.InitProducerIdResponse(
+            error_code=response.error, producer_id=NO_PRODUCER, producer_epoch=_NO_EPOCH
+        )
+    return response
 
 
-def _begin(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def _begin(
+    broker: Serving, exchange: Exchange, request: kafka.init_producer_id.InitProducerIdRequest
+) -> Steps[kafka.init_producer_id.InitProducerIdResponse]:
+    api = kafka.init_producer_id
     if request.transactional_id is not None:
         broker.guard.check(exchange, WRITE_TRANSACTIONAL_ID, request.transactional_id)
     elif not broker.guard.sees(exchange, IDEMPOTENT_WRITE):
         broker.guard.check_some(exchange, WRITE_TOPIC)
-    supplied = (getattr(request, "producer_id", NO_PRODUCER), getattr(request, "producer_epoch", _NO_EPOCH))
+    supplied = (request.producer_id, request.producer_epoch)
     if (supplied[0] != NO_PRODUCER) != (supplied[1] != _NO_EPOCH):
         raise Refused(ErrorCode.INVALID_REQUEST, "a request must have both a producer id and an epoch, or neither")
     if request.transactional_id is None:
         owner = broker.guard.owner_of_ids(exchange)
-        return {"producer_id": broker.runtime.new_producer_id(owner or NOBODY), "producer_epoch": 0}
+        producer_id = broker.runtime.new_producer_id(owner or NOBODY)
+        return api.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
     claim = yield from broker.transactions.claim_in_steps(
         request.transactional_id,
-        milliseconds(request.transaction_timeout),
+        request.transaction_timeout_ms,
         supplied if supplied[0] != NO_PRODUCER else None,
         exchange.address,
     )
-    return {"producer_id": claim.producer_id, "producer_epoch": claim.producer_epoch}
+    return api.InitProducerIdResponse(producer_id=claim.producer_id, producer_epoch=claim.producer_epoch)

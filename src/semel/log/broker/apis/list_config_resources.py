@@ -4,14 +4,17 @@ Version 0 asks for subscriptions to the metrics of clients, and there are none. 
 set on it. If a request has a type that its version does not know, nothing is listed.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps
 from semel.log.broker.apis.configurations import BROKER, GROUP, TOPIC
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_CLUSTER_CONFIGS
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.steps import Steps
 from semel.wire.versions import LIST_CONFIG_RESOURCES
@@ -26,20 +29,23 @@ _TYPES_FROM: Final = 1
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.list_config_resources.ListConfigResourcesRequest
+) -> Steps[kafka.list_config_resources.ListConfigResourcesResponse]:
+    api = kafka.list_config_resources
     refusal = broker.guard.error(exchange, DESCRIBE_CLUSTER_CONFIGS)
     if refusal:
-        return {"error_code": refusal, "config_resources": []}
+        return api.ListConfigResourcesResponse(error_code=refusal, config_resources=())
     known = _TYPES if exchange.version >= _TYPES_FROM else (_CLIENT_METRICS,)
-    wanted = set(getattr(request, "resource_types", ())) or set(known)
+    wanted = set(request.resource_types) or set(known)
     if not wanted.issubset(known):
-        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+        return api.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
     resources = []
     for resource_type in filter(wanted.__contains__, known):
         for name in _names(broker, resource_type):
-            resources.append({"resource_name": name, "resource_type": resource_type})
+            resources.append(api.ConfigResource(resource_name=name, resource_type=resource_type))
             yield 1
-    return {"config_resources": resources}
+    return api.ListConfigResourcesResponse(config_resources=resources)
 
 
 def _names(broker: Serving, resource_type: int) -> list[str]:

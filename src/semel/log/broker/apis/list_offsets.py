@@ -6,11 +6,13 @@ answer is the batch's first record: then a consumer reads some records too many,
 below the log start, nor above the offset up to which consumers may read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps, error_of
 from semel.log.broker.apis.lookup import check_leader_epoch, partition_of, repeated
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -21,6 +23,7 @@ from semel.log.storage.journal import Damaged
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Mark
 from semel.log.store import StoreError
+from semel.wire import kafka
 from semel.wire.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.records import record_times
@@ -51,7 +54,16 @@ _PLACES_SINCE: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 
-_NOT_FOUND: Final = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+
+class _Place(NamedTuple):
+    """An offset with the timestamp of its record and its leader epoch."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+_NOWHERE: Final = _Place(-1, -1, -1)
 
 # Searching this many bytes takes less than a tenth of a second if records have a usual size, and about a second if all
 # of them are empty; other clients are served in between.
@@ -61,8 +73,11 @@ _SEGMENTS_PER_PIECE: Final = 20
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    committed_only = getattr(request, "isolation_level", 0) == _READ_COMMITTED
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.list_offsets.ListOffsetsRequest
+) -> Steps[kafka.list_offsets.ListOffsetsResponse]:
+    api = kafka.list_offsets
+    committed_only = request.isolation_level == _READ_COMMITTED
     twice = yield from repeated(
         (topic.name, item.partition_index) for topic in request.topics for item in topic.partitions
     )
@@ -70,33 +85,47 @@ def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
-            outcome = yield from attempted_in_steps(_find(broker, exchange, topic.name, item, twice, committed_only))
-            partitions.append({"partition_index": item.partition_index, **_NOT_FOUND, **outcome})
+            found = yield from attempted_in_steps(_find(broker, exchange, topic.name, item, twice, committed_only))
+            place = _NOWHERE if isinstance(found, Refused) else found
+            partitions.append(
+                api.ListOffsetsPartitionResponse(
+                    partition_index=item.partition_index,
+                    error_code=error_of(found),
+                    timestamp=place.timestamp_ms,
+                    offset=place.offset,
+                    leader_epoch=place.leader_epoch,
+                )
+            )
             yield 2
-        topics.append({"name": topic.name, "partitions": partitions})
+        topics.append(api.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         yield 1
-    return {"topics": topics}
+    return api.ListOffsetsResponse(topics=topics)
 
 
 def _find(
-    broker: Serving, exchange: Exchange, topic_name: str, item: Any, twice: set[tuple[str, int]], committed_only: bool
-) -> Steps[Fields]:
+    broker: Serving,
+    exchange: Exchange,
+    topic_name: str,
+    item: kafka.list_offsets.ListOffsetsPartition,
+    twice: set[tuple[str, int]],
+    committed_only: bool,
+) -> Steps[_Place]:
     broker.guard.check(exchange, DESCRIBE_TOPIC, topic_name)
     version = exchange.version
     if (topic_name, item.partition_index) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, "the partition is asked about more than once")
     _, partition = partition_of(broker, topic_name, item.partition_index)
-    check_leader_epoch(broker, getattr(item, "current_leader_epoch", -1))
+    check_leader_epoch(broker, item.current_leader_epoch)
     until = _until(partition, committed_only)
     timestamp_ms = item.timestamp
     if timestamp_ms < 0 and version < _PLACES_SINCE.get(timestamp_ms, version + 1):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"place {timestamp_ms} is not known in version {version}")
     if timestamp_ms == _LATEST:
-        return _offset_fields(partition, max(until.offset, partition.state.log_start))
+        return _place(partition, max(until.offset, partition.state.log_start))
     if timestamp_ms in (_EARLIEST, _EARLIEST_LOCAL):
-        return _offset_fields(partition, partition.state.log_start)
+        return _place(partition, partition.state.log_start)
     if timestamp_ms in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        return {}
+        return _NOWHERE
     try:
         if timestamp_ms == _MAX_TIMESTAMP:
             timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
@@ -107,8 +136,8 @@ def _find(
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
 
 
-def _offset_fields(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> Fields:
-    return {"offset": offset, "timestamp": timestamp_ms, "leader_epoch": partition.state.epochs.at(offset)}
+def _place(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> _Place:
+    return _Place(offset, timestamp_ms, partition.state.epochs.at(offset))
 
 
 def _until(partition: PartitionLog, committed_only: bool) -> Mark:
@@ -116,7 +145,7 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
     return partition.stable if committed_only else partition.readable
 
 
-def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[Fields]:
+def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[_Place]:
     offset = log_start = partition.state.log_start
     # Between two steps segments are added, deleted and compacted, so each step looks up the next batch again.
     while True:
@@ -125,7 +154,7 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
         )
         yield len(partition.segments) // _SEGMENTS_PER_PIECE
         if match is None:
-            return {}
+            return _NOWHERE
         header, batch = match
         yield APPEND_PIECES
         record = yield from _record_in(header, batch, timestamp_ms, log_start)
@@ -133,7 +162,7 @@ def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, co
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic has just been deleted")
         log_start = partition.state.log_start
         if record is not None and record[0] >= log_start:
-            return _offset_fields(partition, *record)
+            return _place(partition, *record)
         # The record may have been deleted meanwhile, and a later record of the same batch may still exist.
         offset = max(offset if record is not None else header.next_offset, log_start)
 

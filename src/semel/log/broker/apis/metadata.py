@@ -7,9 +7,11 @@ client asks it again, because a client goes on asking a broker that answers. A t
 once, because otherwise a small request could have an answer of any size.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted_in_steps, decoded
+from typing import Final
+
+from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
 from semel.log.broker.apis.create_topics import create
 from semel.log.broker.apis.lookup import topic_identified
 from semel.log.broker.declaration import Api, Here
@@ -19,9 +21,9 @@ from semel.log.broker.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUST
 from semel.log.broker.serving import Serving
 from semel.log.core.access import ResourceType
 from semel.log.core.topics import Topic, check_name
-from semel.wire import messages
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.reader import NO_TOPIC_ID
+from semel.wire.message import NO_ID
 from semel.wire.refusals import Refused
 from semel.wire.steps import APPEND_PIECES, Steps, each
 from semel.wire.versions import METADATA
@@ -35,37 +37,40 @@ API: Final = Api(
     asks_who=True,
 )
 
-_AUTO_CREATION_FROM: Final = 4
 _NO_NAME_FROM: Final = 12
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.metadata.MetadataRequest, body)
     topics = yield from _topics(broker, exchange, request)
-    if any(topic.get("error_code") == ErrorCode.LEADER_NOT_AVAILABLE for topic in topics):
+    if any(topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE for topic in topics):
         if exchange.connection.was_referred:
             exchange.reply_by_hanging_up()
             return
         exchange.connection.was_referred = True
-    asks_cluster = getattr(request, "include_cluster_authorized_operations", False)
+    api = kafka.metadata
+    asks_cluster = request.include_cluster_authorized_operations
     role, listener = broker.role, exchange.listener
     brokers = {role.node_id: role.active_at(listener), **role.former_at(listener), **role.standbys_at(listener)}
-    fields = {
-        "brokers": [
-            {"node_id": node_id, "host": host, "port": port, "rack": None} for node_id, (host, port) in brokers.items()
+    response = api.MetadataResponse(
+        brokers=[
+            api.MetadataResponseBroker(node_id=node_id, host=host, port=port)
+            for node_id, (host, port) in brokers.items()
         ],
-        "cluster_id": broker.log.state.cluster_id,
-        "controller_id": broker.role.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
-    }
-    yield from answer_in_steps(exchange, fields, after=broker.log.end)
+        cluster_id=broker.log.state.cluster_id,
+        controller_id=broker.role.node_id,
+        topics=topics,
+        cluster_authorized_operations=broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
+    )
+    yield from answer_in_steps(exchange, response, after=broker.log.end)
 
 
-def _topics(broker: Serving, exchange: Exchange, request: Any) -> Steps[list[Fields]]:
+def _topics(
+    broker: Serving, exchange: Exchange, request: kafka.metadata.MetadataRequest
+) -> Steps[list[kafka.metadata.MetadataResponseTopic]]:
     version = exchange.version
-    shows_operations = getattr(request, "include_topic_authorized_operations", False)
-    topics: list[Fields]
+    shows_operations = request.include_topic_authorized_operations
+    topics: list[kafka.metadata.MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
         topics = []
         for topic in list(broker.log.state.catalog):
@@ -75,31 +80,36 @@ def _topics(broker: Serving, exchange: Exchange, request: Any) -> Steps[list[Fie
     else:
         handles = dict.fromkeys((yield from each(request.topics, lambda item: _name_or_id(item, version))))
         # Before version 4 a client could not decline that.
-        may_create = getattr(request, "allow_auto_topic_creation", version < _AUTO_CREATION_FROM)
-        create_missing = may_create and broker.auto_create_topics
+        create_missing = request.allow_auto_topic_creation and broker.auto_create_topics
         topics = []
         for name, topic_id in handles:
-            outcome = yield from attempted_in_steps(
+            topic_or_refusal = yield from attempted_in_steps(
                 _look_up(broker, exchange, name, topic_id, create_missing, shows_operations)
             )
-            missing = described_missing(broker, exchange, name, shows_operations)
-            topics.append({**missing, "topic_id": topic_id, **outcome})
+            if isinstance(topic_or_refusal, Refused):
+                topic_or_refusal = kafka.metadata.MetadataResponseTopic(
+                    error_code=topic_or_refusal.error,
+                    name=name,
+                    topic_id=topic_id,
+                    partitions=(),
+                    topic_authorized_operations=operations_on(broker, exchange, name, shows_operations),
+                )
+            topics.append(topic_or_refusal)
             yield 4
     return topics
 
 
-def _name_or_id(item: Any, version: int) -> tuple[str | None, bytes]:
+def _name_or_id(item: kafka.metadata.MetadataRequestTopic, version: int) -> tuple[str | None, bytes]:
     """The name or the id of a topic in the request. If it has an id, its name does not count."""
-    topic_id = messages.topic_id_bytes(getattr(item, "topic_id", None))
-    if topic_id == NO_TOPIC_ID:
-        return item.name, topic_id
-    return None if version >= _NO_NAME_FROM else "", topic_id
+    if item.topic_id == NO_ID:
+        return item.name, item.topic_id
+    return None if version >= _NO_NAME_FROM else "", item.topic_id
 
 
 def _look_up(
     broker: Serving, exchange: Exchange, name: str | None, topic_id: bytes, create_missing: bool, shows_operations: bool
-) -> Steps[Fields]:
-    if topic_id != NO_TOPIC_ID or name is None:
+) -> Steps[kafka.metadata.MetadataResponseTopic]:
+    if topic_id != NO_ID or name is None:
         topic = topic_identified(broker, topic_id)
         broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
         return (yield from _describe(broker, exchange, topic, shows_operations))
@@ -116,46 +126,29 @@ def _look_up(
     return (yield from _describe(broker, exchange, broker.log.state.catalog.existing(name), shows_operations))
 
 
-def _describe(broker: Serving, exchange: Exchange, topic: Topic, shows_operations: bool) -> Steps[Fields]:
-    operations = _operations(broker, exchange, topic.name, shows_operations)
-    partitions = yield from each(range(topic.partition_count), lambda index: described_partition(broker, index))
-    return described(topic, operations, partitions)
+def _describe(
+    broker: Serving, exchange: Exchange, topic: Topic, shows_operations: bool
+) -> Steps[kafka.metadata.MetadataResponseTopic]:
+    operations = operations_on(broker, exchange, topic.name, shows_operations)
+    partition, node_id = kafka.metadata.MetadataResponsePartition, broker.role.node_id
+    partitions = yield from each(
+        range(topic.partition_count),
+        lambda index: partition(
+            partition_index=index,
+            leader_id=node_id,
+            leader_epoch=broker.log.state.partitions.leader_epoch,
+            replica_nodes=[node_id],
+            isr_nodes=[node_id],
+            offline_replicas=(),
+        ),
+    )
+    return kafka.metadata.MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions, topic_authorized_operations=operations
+    )
 
 
-def described(topic: Topic, operations: int, partitions: list[Fields]) -> Fields:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": False,
-        "topic_authorized_operations": operations,
-        "partitions": partitions,
-    }
-
-
-def described_missing(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> Fields:
-    """The answer about a missing topic, without the error."""
-    return {
-        "name": name,
-        "topic_id": NO_TOPIC_ID,
-        "is_internal": False,
-        "topic_authorized_operations": _operations(broker, exchange, name, shows_operations),
-        "partitions": [],
-    }
-
-
-def _operations(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> int:
+def operations_on(broker: Serving, exchange: Exchange, name: str | None, shows_operations: bool) -> int:
     """What the client may do with a topic that it may see, whether it exists or not."""
     if name is None or not shows_operations or not broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
         return NOT_ASKED
     return broker.guard.operations(exchange, ResourceType.TOPIC, name)
-
-
-def described_partition(broker: Serving, index: int) -> Fields:
-    return {
-        "partition_index": index,
-        "leader_id": broker.role.node_id,
-        "leader_epoch": broker.log.state.partitions.leader_epoch,
-        "replica_nodes": [broker.role.node_id],
-        "isr_nodes": [broker.role.node_id],
-        "offline_replicas": [],
-    }

@@ -6,18 +6,20 @@ members: consumers that assign partitions themselves do so, and tools that reset
 offsets are durable.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answered_in_steps
-from semel.log.broker.apis.offset_commits import commit, committed, partition_names
+from typing import Final
+
+from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of
+from semel.log.broker.apis.offset_commits import Asked, commit, committed, partition_names
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_GROUP, READ_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import StoredOffset
 from semel.log.core.groups.offsets import DEFAULT_RETENTION, Committer
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.messages import milliseconds
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import OFFSET_COMMIT
@@ -26,22 +28,41 @@ API: Final = Api(OFFSET_COMMIT, (2, 10), rights=(READ_GROUP, READ_TOPIC), standb
 
 # Clients of older versions do not know GROUP_ID_NOT_FOUND.
 _GROUP_NOT_FOUND_FROM = 9
+_BY_ID_FROM = 10
+# The versions in which a client says for how long its offsets are to be kept.
+_WITH_RETENTION = range(2, 5)
 
 
 @answered_in_steps
-def handle(broker: Serving, exchange: Exchange, request: Any) -> Steps[Fields]:
-    def commit_some(offsets: list[StoredOffset]) -> Fields:
-        return _commit(broker, exchange, request, offsets)
+def handle(
+    broker: Serving, exchange: Exchange, request: kafka.offset_commit.OffsetCommitRequest
+) -> Steps[kafka.offset_commit.OffsetCommitResponse]:
+    def commit_some(offsets: list[StoredOffset]) -> int:
+        return error_of(attempted(_commit, broker, exchange, request, offsets))
 
+    api = kafka.offset_commit
+    by_id = exchange.version >= _BY_ID_FROM
+    asked = [Asked(item.topic_id if by_id else item.name, item.partitions) for item in request.topics]
     rights = [(READ_GROUP, request.group_id)]
-    return {"topics": (yield from committed(broker, exchange, request.topics, commit_some, rights))}
+    errors = yield from committed(broker, exchange, asked, commit_some, api.OffsetCommitResponsePartition, rights)
+    return api.OffsetCommitResponse(
+        topics=[
+            api.OffsetCommitResponseTopic(name=item.name, topic_id=item.topic_id, partitions=partitions)
+            for item, partitions in zip(request.topics, errors, strict=True)
+        ]
+    )
 
 
-def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:
+def _commit(
+    broker: Serving,
+    exchange: Exchange,
+    request: kafka.offset_commit.OffsetCommitRequest,
+    offsets: list[StoredOffset],
+) -> None:
     groups, version = broker.log.state.groups, exchange.version
     who = Committer(
         request.member_id,
-        getattr(request, "group_instance_id", None),
+        request.group_instance_id,
         request.generation_id_or_member_epoch,
         is_transactional=False,
         version=version,
@@ -54,10 +75,9 @@ def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[Sto
             raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
         raise
     broker.groups.hear(exchange, request.group_id, request.member_id)
-    wish = getattr(request, "retention_time", None)
-    retention_ms = DEFAULT_RETENTION if wish is None else milliseconds(wish)
+    has_wish = exchange.version in _WITH_RETENTION
+    retention_ms = request.retention_time_ms if has_wish else DEFAULT_RETENTION
     entry = groups.decide_commit(request.group_id, offsets, broker.clock.now_ms(), retention_ms=retention_ms)
     with broker.members.founding(request.group_id, exchange.address):
         commit(broker, entry)
     broker.metrics.committed_offsets += len(offsets)
-    return {}

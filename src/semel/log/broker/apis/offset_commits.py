@@ -6,76 +6,82 @@ and no other client should wait for all of them: so they are checked and committ
 entry, and the member is checked again for each part.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, attempted
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar, Union
+
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC, Right
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import Entry, PartitionName, StoredOffset
 from semel.log.core.groups.groups import METADATA_CHARACTERS_MAX
 from semel.log.core.topics import Topic
-from semel.wire import messages
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.refusals import Refused
+from semel.wire.refusals import NONE, Refused
 from semel.wire.steps import APPEND_PIECES, Steps
+
+A = TypeVar("A", covariant=True)
+
+_Partition = Union[
+    "kafka.offset_commit.OffsetCommitRequestPartition", "kafka.txn_offset_commit.TxnOffsetCommitRequestPartition"
+]
 
 # The work of committing one offset, besides an element of a message.
 _OFFSET_PIECES: Final = 3
 
 
-class _TopicCheck(NamedTuple):
-    """A topic of a request: its name or id, and for each partition the offset to commit, or the error."""
+class Asked(NamedTuple):
+    """A topic of a request by its name, or by its id in bytes, and the offsets to commit in its partitions."""
 
-    handle: Fields
-    partitions: list[tuple[int, StoredOffset | int]]
+    name: str | bytes
+    partitions: Sequence[_Partition]
+
+
+class _Answer(Protocol[A]):
+    """Makes the answer for one partition."""
+
+    def __call__(self, *, partition_index: int, error_code: int) -> A: ...
 
 
 def committed(
     broker: Serving,
     exchange: Exchange,
-    topics: Iterable[Any],
-    commit_some: Callable[[list[StoredOffset]], Fields],
+    topics: Sequence[Asked],
+    commit_some: Callable[[list[StoredOffset]], int],
+    answer: _Answer[A],
     rights: Iterable[tuple[Right, str]],
-) -> Steps[list[Fields]]:
-    """Commit the valid offsets, in as many entries as it takes, and return the answer for each partition.
+) -> Steps[list[list[A]]]:
+    """Commit the valid offsets, in as many entries as it takes, and return the answers for each topic's partitions.
 
-    The request names topics by name or by id, depending on its version. `commit_some` commits some of the offsets, or
-    returns the error for them. The client needs `rights` for all partitions, and for those of a topic also the right to
-    read it.
+    `commit_some` commits some of the offsets, or returns the error for them. The client needs `rights` for all
+    partitions, and for those of a topic also the right to read it.
     """
-    answers: list[Fields] = []
-    last: Any = None
-    partitions: list[Fields] = []
+    answers: list[list[A]] = [[] for _ in topics]
     for some in _parted(topics, broker.pace.offsets_per_entry_max):
         refusal = next(filter(None, (broker.guard.error(exchange, *right) for right in rights)), ErrorCode.NONE)
-        checks = [(item, _check_topic(broker, exchange, item, parts, refusal)) for item, parts in some]
-        offsets = [
-            verdict for _, topic in checks for _, verdict in topic.partitions if isinstance(verdict, StoredOffset)
-        ]
-        error = attempted(commit_some, offsets).get("error_code", ErrorCode.NONE) if offsets else ErrorCode.NONE
-        for item, topic in checks:
-            if item is not last:
-                last, partitions = item, []
-                answers.append({**topic.handle, "partitions": partitions})
-            partitions += [
-                {"partition_index": index, "error_code": error if isinstance(verdict, StoredOffset) else verdict}
-                for index, verdict in topic.partitions
+        checks = [(place, _check_topic(broker, exchange, topics[place].name, parts, refusal)) for place, parts in some]
+        offsets = [verdict for _, checked in checks for _, verdict in checked if isinstance(verdict, StoredOffset)]
+        error = commit_some(offsets) if offsets else NONE
+        for place, checked in checks:
+            answers[place] += [
+                answer(partition_index=index, error_code=error if isinstance(verdict, StoredOffset) else verdict)
+                for index, verdict in checked
             ]
         yield APPEND_PIECES + len(some) + _OFFSET_PIECES * len(offsets)
     return answers
 
 
-def _parted(topics: Iterable[Any], at_once: int) -> Iterator[list[tuple[Any, Sequence[Any]]]]:
-    """Topics with their partitions, in parts that fit into one entry."""
-    some: list[tuple[Any, Sequence[Any]]] = []
+def _parted(topics: Sequence[Asked], at_once: int) -> Iterator[list[tuple[int, Sequence[_Partition]]]]:
+    """The places of topics with their partitions, in parts that fit into one entry."""
+    some: list[tuple[int, Sequence[_Partition]]] = []
     places_left = at_once
-    for item in topics:
+    for place, item in enumerate(topics):
         first = 0
         while first == 0 or first < len(item.partitions):
             parts = item.partitions[first : first + places_left]
-            some.append((item, parts))
+            some.append((place, parts))
             first += max(len(parts), 1)
             places_left -= max(len(parts), 1)
             if places_left == 0:
@@ -98,25 +104,24 @@ def commit(broker: Serving, entry: Entry) -> None:
         raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk refused the write") from refusal
 
 
-def _check_topic(broker: Serving, exchange: Exchange, item: Any, parts: Sequence[Any], refusal: int) -> _TopicCheck:
+def _check_topic(
+    broker: Serving, exchange: Exchange, name_or_id: str | bytes, parts: Sequence[_Partition], refusal: int
+) -> list[tuple[int, StoredOffset | int]]:
+    """For each partition the offset to commit, or the error."""
     catalog = broker.log.state.catalog
-    handle: Fields
-    if hasattr(item, "name"):
-        handle, missing = {"name": item.name}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topic = catalog.named(item.name)
-        name = item.name
+    name: str | None
+    if isinstance(name_or_id, str):
+        topic, missing = catalog.named(name_or_id), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name = name_or_id
     else:
-        topic_id = messages.topic_id_bytes(item.topic_id)
-        handle, missing = {"topic_id": topic_id}, ErrorCode.UNKNOWN_TOPIC_ID
-        topic = catalog.identified(topic_id)
+        topic, missing = catalog.identified(name_or_id), ErrorCode.UNKNOWN_TOPIC_ID
         name = None if topic is None else topic.name
     if not refusal and name is not None:
         refusal = broker.guard.error(exchange, READ_TOPIC, name)
-    partitions = [(one.partition_index, refusal or _check_partition(topic, one, missing)) for one in parts]
-    return _TopicCheck(handle, partitions)
+    return [(one.partition_index, refusal or _check_partition(topic, one, missing)) for one in parts]
 
 
-def _check_partition(topic: Topic | None, item: Any, missing: ErrorCode) -> StoredOffset | ErrorCode:
+def _check_partition(topic: Topic | None, item: _Partition, missing: ErrorCode) -> StoredOffset | ErrorCode:
     if topic is None:
         return missing
     if not 0 <= item.partition_index < topic.partition_count:
@@ -124,5 +129,6 @@ def _check_partition(topic: Topic | None, item: Any, missing: ErrorCode) -> Stor
     metadata = item.committed_metadata or ""
     if len(metadata) > METADATA_CHARACTERS_MAX:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    leader_epoch = getattr(item, "committed_leader_epoch", -1)
-    return StoredOffset(topic.number, item.partition_index, item.committed_offset, leader_epoch, metadata)
+    return StoredOffset(
+        topic.number, item.partition_index, item.committed_offset, item.committed_leader_epoch, metadata
+    )

@@ -5,15 +5,18 @@ connection ends, so that passwords can only be guessed slowly. The answer does n
 no change. No password, token or proof that a client sends here may appear in an event or an error.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from semel.log.broker.apis.answers import answer, answer_in_steps, decoded
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Serving
 from semel.log.security.login import Login
+from semel.wire import kafka
 from semel.wire.refusals import ILLEGAL_SASL_STATE, Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import SASL_AUTHENTICATE
@@ -23,17 +26,18 @@ API: Final = Api(SASL_AUTHENTICATE, (0, 2), rights=(), standby=Here.SERVES, befo
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.sasl_authenticate.SaslAuthenticateRequest, body)
     login = exchange.login
     try:
         if login is None:
             raise Refused(ILLEGAL_SASL_STATE, "this listener asks for no login")
-        token = yield from login.respond(bytes(request.auth_bytes))
+        token = yield from login.respond(request.auth_bytes)
     except Refused as refused:
         _refuse(broker, exchange, refused)
         return
     lifetime_ms = _note_login(broker, exchange, login) if login.is_finished else 0
-    yield from answer_in_steps(exchange, {"auth_bytes": token, "session_lifetime": lifetime_ms})
+    response = kafka.sasl_authenticate.SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+    yield from answer_in_steps(exchange, response)
 
 
 def _note_login(broker: Serving, exchange: Exchange, login: Login) -> int:
@@ -57,11 +61,8 @@ def _refuse(broker: Serving, exchange: Exchange, refusal: Refused) -> None:
     user = "" if exchange.login is None else exchange.login.claimed_user
     broker.runtime.events.tell(logging.WARNING, "login_refused", peer=exchange.peer, user=user, reason=refusal)
     exchange.end_connection()
-    fields: dict[str, Any] = {
-        "error_code": refusal.error,
-        "error_message": refusal.message,
-        "auth_bytes": b"",
-        "session_lifetime": 0,
-    }
+    response = kafka.sasl_authenticate.SaslAuthenticateResponse(
+        error_code=refusal.error, error_message=refusal.message, auth_bytes=b""
+    )
     delay_seconds = broker.limits.failed_login_delay_ms / 1000
-    asyncio.get_running_loop().call_later(delay_seconds, answer, exchange, fields)
+    asyncio.get_running_loop().call_later(delay_seconds, answer, exchange, response)

@@ -5,12 +5,15 @@ is refused with UNSUPPORTED_VERSION, and the connection ends. The answer does no
 no change.
 """
 
-from typing import Any, Final
+from __future__ import annotations
+
+from typing import Final
 
 from semel.log.broker.apis.answers import answer_in_steps, decoded
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Serving
+from semel.wire import kafka
 from semel.wire.refusals import ILLEGAL_SASL_STATE, NONE, UNSUPPORTED_VERSION, Refused
 from semel.wire.steps import Steps
 from semel.wire.versions import SASL_HANDSHAKE
@@ -23,15 +26,16 @@ _WITH_HEADERS_FROM: Final = 1
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.sasl_handshake.SaslHandshakeRequest, body)
     error = _choose(exchange, request)
     if error != NONE:
         exchange.end_connection()
     mechanisms = () if exchange.login is None else exchange.login.mechanisms
-    yield from answer_in_steps(exchange, {"error_code": error, "mechanisms": mechanisms})
+    response = kafka.sasl_handshake.SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)
+    yield from answer_in_steps(exchange, response)
 
 
-def _choose(exchange: Exchange, request: Any) -> int:
+def _choose(exchange: Exchange, request: kafka.sasl_handshake.SaslHandshakeRequest) -> int:
     if exchange.version < _WITH_HEADERS_FROM:
         return UNSUPPORTED_VERSION
     if exchange.login is None:

@@ -6,38 +6,42 @@ versions understand it. This file must never decide anything.
 
 from collections.abc import Callable
 from functools import wraps
+from typing import TypeVar
 
-from semel.log.broker.apis.answers import Fields, attempted, attempted_in_steps
+from semel.log.broker.apis.answers import attempted, attempted_in_steps
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.serving import Handler, Serving
 from semel.log.broker.transactions import Talk
 from semel.wire.errors import ErrorCode
-from semel.wire.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from semel.wire.refusals import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, Refused
 from semel.wire.steps import Steps
 
+T = TypeVar("T")
 
-def attempted_for_owner(broker: Serving, exchange: Exchange, work: Callable[[], Fields], *, fenced_from: int) -> Fields:
-    """The fields that `work` returns, or the error code. From version `fenced_from` on that may be PRODUCER_FENCED."""
+
+def attempted_for_owner(broker: Serving, exchange: Exchange, work: Callable[[], T], *, fenced_from: int) -> T | Refused:
+    """What `work` returns, or its refusal. From version `fenced_from` on that may be PRODUCER_FENCED."""
     return _with_known_errors(broker, exchange, attempted(work), fenced_from)
 
 
 def attempted_for_owner_in_steps(
-    broker: Serving, exchange: Exchange, work: Steps[Fields], *, fenced_from: int
-) -> Steps[Fields]:
+    broker: Serving, exchange: Exchange, work: Steps[T], *, fenced_from: int
+) -> Steps[T | Refused]:
     """The same for `work` in steps."""
     return _with_known_errors(broker, exchange, (yield from attempted_in_steps(work)), fenced_from)
 
 
-def _with_known_errors(broker: Serving, exchange: Exchange, fields: Fields, fenced_from: int) -> Fields:
-    error = fields.get("error_code", ErrorCode.NONE)
-    if error == PRODUCER_FENCED:
+def _with_known_errors(broker: Serving, exchange: Exchange, outcome: T | Refused, fenced_from: int) -> T | Refused:
+    if not isinstance(outcome, Refused):
+        return outcome
+    if outcome.error == PRODUCER_FENCED:
         broker.metrics.fenced_requests += 1
         if exchange.version < fenced_from:
-            return {**fields, "error_code": INVALID_PRODUCER_EPOCH}
-    if error == ErrorCode.KAFKA_STORAGE_ERROR:
+            return Refused(INVALID_PRODUCER_EPOCH, outcome.message)
+    if outcome.error == ErrorCode.KAFKA_STORAGE_ERROR:
         # The error after which every client tries again.
-        return {**fields, "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    return fields
+        return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.message)
+    return outcome
 
 
 class Straggler(Exception):

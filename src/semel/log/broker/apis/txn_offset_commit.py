@@ -6,10 +6,12 @@ and its generation, and is refused if the generation has ended (KIP-447): so a c
 cannot commit for the one that has them now.
 """
 
-from typing import Any, Final
+from __future__ import annotations
 
-from semel.log.broker.apis.answers import Fields, answer_in_steps, attempted, decoded
-from semel.log.broker.apis.offset_commits import commit, committed, partition_names
+from typing import Final
+
+from semel.log.broker.apis.answers import answer_in_steps, attempted, decoded, error_of
+from semel.log.broker.apis.offset_commits import Asked, commit, committed, partition_names
 from semel.log.broker.apis.transactional import check_timely, hanging_up_on_stragglers
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -17,6 +19,7 @@ from semel.log.broker.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_
 from semel.log.broker.serving import Serving
 from semel.log.core.entries import StoredOffset, TransactionalOffsets
 from semel.log.core.groups.offsets import Committer
+from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
@@ -30,7 +33,7 @@ _JOINS_FROM: Final = 5
 _ABORTABLE_FROM: Final = 4
 
 # The errors that clients of this API know. For a producer a member epoch of the new protocol is a generation.
-_ERRORS: Final[dict[object, ErrorCode]] = {
+_ERRORS: Final[dict[int, int]] = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
@@ -39,31 +42,43 @@ _ERRORS: Final[dict[object, ErrorCode]] = {
 
 @hanging_up_on_stragglers
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
-    request = yield from decoded(exchange, body)
+    request = yield from decoded(exchange, kafka.txn_offset_commit.TxnOffsetCommitRequest, body)
 
-    def commit_some(offsets: list[StoredOffset]) -> Fields:
+    def commit_some(offsets: list[StoredOffset]) -> int:
         if exchange.version < _JOINS_FROM:
             check_timely(broker, exchange, request.producer_id, "offsets")
-        outcome = attempted(_commit, broker, exchange, request, offsets)
-        error = outcome.get("error_code", ErrorCode.NONE)
+        error = error_of(attempted(_commit, broker, exchange, request, offsets))
         if error == ErrorCode.PRODUCER_FENCED:
             broker.metrics.fenced_requests += 1
-        return {"error_code": _ERRORS.get(error, error)}
+        return _ERRORS.get(error, error)
 
     rights = [(WRITE_TRANSACTIONAL_ID, request.transactional_id), (READ_GROUP, request.group_id)]
-    topics = yield from committed(broker, exchange, request.topics, commit_some, rights)
-    yield from answer_in_steps(exchange, {"topics": topics}, after=broker.log.end)
+    api = kafka.txn_offset_commit
+    asked = [Asked(item.name, item.partitions) for item in request.topics]
+    errors = yield from committed(broker, exchange, asked, commit_some, api.TxnOffsetCommitResponsePartition, rights)
+    response = api.TxnOffsetCommitResponse(
+        topics=[
+            api.TxnOffsetCommitResponseTopic(name=item.name, partitions=partitions)
+            for item, partitions in zip(request.topics, errors, strict=True)
+        ]
+    )
+    yield from answer_in_steps(exchange, response, after=broker.log.end)
 
 
-def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[StoredOffset]) -> Fields:
+def _commit(
+    broker: Serving,
+    exchange: Exchange,
+    request: kafka.txn_offset_commit.TxnOffsetCommitRequest,
+    offsets: list[StoredOffset],
+) -> None:
     group, version = request.group_id, exchange.version
     if not group:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group that takes part in transactions needs a name")
     entry = _decided(broker, version, request, offsets)
     who = Committer(
-        getattr(request, "member_id", ""),
-        getattr(request, "group_instance_id", None),
-        getattr(request, "generation_id", -1),
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
         is_transactional=True,
         version=version,
         partitions=partition_names(offsets),
@@ -76,10 +91,11 @@ def _commit(broker: Serving, exchange: Exchange, request: Any, offsets: list[Sto
     if version < _JOINS_FROM:
         broker.transactions.note_heard(request.producer_id, exchange.connection_number, "offsets")
     broker.metrics.committed_offsets += len(offsets)
-    return {}
 
 
-def _decided(broker: Serving, version: int, request: Any, offsets: list[StoredOffset]) -> TransactionalOffsets:
+def _decided(
+    broker: Serving, version: int, request: kafka.txn_offset_commit.TxnOffsetCommitRequest, offsets: list[StoredOffset]
+) -> TransactionalOffsets:
     try:
         return broker.log.state.transaction_rules.decide_offsets(
             request.transactional_id,
