@@ -105,8 +105,8 @@ def database_of(url: str, target: Target) -> Database:
 
 
 def path_of(url: str) -> str:
-    """As usual in such addresses: three slashes before a relative path, four before an absolute one; or none and one, as
-    in an address of the audit."""
+    """As usual in such addresses: three slashes before a relative path, four before an absolute one. Or none and one,
+    as in an address of the audit."""
     path = url.removeprefix("sqlite:///") if url.startswith("sqlite://") else url.removeprefix("sqlite:")
     if path in ("", ":memory:") or path.startswith("sqlite:"):
         raise ValueError("a SQLite sink takes a file: sqlite:///relative/path or sqlite:////absolute/path")
