@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
     *("test-your-code", "exactly-once", "settings", "audit", "http", "outbox", "inbox", "watch"),
     "recover-a-producer",
+    "run-once",
     "offsets",
 )
 
