@@ -128,6 +128,7 @@ _BACK_IN_TIME: Final = (
         "how long the group waits for a member that died before others take its partitions",
     ),
     _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others do the same work"),
+    _Line("request.timeout.ms", 30_000, "how long the client waits for a broker that is switched off or stands still"),
 )
 _CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     Semantics.AT_MOST_ONCE: (

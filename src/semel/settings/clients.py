@@ -102,6 +102,7 @@ _JAVA_CONSUMER: Final = {
     "session.timeout.ms": Known("session.timeout.ms", 45_000),
     "heartbeat.interval.ms": Known("heartbeat.interval.ms", 3_000),
     "max.poll.interval.ms": Known("max.poll.interval.ms", 300_000),
+    "request.timeout.ms": Known("request.timeout.ms", 30_000),
 }
 
 
@@ -146,6 +147,13 @@ _CONFLUENT_CONSUMER: Final = {
     **_JAVA_CONSUMER,
     "isolation.level": Known("isolation.level", "read_committed"),
     "enable.auto.offset.store": Known("enable.auto.offset.store", True),
+    "request.timeout.ms": Known("socket.timeout.ms", 60_000),
+}
+# aiokafka waits for its turn in a group no longer than for any other answer, and so needs its own patience.
+_AIOKAFKA_CONSUMER: Final = {
+    java: known
+    for java, known in _with_underscores(_JAVA_CONSUMER, session_timeout_ms=10_000).items()
+    if java != "request.timeout.ms"
 }
 
 TABLES: Final[Mapping[Client, Mapping[Role, Mapping[str, Known]]]] = {
@@ -156,7 +164,7 @@ TABLES: Final[Mapping[Client, Mapping[Role, Mapping[str, Known]]]] = {
     },
     Client.AIOKAFKA: {
         Role.PRODUCER: _AIOKAFKA_PRODUCER,
-        Role.CONSUMER: _with_underscores(_JAVA_CONSUMER, session_timeout_ms=10_000),
+        Role.CONSUMER: _AIOKAFKA_CONSUMER,
     },
     Client.CONFLUENT: {Role.PRODUCER: _CONFLUENT_PRODUCER, Role.CONSUMER: _CONFLUENT_CONSUMER},
 }
