@@ -62,7 +62,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     if refusal:
         yield from answer_in_steps(exchange, api.AddPartitionsToTxnResponse(error_code=refusal))
         return
-    additions = (map(_addition, request.transactions)) if several else (_only_addition(request),)
+    additions = map(_addition, request.transactions) if several else (_only_addition(request),)
     results = []
     for steps in additions:
         addition = yield from steps

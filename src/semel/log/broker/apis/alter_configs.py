@@ -7,7 +7,7 @@ that do not exist yet; a request may name each resource once, and all changes of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar, Union
+from typing import Final, Protocol, TypeVar, Union
 
 from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of, message_of
 from semel.log.broker.apis.configurations import BROKER, GROUP, TOPIC, check_broker, check_count, check_group
@@ -37,6 +37,15 @@ DELETE: Final = 1
 _Resource = Union["kafka.alter_configs.AlterConfigsResource", "kafka.incremental_alter_configs.AlterConfigsResource"]
 R = TypeVar("R", bound=_Resource)
 
+A = TypeVar("A", covariant=True)
+
+
+class _Answer(Protocol[A]):
+    """Makes the answer about one resource."""
+
+    def __call__(self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str) -> A: ...
+
+
 # Computes all configurations that a resource is to have, from its present ones, their definitions, and the request.
 Wish = Callable[[Mapping[str, str], Mapping[str, Definition], R], Mapping[str, str | None]]
 
@@ -46,17 +55,14 @@ def handle(
     broker: Serving, exchange: Exchange, request: kafka.alter_configs.AlterConfigsRequest
 ) -> Steps[kafka.alter_configs.AlterConfigsResponse]:
     api = kafka.alter_configs
-    altered = yield from alter(broker, exchange, request.resources, _replaced, validate_only=request.validate_only)
-    responses = [
-        api.AlterConfigsResourceResponse(
-            error_code=error_of(refusal),
-            error_message=message_of(refusal),
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
+    answer = api.AlterConfigsResourceResponse
+    return api.AlterConfigsResponse(
+        responses=(
+            yield from alter(
+                broker, exchange, request.resources, _replaced, answer, validate_only=request.validate_only
+            )
         )
-        for item, refusal in altered
-    ]
-    return api.AlterConfigsResponse(responses=responses)
+    )
 
 
 def _replaced(
@@ -69,15 +75,29 @@ def _replaced(
 
 
 def alter(
-    broker: Serving, exchange: Exchange, resources: Sequence[R], wish: Wish[R], *, validate_only: bool
-) -> Steps[list[tuple[R, Refused | None]]]:
+    broker: Serving,
+    exchange: Exchange,
+    resources: Sequence[R],
+    wish: Wish[R],
+    answer: _Answer[A],
+    *,
+    validate_only: bool,
+) -> Steps[list[A]]:
     """Change every resource of a request as `wish` says, or only check whether that is allowed."""
     twice = yield from repeated((item.resource_type, item.resource_name) for item in resources)
-    altered: list[tuple[R, Refused | None]] = []
+    answers = []
     for resource, item in {(item.resource_type, item.resource_name): item for item in resources}.items():
-        altered.append((item, attempted(_alter, broker, exchange, item, resource in twice, wish, validate_only)))
+        refusal = attempted(_alter, broker, exchange, item, resource in twice, wish, validate_only)
+        answers.append(
+            answer(
+                error_code=error_of(refusal),
+                error_message=message_of(refusal),
+                resource_type=item.resource_type,
+                resource_name=item.resource_name,
+            )
+        )
         yield APPEND_PIECES
-    return altered
+    return answers
 
 
 def _alter(broker: Serving, exchange: Exchange, item: R, twice: bool, wish: Wish[R], validate_only: bool) -> None:

@@ -19,7 +19,7 @@ from semel.log.core.access import checked
 from semel.log.core.entries import AccessRule
 from semel.wire import kafka
 from semel.wire.refusals import Refused
-from semel.wire.steps import Steps
+from semel.wire.steps import Steps, each
 from semel.wire.versions import CREATE_ACLS
 
 API: Final = Api(CREATE_ACLS, (1, 3), rights=(ALTER_CLUSTER,), standby=Here.HANGS_UP, forwards=True)
@@ -41,13 +41,12 @@ def handle(
         rules = [one for one in outcomes if not isinstance(one, Refused)]
         denying_first = sorted(rules, key=lambda rule: rule.permission)
         refusals = yield from changed(broker, exchange, denying_first, broker.log.state.access.decide_add)
-    errors = [one if isinstance(one, Refused) else refusals[one] for one in outcomes]
-    return kafka.create_acls.CreateAclsResponse(
-        results=[
-            kafka.create_acls.AclCreationResult(error_code=error_of(error), error_message=message_of(error))
-            for error in errors
-        ]
-    )
+    results = each(outcomes, lambda one: _result(one if isinstance(one, Refused) else refusals[one]))
+    return kafka.create_acls.CreateAclsResponse(results=(yield from results))
+
+
+def _result(refusal: Refused | None) -> kafka.create_acls.AclCreationResult:
+    return kafka.create_acls.AclCreationResult(error_code=error_of(refusal), error_message=message_of(refusal))
 
 
 def _rule_of(creation: kafka.create_acls.AclCreation) -> AccessRule:

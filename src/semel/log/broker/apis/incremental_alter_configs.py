@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from semel.log.broker.apis.alter_configs import DELETE, alter
-from semel.log.broker.apis.answers import answered_in_steps, error_of, message_of
+from semel.log.broker.apis.answers import answered_in_steps
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS
@@ -42,17 +42,12 @@ def handle(
     broker: Serving, exchange: Exchange, request: kafka.incremental_alter_configs.IncrementalAlterConfigsRequest
 ) -> Steps[kafka.incremental_alter_configs.IncrementalAlterConfigsResponse]:
     api = kafka.incremental_alter_configs
-    altered = yield from alter(broker, exchange, request.resources, _changed, validate_only=request.validate_only)
-    responses = [
-        api.AlterConfigsResourceResponse(
-            error_code=error_of(refusal),
-            error_message=message_of(refusal),
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
+    answer = api.AlterConfigsResourceResponse
+    return api.IncrementalAlterConfigsResponse(
+        responses=(
+            yield from alter(broker, exchange, request.resources, _changed, answer, validate_only=request.validate_only)
         )
-        for item, refusal in altered
-    ]
-    return api.IncrementalAlterConfigsResponse(responses=responses)
+    )
 
 
 def _changed(

@@ -42,15 +42,14 @@ def handle(
 
     api = kafka.offset_commit
     by_id = exchange.version >= _BY_ID_FROM
-    asked = [Asked(item.topic_id if by_id else item.name, item.partitions) for item in request.topics]
+    asked = (Asked(item.topic_id if by_id else item.name, item.partitions) for item in request.topics)
     rights = [(READ_GROUP, request.group_id)]
     errors = yield from committed(broker, exchange, asked, commit_some, api.OffsetCommitResponsePartition, rights)
-    return api.OffsetCommitResponse(
-        topics=[
-            api.OffsetCommitResponseTopic(name=item.name, topic_id=item.topic_id, partitions=partitions)
-            for item, partitions in zip(request.topics, errors, strict=True)
-        ]
-    )
+    topics = []
+    for item, partitions in zip(request.topics, errors, strict=True):
+        topics.append(api.OffsetCommitResponseTopic(name=item.name, topic_id=item.topic_id, partitions=partitions))
+        yield 1
+    return api.OffsetCommitResponse(topics=topics)
 
 
 def _commit(

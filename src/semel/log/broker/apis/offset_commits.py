@@ -48,7 +48,7 @@ class _Answer(Protocol[A]):
 def committed(
     broker: Serving,
     exchange: Exchange,
-    topics: Sequence[Asked],
+    topics: Iterable[Asked],
     commit_some: Callable[[list[StoredOffset]], int],
     answer: _Answer[A],
     rights: Iterable[tuple[Right, str]],
@@ -58,13 +58,15 @@ def committed(
     `commit_some` commits some of the offsets, or returns the error for them. The client needs `rights` for all
     partitions, and for those of a topic also the right to read it.
     """
-    answers: list[list[A]] = [[] for _ in topics]
+    answers: list[list[A]] = []
     for some in _parted(topics, broker.pace.offsets_per_entry_max):
         refusal = next(filter(None, (broker.guard.error(exchange, *right) for right in rights)), ErrorCode.NONE)
-        checks = [(place, _check_topic(broker, exchange, topics[place].name, parts, refusal)) for place, parts in some]
+        checks = [(place, _check_topic(broker, exchange, item.name, parts, refusal)) for place, item, parts in some]
         offsets = [verdict for _, checked in checks for _, verdict in checked if isinstance(verdict, StoredOffset)]
         error = commit_some(offsets) if offsets else NONE
         for place, checked in checks:
+            if place == len(answers):
+                answers.append([])
             answers[place] += [
                 answer(partition_index=index, error_code=error if isinstance(verdict, StoredOffset) else verdict)
                 for index, verdict in checked
@@ -73,15 +75,15 @@ def committed(
     return answers
 
 
-def _parted(topics: Sequence[Asked], at_once: int) -> Iterator[list[tuple[int, Sequence[_Partition]]]]:
-    """The places of topics with their partitions, in parts that fit into one entry."""
-    some: list[tuple[int, Sequence[_Partition]]] = []
+def _parted(topics: Iterable[Asked], at_once: int) -> Iterator[list[tuple[int, Asked, Sequence[_Partition]]]]:
+    """Topics with their places and partitions, in parts that fit into one entry."""
+    some: list[tuple[int, Asked, Sequence[_Partition]]] = []
     places_left = at_once
     for place, item in enumerate(topics):
         first = 0
         while first == 0 or first < len(item.partitions):
             parts = item.partitions[first : first + places_left]
-            some.append((place, parts))
+            some.append((place, item, parts))
             first += max(len(parts), 1)
             places_left -= max(len(parts), 1)
             if places_left == 0:

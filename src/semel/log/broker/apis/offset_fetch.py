@@ -51,10 +51,10 @@ def _of_only_group(
     api = kafka.offset_fetch
     topics = None
     if request.topics is not None:
-        topics = [
-            api.OffsetFetchRequestTopics(name=item.name, partition_indexes=item.partition_indexes)
-            for item in request.topics
-        ]
+        topics = yield from each(
+            request.topics,
+            lambda item: api.OffsetFetchRequestTopics(name=item.name, partition_indexes=item.partition_indexes),
+        )
     item = api.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     group = yield from _of_group(broker, exchange, item, request.require_stable)
     answered = []
@@ -70,6 +70,7 @@ def _of_only_group(
             ),
         )
         answered.append(api.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        yield 1
     return api.OffsetFetchResponse(topics=answered, error_code=group.error_code)
 
 

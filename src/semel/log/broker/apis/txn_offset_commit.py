@@ -54,15 +54,13 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
     rights = [(WRITE_TRANSACTIONAL_ID, request.transactional_id), (READ_GROUP, request.group_id)]
     api = kafka.txn_offset_commit
-    asked = [Asked(item.name, item.partitions) for item in request.topics]
+    asked = (Asked(item.name, item.partitions) for item in request.topics)
     errors = yield from committed(broker, exchange, asked, commit_some, api.TxnOffsetCommitResponsePartition, rights)
-    response = api.TxnOffsetCommitResponse(
-        topics=[
-            api.TxnOffsetCommitResponseTopic(name=item.name, partitions=partitions)
-            for item, partitions in zip(request.topics, errors, strict=True)
-        ]
-    )
-    yield from answer_in_steps(exchange, response, after=broker.log.end)
+    topics = []
+    for item, partitions in zip(request.topics, errors, strict=True):
+        topics.append(api.TxnOffsetCommitResponseTopic(name=item.name, partitions=partitions))
+        yield 1
+    yield from answer_in_steps(exchange, api.TxnOffsetCommitResponse(topics=topics), after=broker.log.end)
 
 
 def _commit(
