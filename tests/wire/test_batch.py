@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal import refused
-from semel.log.core.batch_checks import check_sent, check_timestamps
+from semel.log.core.batch_checks import Sender, check_sent, check_timestamps
 from semel.wire import refusals
 from semel.wire.batch import (
     HEADER_BYTES,
@@ -177,6 +177,25 @@ def test_the_next_offset_lies_behind_the_last_record() -> None:
 def test_a_batch_that_is_not_consistent_is_refused_with_the_error_for_it(error: int, fields: dict[str, int]) -> None:
     with refused(error):
         check_sent(build(**fields), BYTES_MAX)
+
+
+def test_a_batch_without_the_last_byte_of_its_header_is_corrupt() -> None:
+    with refused(refusals.CORRUPT_MESSAGE):
+        check_sent(build()[: HEADER_BYTES - 1], BYTES_MAX)
+
+
+def test_records_are_compressed_as_they_say_from_their_first_byte_on() -> None:
+    """Or whoever reads that far would stop at them."""
+    check_sent(build(b"\x1f\x8b" + bytes(20), attributes=1), BYTES_MAX)
+    with refused(refusals.CORRUPT_MESSAGE):
+        check_sent(build(b"\0\x1f\x8b" + bytes(20), attributes=1), BYTES_MAX)
+
+
+def test_zstd_is_taken_only_in_versions_whose_readers_know_it() -> None:
+    compressed = build(b"\x28\xb5\x2f\xfd" + bytes(20), attributes=4)
+    check_sent(compressed, BYTES_MAX)
+    with refused(refusals.UNSUPPORTED_COMPRESSION_TYPE):
+        check_sent(compressed, BYTES_MAX, Sender(knows_zstd=False))
 
 
 def test_two_batches_in_one_request_are_refused_as_such() -> None:

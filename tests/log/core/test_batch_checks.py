@@ -71,6 +71,30 @@ def test_a_gap_in_an_open_transaction_is_told_before_there_is_no_room(state: Sta
     assert judged(state, batch(5), Sender(joins=True)).outcome is Outcome.GAP
 
 
+def test_a_zombie_hears_that_it_is_fenced_whatever_else_is_wrong_with_its_batch(
+    state: State[ExaminedPartition],
+) -> None:
+    holder = state.partitions.named(1, 0)
+    state.apply_batch(holder, batch(epoch=5, at_ms=0)._replace(attributes=0, producer_id=1), 0)
+    assert judged(state, batch(epoch=4)._replace(attributes=0, producer_id=1)).outcome is Outcome.FENCED
+
+
+def test_where_the_log_sets_the_time_that_of_the_producer_may_be_any(state: State[ExaminedPartition]) -> None:
+    configs = parse({"message.timestamp.after.max.ms": "1000", "message.timestamp.type": "LogAppendTime"})
+    holder = state.partitions.named(1, 0)
+    assert judge_batch(state, holder, batch(), configs, Sender(joins=True), 0, DAY_MS).outcome is Outcome.ACCEPTED
+
+
+def test_a_batch_is_as_late_as_its_earliest_record_though_that_is_not_the_first(
+    state: State[ExaminedPartition],
+) -> None:
+    configs = parse({"message.timestamp.before.max.ms": "100"})
+    request = state, state.partitions.named(1, 0), batch(at_ms=1_000), configs, Sender(joins=True), 1_000, DAY_MS
+    assert judge_batch(*request, 900).outcome is Outcome.ACCEPTED
+    with refused(refusals.INVALID_TIMESTAMP):
+        judge_batch(*request, 899)
+
+
 def test_a_clock_that_is_off_by_exactly_what_is_allowed_is_not_off_by_too_much() -> None:
     check_timestamps(900, 1_200, 1_000, 100, 200)
     for earliest_ms, latest_ms in ((899, 1_200), (900, 1_201)):

@@ -157,6 +157,8 @@ def test_a_topic_is_deleted_from_or_compacted_or_both(policy: str, deleted: bool
 def test_a_record_cannot_have_to_wait_longer_than_it_may() -> None:
     with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms \(10\) cannot be above .* \(9\)"):
         parse({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+    same = parse({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"})
+    assert (same.compaction_lag_min_ms, same.compaction_lag_max_ms) == (10, 10)
 
 
 def test_where_records_are_compacted_a_segment_grows_no_longer_than_a_record_may_wait() -> None:

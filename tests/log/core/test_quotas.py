@@ -83,7 +83,8 @@ def test_an_address_has_the_quota_of_its_own_or_the_default_however_it_is_writte
         ((ALICE, (USER, "bob")), {}, "duplicate entity entry user"),
         (((USER, ""),), {}, "Empty user not supported"),
         ((("group", "readers"),), {}, "Unhandled client quota entity type: group"),
-        (((USER, "x" * 2_000),), {}, "at most 1024 bytes"),
+        (((USER, "x" * 1_025),), {}, "at most 1024 bytes"),
+        (((USER, "é" * 513),), {}, "at most 1024 bytes"),
         (((IP, "localhost"),), {}, "localhost is not a valid IP address"),
         ((ALICE,), {CONNECTED: 1}, "Invalid configuration key connection_creation_rate"),
         ((ALICE,), {"controller_mutation_rate": 1}, "Invalid configuration key controller_mutation_rate"),
@@ -104,6 +105,14 @@ def test_what_no_quota_may_be_is_refused(entity: Entity, values: dict[str, float
     if values and not math.isnan(next(iter(values.values()))):
         with pytest.raises(ValueError, match=message):
             quotas.check(QuotasChanged(entity, values))
+
+
+def test_the_longest_name_and_the_largest_values_may_be_set() -> None:
+    quotas = Quotas()
+    put(quotas, ((USER, "é" * 512),), producer_byte_rate=2.0**62)
+    put(quotas, ((IP, None),), connection_creation_rate=2**31 - 1)
+    assert quotas.limit(PRODUCED, "é" * 512, "") == (("é" * 512, ""), 2.0**62)
+    assert quotas.connections_per_second("10.0.0.7") == 2**31 - 1
 
 
 def test_a_percentage_may_have_a_fraction() -> None:
