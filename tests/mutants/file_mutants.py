@@ -281,4 +281,40 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/log/storage/test_partition_log.py",),
     ),
+    # -- when a partition is compacted, and the table of its keys -----------------------------------------------------
+    Bug(
+        "as much new as may be is compacted",
+        "semel.log.compaction.plan:plan",
+        "dirty_ratio > configs.dirty_ratio_min",
+        "dirty_ratio >= configs.dirty_ratio_min",
+        ("tests/log/compaction/test_plans.py",),
+    ),
+    Bug(
+        "records without a time have always waited long enough",
+        "semel.log.compaction.plan:_cleanable",
+        "segment.max_timestamp if segment.max_timestamp >= 0 else segment.begun_at_ms",
+        "segment.max_timestamp",
+        ("tests/log/compaction/test_plans.py",),
+    ),
+    Bug(
+        "a pass that did not get to the end is not gone on with",
+        "semel.log.compaction.plan:plan",
+        "dirty and is_unfinished",
+        "False",
+        ("tests/log/compaction/test_plans.py",),
+    ),
+    Bug(
+        "a table of keys is full when it is over full",
+        "semel.log.compaction.keys:LastOffsets.has_space",
+        "len(self.offsets) + record_count <= self.keys_max",
+        "len(self.offsets) < self.keys_max",
+        ("tests/log/compaction/test_last_offsets.py",),
+    ),
+    Bug(
+        "all batches that cannot be read are remembered, however many there are",
+        "semel.log.compaction.keys:LastOffsets.leave_out",
+        "len(self._left_out) < _LEFT_OUT_MAX",
+        "True",
+        ("tests/log/compaction/test_last_offsets.py",),
+    ),
 )

@@ -54,8 +54,9 @@ class LastOffsets:
 
     def leave_out(self, base_offset: int) -> None:
         """Remember that not all keys of the batch at this offset could be noted."""
-        self._left_out.add(base_offset)
-        if len(self._left_out) > _LEFT_OUT_MAX:
+        if len(self._left_out) < _LEFT_OUT_MAX:
+            self._left_out.add(base_offset)
+        else:
             self.noted_from = self.until
 
     def has_none_of(self, base_offset: int, next_offset: int) -> bool:
