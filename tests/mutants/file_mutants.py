@@ -317,4 +317,49 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "True",
         ("tests/log/compaction/test_last_offsets.py",),
     ),
+    # -- what a pass leaves -------------------------------------------------------------------------------------------
+    Bug(
+        "a rewritten batch has the time of its latest record, though the log sets its own",
+        "semel.log.compaction.rewrite:_rebuilt",
+        "header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest",
+        "latest",
+        (
+            "tests/log/compaction/test_cleaning.py",
+            "-k",
+            "broker_gave",
+        ),
+    ),
+    Bug(
+        "a segment made of several is as young as the last of them",
+        "semel.log.compaction.output:SegmentOutput.__init__",
+        "first.begun_at_ms",
+        "group[-1].begun_at_ms",
+        (
+            "tests/log/compaction/test_cleaning.py",
+            "-k",
+            "made_of_several",
+        ),
+    ),
+    Bug(
+        "a segment made of several ends with the last record that is left",
+        "semel.log.compaction.output:SegmentOutput.finish",
+        "segment.next_offset = self._group[-1].next_offset",
+        "pass",
+        (
+            "tests/log/compaction/test_cleaning.py",
+            "-k",
+            "made_of_several",
+        ),
+    ),
+    Bug(
+        "a segment is looked into again at the last time at which a mark in it may go",
+        "semel.log.compaction.output:SegmentOutput.note_horizon",
+        "horizon_ms < segment.horizon_ms",
+        "horizon_ms > segment.horizon_ms",
+        (
+            "tests/log/compaction/test_cleaning.py",
+            "-k",
+            "looked_into_again",
+        ),
+    ),
 )

@@ -112,4 +112,18 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "segment.max_timestamp < timestamp_ms",
         "Each stretch of such a segment ends before the offset, and is left out all the same: it takes time alone.",
     ),
+    Judged(
+        "a segment of superseded records of transactions is left out unread",
+        "semel.log.compaction.passes:Pass._survey_keys",
+        "not header.is_transactional",
+        "True",
+        "None of its records stays, so a pass that reads it notes none of a transaction, either: it takes time alone.",
+    ),
+    Judged(
+        "segments that changed beside a pass are replaced",
+        "semel.log.storage.partition_log:PartitionLog.swap",
+        "self._segments[at : at + len(old)] != old",
+        "False",
+        "The oldest segments go first: where one of these is gone, none is before it, and that is asked as well.",
+    ),
 )

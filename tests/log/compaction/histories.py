@@ -71,7 +71,7 @@ class History:
         """A batch; one with a producer is part of that producer's transaction."""
         if producer_id >= 0:
             self.open.setdefault(producer_id, self.next_offset)
-        self._write(
+        self.append_batch(
             encode_batch(
                 records,
                 base_offset=self.next_offset,
@@ -88,7 +88,7 @@ class History:
         batch = encode_batch([Record()] * record_count, base_offset=self.next_offset)[:HEADER_BYTES] + payload
         batch[8:12] = (len(batch) - LENGTH_PREFIX_BYTES).to_bytes(4, "big")
         CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[CHECKED_FROM:]))
-        self._write(batch)
+        self.append_batch(batch)
 
     def end(self, producer_id: int, committed: bool) -> None:
         """The producer's transaction comes to its end."""
@@ -97,13 +97,13 @@ class History:
             return
         if not committed:
             self.aborted.append((producer_id, first_offset, self.next_offset))
-        self._write(control_batch(producer_id, 0, self.next_offset, self.now_ms, committed))
+        self.append_batch(control_batch(producer_id, 0, self.next_offset, self.now_ms, committed))
 
     def end_all(self) -> None:
         for producer_id in list(self.open):
             self.end(producer_id, committed=True)
 
-    def _write(self, batch: bytearray) -> None:
+    def append_batch(self, batch: bytearray) -> None:
         segment = self.segments[-1]
         header = read_header(batch)
         self.segment_files.write(segment, [batch], segment.size)
