@@ -362,4 +362,38 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
             "looked_into_again",
         ),
     ),
+    # -- the journal --------------------------------------------------------------------------------------------------
+    Bug(
+        "an earlier sync that is heard of later takes back what is durable",
+        "semel.log.storage.journal:Journal.finish_sync",
+        "max(self.synced, job.target)",
+        "job.target",
+        (
+            "tests/log/storage/test_journal.py",
+            "-k",
+            "stays_so",
+        ),
+    ),
+    Bug(
+        "a large entry has no room reserved in its file",
+        "semel.log.storage.journal:Journal._roll",
+        "max(self._file_bytes, size + HEAD_BYTES)",
+        "self._file_bytes",
+        (
+            "tests/log/storage/test_journal.py",
+            "-k",
+            "larger_than",
+        ),
+    ),
+    Bug(
+        "an entry that is smaller than its own head is read",
+        "semel.log.storage.journal:_entry_at",
+        "size < HEAD_BYTES",
+        "False",
+        (
+            "tests/log/storage/test_journal.py",
+            "-k",
+            "fewer_bytes",
+        ),
+    ),
 )

@@ -126,4 +126,18 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "False",
         "The oldest segments go first: where one of these is gone, none is before it, and that is asked as well.",
     ),
+    Judged(
+        "what is durable but for one byte can be read",
+        "semel.log.storage.log:Log.settle",
+        "unsettled[0][0] <= position",
+        "unsettled[0][0] <= position + 1",
+        "Both are ends of entries, and an entry is longer than a byte.",
+    ),
+    Judged(
+        "an entry that goes beyond its file is read",
+        "semel.log.storage.journal:_entry_at",
+        "offset + size > len(content)",
+        "False",
+        "What is there of it has another checksum.",
+    ),
 )

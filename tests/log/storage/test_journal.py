@@ -1,5 +1,6 @@
 """The journal's promises: what was synced comes back, what was not may be cut off, and damage is told from both."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,7 +82,12 @@ def test_reading_begins_wherever_a_bookmark_was_put(files: Files) -> None:
 
 def test_an_entry_larger_than_a_file_gets_a_file_of_its_size(files: Files) -> None:
     written = begun(files)
-    append(written, b"small", b"l" * 5000, b"small again")
+    append(written, b"small", b"l" * 5000)
+    file = files.open(f"journal/{names(files)[1]}")
+    # With room for the entry that says where the journal goes on.
+    assert file.size() == 5000 + 2 * HEAD_BYTES
+    file.close()
+    append(written, b"small again")
     assert payloads(files) == [b"small", b"l" * 5000, b"small again"]
     written.close()
 
@@ -333,18 +339,44 @@ def test_a_roll_takes_a_spare_file_and_needs_no_space() -> None:
 # Syncing
 
 
-def test_an_entry_appended_while_a_sync_runs_is_not_durable_by_it() -> None:
+@pytest.mark.parametrize("comes", ["before the disk is asked", "before the answer of the disk is heard"])
+def test_an_entry_appended_while_a_sync_runs_is_not_durable_by_it_and_is_by_the_next(comes: str) -> None:
+    """In between, the file that was synced has become full: its end is synced by the next."""
     files = FaultyFiles()
     written = begun(files)
     append(written, b"a" * 900)
     job = written.begin_sync()
+    if comes == "before the answer of the disk is heard":
+        job.run()
     append(written, b"b" * 900)
-    job.run()
+    if comes == "before the disk is asked":
+        job.run()
     written.finish_sync(job)
     assert written.synced == job.target < written.end
     sync(written)
     assert written.synced == written.end
     assert payloads(files.survivors(lambda options: 0)) == [b"a" * 900, b"b" * 900]
+
+
+def test_what_is_durable_stays_so_when_an_earlier_sync_is_heard_of_later() -> None:
+    written = begun(MemoryFiles())
+    append(written, b"a")
+    earlier = written.begin_sync()
+    append(written, b"b")
+    sync(written)
+    earlier.run()
+    written.finish_sync(earlier)
+    assert written.synced == written.end
+
+
+def test_an_entry_of_fewer_bytes_than_its_own_head_is_none() -> None:
+    """The checksum of nothing is 0, and such an entry would have no end."""
+    files = MemoryFiles()
+    written = begun(files)
+    append(written, b"first")
+    head = struct.pack("<4sIIIQQ", b"sml1", 12, 0, 1 | 1 << 8, written.end, written.end)
+    overwrite(files, names(files)[0], written.end, head)
+    assert payloads(files) == [b"first"]
 
 
 class CountedFiles(MemoryFiles):
