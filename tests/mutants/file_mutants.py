@@ -396,4 +396,23 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
             "fewer_bytes",
         ),
     ),
+    # -- what a start believes ----------------------------------------------------------------------------------------
+    Bug(
+        "the end note of another broker's log is believed",
+        "semel.log.storage.recovery:check_note",
+        "note.cluster != end_notes.digest_of(snapshot['cluster_id'])",
+        "False",
+        (
+            "tests/log/storage/test_starting_again.py",
+            "-k",
+            "end_note_of",
+        ),
+    ),
+    Bug(
+        "a rule of access is answered before it is durable",
+        "semel.log.storage.log:Log.commit",
+        "is_of_access or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed)",
+        "isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed)",
+        ("tests/log/storage/test_access_rules.py",),
+    ),
 )

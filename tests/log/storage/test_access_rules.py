@@ -46,3 +46,14 @@ def test_rules_hold_after_a_kill_as_they_held_before_it(checkpointed: bool) -> N
         assert list(log.state.access) == [SECOND, FIRST._replace(name="other")]
         assert not log.state.access.allows(Asker("User:app", "10.0.0.7"), WRITE, TOPIC, "orders")
         assert log.state.access.allows(Asker("User:app", "10.0.0.7"), WRITE, TOPIC, "other")
+
+
+def test_a_rule_is_answered_only_when_it_is_durable_though_records_need_not_be() -> None:
+    """Or whoever was shut out would be let in again after a loss of power."""
+    log = start(FaultyFiles())
+    for change in (add, remove):
+        change(log, FIRST)
+        assert log.identity_end == log.end > log.synced
+        log.commit(log.state.catalog.decide_create(change.__name__, 1, {}, change.__name__.encode().ljust(16), 0))
+        assert log.identity_end < log.end
+        log.sync_now()

@@ -8,7 +8,7 @@ import pytest
 
 from ledger import Caller, Ledger, batch
 from semel.log.storage import checkpoint, end_notes, journal
-from semel.log.storage.files import DiskFiles
+from semel.log.storage.files import DiskFiles, MemoryFiles
 from semel.log.storage.journal import Damaged
 from semel.log.storage.log import Log
 from semel.log.storage.log_settings import LogSettings
@@ -105,6 +105,18 @@ def test_what_others_put_into_the_directory_stays_there_and_is_in_nobodys_way(
     ledger.settle_on(again.log)
     again.close()
     assert left.exists()
+
+
+def test_the_end_note_of_another_brokers_log_is_refused() -> None:
+    """It says how far another journal went."""
+    files = []
+    for cluster in ("ours", "theirs"):
+        files.append(MemoryFiles())
+        Log.open(files[-1], new_cluster_id=cluster, settings=SETTINGS).close()
+    ours, theirs = (each.open(end_notes.NAME) for each in files)
+    ours.write_at([theirs.read_at(theirs.size(), 0)], 0)
+    with pytest.raises(Damaged, match="names another cluster than the checkpoint"):
+        Log.open(files[0], new_cluster_id=None, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("place", ["topics/0-orders", "topics/0-orders/0"])
