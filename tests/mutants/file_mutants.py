@@ -415,4 +415,26 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed)",
         ("tests/log/storage/test_access_rules.py",),
     ),
+    Bug(
+        "what a start cuts off is not put aside",
+        "semel.log.storage.recovery:_cut_tails",
+        "aside.copy(last.path, last.size)",
+        "pass",
+        (
+            "tests/log/storage/test_log.py",
+            "-k",
+            "behind_the_end",
+        ),
+    ),
+    Bug(
+        "a journal that somebody cut has just ended there",
+        "semel.log.storage.journal:_refuse_loss",
+        "is_same_run and len(content) < note.file_bytes",
+        "False",
+        (
+            "tests/log/storage/test_starting_again.py",
+            "-k",
+            "somebody_cut",
+        ),
+    ),
 )

@@ -119,6 +119,18 @@ def test_the_end_note_of_another_brokers_log_is_refused() -> None:
         Log.open(files[0], new_cluster_id=None, settings=SETTINGS)
 
 
+def test_a_journal_that_somebody_cut_is_missed_though_nothing_in_it_was_durable_yet() -> None:
+    """With --durability os that was acknowledged, and a machine that ran on has lost none of it."""
+    files = MemoryFiles()
+    log = Log.open(files, new_cluster_id="ours", settings=SETTINGS)
+    log.new_producer_id(0)
+    log.abandon()
+    newest = max(name for name in files.names("journal") if not name.startswith("spare-"))
+    files.open(f"journal/{newest}").truncate(0)
+    with pytest.raises(Damaged, match=f"{newest}: cut to 0 bytes, was made with 16384"):
+        Log.open(files, new_cluster_id=None, settings=SETTINGS)
+
+
 @pytest.mark.parametrize("place", ["topics/0-orders", "topics/0-orders/0"])
 def test_a_topic_that_lies_on_another_disk_can_be_deleted(tmp_path: Path, place: str) -> None:
     ledger = log_with_a_record(tmp_path / "log")
