@@ -14,9 +14,9 @@ from leased_lives import Active, killed, leave
 from lives import Life, WatchedStore, names
 from semel.log.broker.broker import Broker
 from semel.log.broker.failure import BrokerFailed
-from semel.log.core.slots import DEPTH, BrokenHistory
+from semel.log.core.slots import DEPTH, BrokenHistory, Evidence
 from semel.log.replica.examination import examine_store
-from semel.log.replica.holes import Overtaken
+from semel.log.replica.holes import Hole, Overtaken, fence_behind
 from semel.log.replica.lease import LEASE_KEY, decode_lease, read_lease
 from semel.log.replica.note import FOLDER
 from semel.log.replica.slot import decode_head, digest_of, encode_head, key_of, slot_of
@@ -202,6 +202,45 @@ async def test_who_is_sure_takes_over_at_the_hole_and_what_was_behind_it_stays_i
 
 
 @pytest.mark.virtual_time
+async def test_who_has_claimed_the_lease_does_not_fence_in_a_hole_that_has_come_since() -> None:
+    store = WatchedStore()
+    await killed(store, is_clean=False, is_old=False)
+    late = await Active(store).stand_by()
+    assert await late.reader.find_hole(await read_lease(store)) is None
+    store.objects.delete(key_of(6))
+    before = objects(store)
+    with pytest.raises(BrokenHistory, match=f"{key_of(6)} is gone"):
+        await late.reader.take_over(lease=await read_lease(store))
+    assert objects(store) == before
+
+
+@pytest.mark.virtual_time
+async def test_a_slot_behind_a_hole_is_a_witness_though_it_is_damaged() -> None:
+    """By its place: it was sent when all but the last few before it had been created."""
+    store = WatchedStore()
+    await killed(store, is_clean=False, is_old=False)
+    store.objects.delete(LEASE_KEY)
+    for slot in range(5, 10):
+        store.objects.delete(key_of(slot))
+    store.objects.create(key_of(9), b"damaged")
+    with pytest.raises(BrokenHistory, match=f"{key_of(5)} is gone: {key_of(9)} says that all slots below 6"):
+        await Active(store).start()
+
+
+@pytest.mark.virtual_time
+async def test_the_epoch_of_the_fence_behind_a_hole_is_above_that_of_every_fence_before_it() -> None:
+    """Also of one that no witness has named, as where a listing misses what has just come."""
+    store = WatchedStore()
+    await killed(store, is_clean=False, is_old=False)
+    await leave(await Active(store).start(), is_clean=False)
+    slot = max(needed_slots(store))
+    assert decode_head(slot, store.objects.get(key_of(slot)).body).epoch == 2
+    hole = Hole(store.describe(), 6, Evidence(slot, 1, "the lease"), "All is lost")
+    fence = await fence_behind(store, hole, bytes(16))
+    assert (fence.slot, fence.epoch) == (slot + DEPTH, 3)
+
+
+@pytest.mark.virtual_time
 async def test_the_broker_that_still_writes_behind_a_hole_is_fenced_before_the_hole_is_given_up() -> None:
     store = WatchedStore()
     old = await Active(store).start()
@@ -303,6 +342,9 @@ async def test_a_fence_that_replaced_a_slot_is_not_believed_though_only_the_last
     store.objects.create(key_of(fence.slot), encode_head(fence))
     with pytest.raises(BrokenHistory, match=f"{key_of(fence.slot)} is the fence of epoch 2.*Replace"):
         await Active(store).start()
+    found = await examine_store(store)
+    assert found.examined.stopped is not None
+    assert f"{key_of(fence.slot)} is the fence of epoch 2" in found.examined.stopped
 
 
 @pytest.mark.virtual_time
