@@ -323,44 +323,28 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "semel.log.compaction.rewrite:_rebuilt",
         "header.max_timestamp if header.attributes & APPEND_TIME_BIT else latest",
         "latest",
-        (
-            "tests/log/compaction/test_cleaning.py",
-            "-k",
-            "broker_gave",
-        ),
+        ("tests/log/compaction/test_outputs.py", "-k", "broker_gave"),
     ),
     Bug(
         "a segment made of several is as young as the last of them",
         "semel.log.compaction.output:SegmentOutput.__init__",
         "first.begun_at_ms",
         "group[-1].begun_at_ms",
-        (
-            "tests/log/compaction/test_cleaning.py",
-            "-k",
-            "made_of_several",
-        ),
+        ("tests/log/compaction/test_outputs.py", "-k", "made_of_several"),
     ),
     Bug(
         "a segment made of several ends with the last record that is left",
         "semel.log.compaction.output:SegmentOutput.finish",
         "segment.next_offset = self._group[-1].next_offset",
         "pass",
-        (
-            "tests/log/compaction/test_cleaning.py",
-            "-k",
-            "made_of_several",
-        ),
+        ("tests/log/compaction/test_outputs.py", "-k", "made_of_several"),
     ),
     Bug(
         "a segment is looked into again at the last time at which a mark in it may go",
         "semel.log.compaction.output:SegmentOutput.note_horizon",
         "horizon_ms < segment.horizon_ms",
         "horizon_ms > segment.horizon_ms",
-        (
-            "tests/log/compaction/test_cleaning.py",
-            "-k",
-            "looked_into_again",
-        ),
+        ("tests/log/compaction/test_outputs.py", "-k", "looked_into_again"),
     ),
     # -- the journal --------------------------------------------------------------------------------------------------
     Bug(
@@ -368,33 +352,21 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "semel.log.storage.journal:Journal.finish_sync",
         "max(self.synced, job.target)",
         "job.target",
-        (
-            "tests/log/storage/test_journal.py",
-            "-k",
-            "stays_so",
-        ),
+        ("tests/log/storage/test_journal.py", "-k", "stays_so"),
     ),
     Bug(
         "a large entry has no room reserved in its file",
         "semel.log.storage.journal:Journal._roll",
         "max(self._file_bytes, size + HEAD_BYTES)",
         "self._file_bytes",
-        (
-            "tests/log/storage/test_journal.py",
-            "-k",
-            "larger_than",
-        ),
+        ("tests/log/storage/test_journal.py", "-k", "larger_than"),
     ),
     Bug(
         "an entry that is smaller than its own head is read",
         "semel.log.storage.journal:_entry_at",
         "size < HEAD_BYTES",
         "False",
-        (
-            "tests/log/storage/test_journal.py",
-            "-k",
-            "fewer_bytes",
-        ),
+        ("tests/log/storage/test_journal.py", "-k", "fewer_bytes"),
     ),
     # -- what a start believes ----------------------------------------------------------------------------------------
     Bug(
@@ -402,11 +374,7 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "semel.log.storage.recovery:check_note",
         "note.cluster != end_notes.digest_of(snapshot['cluster_id'])",
         "False",
-        (
-            "tests/log/storage/test_starting_again.py",
-            "-k",
-            "end_note_of",
-        ),
+        ("tests/log/storage/test_starting_again.py", "-k", "end_note_of"),
     ),
     Bug(
         "a rule of access is answered before it is durable",
@@ -420,21 +388,13 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "semel.log.storage.recovery:_cut_tails",
         "aside.copy(last.path, last.size)",
         "pass",
-        (
-            "tests/log/storage/test_log.py",
-            "-k",
-            "behind_the_end",
-        ),
+        ("tests/log/storage/test_log.py", "-k", "behind_the_end"),
     ),
     Bug(
         "a journal that somebody cut has just ended there",
         "semel.log.storage.journal:_refuse_loss",
         "is_same_run and len(content) < note.file_bytes",
         "False",
-        (
-            "tests/log/storage/test_starting_again.py",
-            "-k",
-            "somebody_cut",
-        ),
+        ("tests/log/storage/test_starting_again.py", "-k", "somebody_cut"),
     ),
 )

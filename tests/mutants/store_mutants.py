@@ -402,43 +402,27 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "semel.log.replica.holes:fence_behind",
         "max(epoch, last.epoch)",
         "epoch",
-        (
-            "tests/log/replica/test_holes.py",
-            "-k",
-            "above_that_of",
-        ),
+        ("tests/log/replica/test_holes.py", "-k", "above_that_of"),
     ),
     Bug(
         "a slot that has just come is a hole",
         "semel.log.replica.holes:find_hole",
         "(await _place(store, slot)).is_taken",
         "False",
-        (
-            "tests/log/replica/test_holes.py",
-            "-k",
-            "come_since",
-        ),
+        ("tests/log/replica/test_holes.py", "-k", "come_since"),
     ),
     Bug(
         "a damaged slot says nothing of those before it",
         "semel.log.replica.holes:_evidence",
         "found.append(Evidence(created_below_by_place(slot), 0, key_of(slot)))",
         "pass",
-        (
-            "tests/log/replica/test_holes.py",
-            "-k",
-            "though_it_is_damaged",
-        ),
+        ("tests/log/replica/test_holes.py", "-k", "though_it_is_damaged"),
     ),
     Bug(
         "a dump goes on over a fence that replaced a slot",
         "semel.log.replica.examination:_apply",
         "raise replaced",
         "pass",
-        (
-            "tests/log/replica/test_holes.py",
-            "-k",
-            "only_the_last",
-        ),
+        ("tests/log/replica/test_holes.py", "-k", "only_the_last"),
     ),
 )

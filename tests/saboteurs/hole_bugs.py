@@ -108,10 +108,6 @@ HOLE_BUGS: Final = (
         "semel.log.replica.reader:SlotReader.take_over",
         "not self.gives_up(hole)",
         "False",
-        (
-            "tests/log/replica/test_holes.py",
-            "-k",
-            "come_since",
-        ),
+        ("tests/log/replica/test_holes.py", "-k", "come_since"),
     ),
 )

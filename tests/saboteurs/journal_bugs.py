@@ -353,10 +353,6 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
         "semel.log.storage.journal:Journal.finish_sync",
         "file is not job.unsynced[-1]",
         "True",
-        (
-            "tests/log/storage/test_journal.py",
-            "-k",
-            "appended_while",
-        ),
+        ("tests/log/storage/test_journal.py", "-k", "appended_while"),
     ),
 )

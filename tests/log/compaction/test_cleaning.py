@@ -3,16 +3,15 @@
 from typing import Any
 
 import pytest
-from histories import DIRECTORY, KEY_BYTES, NOW_MS, RETENTION_MS, History, Kept, last_values
+from histories import KEY_BYTES, NOW_MS, RETENTION_MS, History, Kept, last_values
 from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.log.compaction import keys, passes
 from semel.log.compaction.keys import BYTES_PER_KEY
-from semel.log.compaction.output import SegmentOutput
 from semel.log.compaction.plan import is_overdue
 from semel.log.compaction.rewrite import without_superseded
-from semel.wire.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader, read_header, stamp
+from semel.wire.batch import HEADER_BYTES, HORIZON_BIT, BatchHeader, read_header
 from semel.wire.records import CODECS, Record, encode_batch
 
 LONG_KEY = b"a key that is too long to stand for itself"
@@ -173,31 +172,6 @@ def test_small_segments_become_one_and_large_ones_stay_apart() -> None:
     ]
 
 
-def test_a_segment_made_of_several_begins_with_the_first_of_them_and_ends_with_the_last() -> None:
-    """Whatever is left in it: it is as old as its first record, and the next segment follows it."""
-    history = History()
-    for key, size in ((b"b", 100), (b"a", 100), (b"a", 2_000)):
-        history.append([Record(key=key, value=b"v" * size)])
-        history.now_ms += 1
-        history.roll()
-    history.clean(segment_bytes=1_200)
-    made, following, _ = history.segments
-    assert [record.offset for record in history.records()] == [0, 2]
-    assert (made.base_offset, made.next_offset, made.begun_at_ms) == (0, following.base_offset, NOW_MS)
-
-
-def test_a_segment_is_looked_into_again_at_the_first_time_at_which_a_mark_of_deletion_in_it_may_go() -> None:
-    history = History()
-    output = SegmentOutput(history.files, DIRECTORY, history.segments)
-    history.append([Record(key=b"a", value=None)])
-    output.add(history.headers()[0], history.batches()[0])
-    for horizon_ms in (900, 700, 800):
-        output.note_horizon(horizon_ms)
-    made = output.finish()
-    assert made is not None
-    assert made.horizon_ms == 700
-
-
 def test_segments_of_which_nothing_is_left_go_without_a_file_in_their_place() -> None:
     history = History()
     for value in (b"1", b"2", b"3"):
@@ -227,20 +201,6 @@ def test_what_changes_in_the_header_of_a_rewritten_batch_is_what_has_to() -> Non
         base_timestamp=now_ms + RETENTION_MS,
     )
     assert [record.timestamp_ms for record in history.records()] == [50, 80, 70]
-
-
-def test_a_rewritten_batch_keeps_the_time_that_the_broker_gave_to_all_of_its_records() -> None:
-    history = History()
-    stamped = encode_batch(
-        [Record(key=b"a", value=b"1", timestamp_ms=50), Record(key=b"b", value=b"1", timestamp_ms=90)]
-    )
-    stamp(stamped, read_header(stamped), 5_000)
-    history.append_batch(stamped)
-    history.append([Record(key=b"b", value=b"2", timestamp_ms=80)])
-    history.roll()
-    history.clean()
-    assert [header.record_count for header in history.headers()] == [1, 1]
-    assert history.headers()[0].max_timestamp == 5_000
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -393,20 +353,6 @@ def test_a_damaged_batch_of_an_aborted_transaction_is_shown_to_nobody_after_a_pa
     history.clean()
     assert history.aborted == []
     assert [batch.base_offset for batch in map(read_header, history.batches())] == [1, 2]
-
-
-def test_what_was_aborted_is_shown_to_nobody_after_a_pass_that_had_no_room_to_get_that_far() -> None:
-    """The list of aborted transactions is forgotten up to the end of the segment, wherever in it the table was full."""
-    history = History()
-    for key in (b"a", b"a", b"b", b"c", b"d", b"e"):
-        history.append([Record(key=key, value=b"1")])
-    history.append([Record(key=b"aborted", value=b"1")], producer_id=7)
-    history.end(7, committed=False)
-    history.roll()
-    done = history.clean(key_bytes=3 * BYTES_PER_KEY)
-    assert done.until < 6
-    assert history.aborted == []
-    assert [record.key for record in history.committed()] == [b"a", b"b", b"c", b"d", b"e"]
 
 
 @given(st.binary(max_size=60), st.integers(1, 5), st.integers(0, 70))

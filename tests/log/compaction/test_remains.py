@@ -1,4 +1,6 @@
-"""What a pass must not leave behind, however often one is made: markers of nothing, and files of nobody."""
+"""What a pass must not leave behind, however often one is made: markers of nothing, files of nobody,
+and records that were aborted.
+"""
 
 import errno
 import os
@@ -6,6 +8,7 @@ import os
 import pytest
 from histories import DIRECTORY, RETENTION_MS, History
 
+from semel.log.compaction.keys import BYTES_PER_KEY
 from semel.log.storage.files import File, MemoryFile, MemoryFiles
 from semel.wire.records import Record
 
@@ -52,3 +55,17 @@ def test_a_pass_that_breaks_off_leaves_no_file() -> None:
     with pytest.raises(OSError, match="No space"):
         history.clean()
     assert history.files.names(DIRECTORY) == before
+
+
+def test_what_was_aborted_is_shown_to_nobody_after_a_pass_that_had_no_room_to_get_that_far() -> None:
+    """The list of aborted transactions is forgotten up to the end of the segment, wherever in it the table was full."""
+    history = History()
+    for key in (b"a", b"a", b"b", b"c", b"d", b"e"):
+        history.append([Record(key=key, value=b"1")])
+    history.append([Record(key=b"aborted", value=b"1")], producer_id=7)
+    history.end(7, committed=False)
+    history.roll()
+    done = history.clean(key_bytes=3 * BYTES_PER_KEY)
+    assert done.until < 6
+    assert history.aborted == []
+    assert [record.key for record in history.committed()] == [b"a", b"b", b"c", b"d", b"e"]
