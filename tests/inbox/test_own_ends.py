@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from effects import do, done, effects
 from sqlalchemy import Connection, Engine, create_engine, insert, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session, scoped_session, sessionmaker
 
@@ -54,6 +54,41 @@ def test_a_loop_on_a_sessionmaker_writes_what_the_handler_adds(engine: Engine) -
 
     assert [inbox.take(handle, message("e-1")) for _ in range(2)] == [Outcome.ACCEPTED, Outcome.DUPLICATE]
     assert len(done(engine)) == 1
+
+
+def or_else(session: Session, name: str) -> None:
+    """What many handlers do: a row that may be there already is tried in a savepoint."""
+    with contextlib.suppress(IntegrityError), session.begin_nested():
+        session.add(Effect(number=1, name="the same"))
+    session.add(Effect(name=name))
+
+
+def test_a_handler_may_use_savepoints_of_its_session(engine: Engine) -> None:
+    inbox = inbox_of(sessionmaker(engine))
+
+    def handle(session: Session, taken: Message) -> None:
+        or_else(session, taken.value.decode())
+
+    assert [inbox.take(handle, message(name)) for name in ("e-1", "e-2", "e-2")] == [
+        *(Outcome.ACCEPTED, Outcome.ACCEPTED),
+        Outcome.DUPLICATE,
+    ]
+    assert done(engine) == ["the same", "e-1", "e-2"]
+
+
+async def test_a_coroutine_may_use_savepoints_of_its_session(engine: Engine) -> None:
+    made = asynchronous(engine)
+    inbox = inbox_of(async_sessionmaker(made), AsyncInbox)
+
+    async def handle(session: AsyncSession, taken: Message) -> None:
+        await session.run_sync(or_else, taken.value.decode())
+
+    assert [await inbox.take(handle, message(name)) for name in ("e-1", "e-2", "e-2")] == [
+        *(Outcome.ACCEPTED, Outcome.ACCEPTED),
+        Outcome.DUPLICATE,
+    ]
+    await made.dispose()
+    assert done(engine) == ["the same", "e-1", "e-2"]
 
 
 def test_a_handler_whose_rows_cannot_be_written_has_failed(engine: Engine) -> None:
