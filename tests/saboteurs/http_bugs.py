@@ -301,7 +301,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a block that Django undid without an error counts as done",
-        "semel.http.django:_Transaction._transaction",
+        "semel.http.django.atomic:_Transaction._transaction",
         "undone or connection.needs_rollback or connection.closed_in_transaction",
         "connection.needs_rollback or connection.closed_in_transaction",
         ("tests/http/test_django.py", "-k", "undoes_without_an_error"),

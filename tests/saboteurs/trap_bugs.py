@@ -10,6 +10,7 @@ _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
 _SCOPE: Final = "tests/http/test_scope.py"
 _UNKEYED: Final = "tests/http/test_unkeyed.py"
+_DJANGO: Final = "tests/http/test_django_project.py"
 _LOST: Final = "tests/inbox/test_at_most_once.py"
 
 TRAP_BUGS: Final[tuple[Bug, ...]] = (
@@ -143,5 +144,27 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         "yield self._transaction.commit()",
         "return",
         (_UNKEYED, "-k", "sqlite and one_dependency"),
+    ),
+    # -- Django's own middleware ------------------------------------------------------------------------------------
+    Bug(
+        "a stream is kept as an empty answer of django",
+        "semel.http.django.middleware:IdempotencyMiddleware._kept",
+        "response.streaming",
+        "False",
+        (_DJANGO, "-k", "sqlite and stream"),
+    ),
+    Bug(
+        "an answer of django leaves although it was not settled",
+        "semel.http.django.middleware:IdempotencyMiddleware._execute",
+        "drive(settled(holder, fate, response.status_code, self._kept(response, headers)))",
+        "None",
+        (_DJANGO, "-k", "sqlite and stream"),
+    ),
+    Bug(
+        "keys on an engine beside the orm pass the check",
+        "semel.http.django.configuration:configured",
+        "alias_of(found) is None",
+        "False",
+        (_DJANGO, "-k", "sqlite and would_not_commit"),
     ),
 )

@@ -128,6 +128,7 @@ class Idempotency:
         self._told: set[str] = set()
         self._has_told_of_stranger = False
         self.clock = clock
+        self.database = database
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
         # A function of the application may end without a commit and without an error.
@@ -349,7 +350,7 @@ def _work_of(request: Any) -> Any:
 
 
 def _carried(request: Any, name: str) -> Any:
-    for native in (request, getattr(request, "scope", None), getattr(request, "environ", None)):
+    for native in (request, *(getattr(request, each, None) for each in ("scope", "environ", "META"))):
         if isinstance(native, MutableMapping) and name in native:
             return native[name]
     return None
