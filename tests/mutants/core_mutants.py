@@ -106,4 +106,41 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "lag_min_ms >= lag_max_ms",
         ("tests/log/core/test_configs.py",),
     ),
+    # -- rows that Spark deduplicates ---------------------------------------------------------------------------------
+    Bug(
+        "rows without a key are all in the first bucket",
+        "semel.spark.dedup.pieces:Packer._by_bucket",
+        "numpy.arange(len(buckets)) % self._buckets",
+        "0 * numpy.arange(len(buckets))",
+        ("tests/spark/dedup/test_pieces.py", "-k", "spread_over"),
+    ),
+    Bug(
+        "a later epoch goes on with the number of the one before",
+        "semel.spark.dedup.claims:_runs",
+        "(producer[1:] == producer[:-1]) & (epoch[1:] == epoch[:-1])",
+        "producer[1:] == producer[:-1]",
+        ("tests/spark/dedup/test_claims.py", "-k", "later_epoch_begins"),
+    ),
+    # -- tables -------------------------------------------------------------------------------------------------------
+    Bug(
+        "a row of the same version does not replace the one that is there",
+        "semel.spark.tables.statements:not_older",
+        "f'target.{version} IS NULL OR {row}.{version} >= target.{version}'",
+        "f'target.{version} IS NULL OR {row}.{version} > target.{version}'",
+        ("tests/spark/tables/test_table_commits.py", "-k", "any_if_it_has_none"),
+    ),
+    Bug(
+        "the least of all batches is the greatest",
+        "semel.spark.tables.statements:COMBINED",
+        "'CASE WHEN excluded.{0} < target.{0} THEN excluded.{0} ELSE target.{0} END'",
+        "'CASE WHEN excluded.{0} > target.{0} THEN excluded.{0} ELSE target.{0} END'",
+        ("tests/spark/tables/test_table_commits.py", "-k", "of_all_batches"),
+    ),
+    Bug(
+        "a quote in the name of a column ends it",
+        "semel.spark.tables.statements:quoted",
+        "name.replace('\"', '\"\"')",
+        "name",
+        ("tests/spark/tables/test_table_commits.py", "-k", "with_quotes"),
+    ),
 )

@@ -432,4 +432,48 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "1 - chance",
         (_RETRIES, "-k", "random_part"),
     ),
+    # -- the identity that a program finds ----------------------------------------------------------------------------
+    Bug(
+        "an identity that is made of the offset alone is the sender's mistake",
+        "semel.inbox.admission:Admission._follows_place",
+        "offset=message.offset + 1",
+        "offset=message.offset",
+        ("tests/inbox/test_identities.py",),
+    ),
+    Bug(
+        "an identity that cannot be found for now is none",
+        "semel.inbox.admission:Admission.identity_of",
+        "self.passing(error)",
+        "False",
+        ("tests/inbox/test_identities.py",),
+    ),
+    # -- which requests are looked at ---------------------------------------------------------------------------------
+    Bug(
+        "a method that is written small is none",
+        "semel.http.idempotency:Idempotency.__init__",
+        "method.upper()",
+        "method",
+        ("tests/http/test_concerns.py",),
+    ),
+    Bug(
+        "an answer that has just expired is replayed",
+        "semel.http.claims:claim",
+        "row.expires_ms <= at_ms",
+        "row.expires_ms < at_ms",
+        ("tests/http/test_terms.py",),
+    ),
+    Bug(
+        "the answer of a successor is taken for one's own",
+        "semel.http.claims:is_kept",
+        "row.token == token",
+        "True",
+        ("tests/http/test_terms.py",),
+    ),
+    Bug(
+        "a request that was refused ends the one that runs",
+        "semel.http.idempotency:Idempotency.leave",
+        "self._running.get(name) is owner",
+        "name in self._running",
+        ("tests/http/test_concerns.py",),
+    ),
 )

@@ -149,6 +149,14 @@ def test_of_two_copies_the_one_that_arrived_first_is_accepted() -> None:
     assert judged.is_copy.tolist() == [False, True] * 2
 
 
+def test_a_later_epoch_begins_at_0_though_its_number_follows_that_of_the_epoch_before() -> None:
+    judged = judge_claims(
+        as_arrays([(1, 0, 0), (1, 0, 1), (1, 1, 2)]), ProducerStates.unpack(None), is_new=True, now_ms=0
+    )
+    assert [*judged.outcome] == [Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.GAP]
+    assert judged.expected[2] == 0
+
+
 def test_no_claims_change_nothing() -> None:
     judged = judge_claims(as_arrays([]), ProducerStates.unpack(None), is_new=True, now_ms=0)
     assert len(judged.order) == 0

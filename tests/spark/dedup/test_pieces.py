@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, sliced, unpacked
+from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, joined, sliced, unpacked
 
 SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("value", pa.string())])
 instants = st.datetimes(timezones=st.just(datetime.UTC))
@@ -55,6 +55,18 @@ def test_what_is_packed_is_unpacked_with_the_columns_that_are_asked_for(
     pieces = pa.record_batch({ROWS: pa.array(cut, pa.binary())})
     out = pa.Table.from_batches(Unpacker(wanted)([pieces]), wanted)
     assert out.to_pylist() == [{"value": value, "new": None, "key": key} for key, _, value in values]
+
+
+def test_rows_without_a_key_are_spread_over_all_buckets() -> None:
+    """They need no state, and one task would have the work of all."""
+    (pieces,) = Packer("key", 4, None, wakes_all=False)(table([(None, None, "value")] * 8).to_batches())
+    assert pieces[BUCKET].to_pylist() == [0, 1, 2, 3]
+
+
+def test_rows_that_were_held_get_the_columns_that_have_come_since_and_the_new_ones_keep_them() -> None:
+    held = pa.table({"key": [1], "gone": ["x"]})
+    new = pa.table({"key": [2], "value": ["new"]})
+    assert joined([held, new]).to_pylist() == [{"key": 1, "value": None}, {"key": 2, "value": "new"}]
 
 
 def test_wide_rows_are_gathered_and_cut_by_their_bytes() -> None:

@@ -24,7 +24,7 @@ from semel.spark.tables.database import Database, Rule, Staged, Target
 from semel.spark.tables.postgres import as_csv, copy_rows
 from semel.spark.tables.sql_sink import database_of
 from semel.spark.tables.sqlite import opened, plain
-from semel.spark.tables.statements import TASK_COLUMN, Write, upsert, upsert_by_merge
+from semel.spark.tables.statements import TASK_COLUMN, Write, quoted, upsert, upsert_by_merge
 from semel.testing.postgres import PostgresServer
 
 SCHEMA = StructType(
@@ -218,6 +218,14 @@ def test_of_rows_that_share_a_part_of_their_key_each_keeps_its_own_greatest_vers
     assert stored(url) == [("a", 1, 6, "a1"), ("a", 2, 2, "changed"), ("b", 1, 9, "b1"), ("b", 2, 0, "new")]
 
 
+def test_a_row_is_replaced_by_one_of_the_same_version_and_by_any_if_it_has_none(url: str) -> None:
+    """A batch that was corrected, and a column that is filled from now on."""
+    database = table_of(url, BY_VERSION)
+    commit(database, FIRST, ("a", 1, 5, "wrong"), ("b", 1, None, "without"))
+    commit(database, SECOND, ("a", 1, 5, "corrected"), ("b", 1, 0, "first"))
+    assert stored(url) == [("a", 1, 5, "corrected"), ("b", 1, 0, "first")]
+
+
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_of_rows_with_one_key_and_one_version_the_same_one_stays_in_any_order(url: str, is_reversed: bool) -> None:
     """Else a batch that is run again could bring another row."""
@@ -248,6 +256,18 @@ def test_a_merge_adds_up_for_each_whole_key(url: str) -> None:
     commit(database, FIRST, ("a", 1, 1, "x"), ("a", 1, 2, "y"), ("a", 2, 10, "x"), ("b", 1, 100, "x"))
     commit(database, SECOND, ("a", 1, 4, "w"), ("b", 2, 1000, "x"))
     assert stored(url) == [("a", 1, 7, "y"), ("a", 2, 10, "x"), ("b", 1, 100, "x"), ("b", 2, 1000, "x")]
+
+
+@pytest.mark.parametrize(("how", "left"), [("min", [3, 1]), ("max", [5, 9])])
+def test_a_merge_keeps_the_least_or_the_greatest_of_all_batches(url: str, how: str, left: list[int]) -> None:
+    database = table_of(url, Write("merge", ("tenant", "id"), merge={"version": how, "name": "max"}))
+    commit(database, FIRST, ("a", 1, 5, "x"), ("a", 2, 1, "x"))
+    commit(database, SECOND, ("a", 1, 3, "x"), ("a", 2, 9, "x"))
+    assert [version for _, _, version, _ in stored(url)] == left
+
+
+def test_a_name_with_quotes_is_a_name() -> None:
+    assert quoted('the "best" one') == '"the ""best"" one"'
 
 
 @pytest.mark.parametrize("row", [(None, 1, 1, "x"), ("a", None, 1, "x"), (None, None, 1, "x")])
