@@ -47,7 +47,7 @@ ARROWS_IN_THE_LOG: dict[str, set[str]] = {
 IMPURE = {
     *("asyncio", "concurrent", "datetime", "fcntl", "io", "logging", "mmap", "multiprocessing", "os", "pathlib"),
     *("random", "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile"),
-    *("threading", "time", "uuid", "kio", "uvloop"),
+    *("threading", "time", "uuid", "uvloop"),
 }
 IMPURE_CALLS = {"input", "open", "print"}
 

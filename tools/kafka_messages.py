@@ -24,7 +24,8 @@ LINE_MAX: Final = 120
 
 LICENCE: Final = (
     "From Apache Kafka, Copyright The Apache Software Foundation, under the Apache License, Version 2.0: "
-    "http://www.apache.org/licenses/LICENSE-2.0. Without the descriptions and comments."
+    "http://www.apache.org/licenses/LICENSE-2.0. Without the descriptions and comments. This product includes software "
+    "developed at The Apache Software Foundation (https://www.apache.org/)."
 )
 PYTHON_TYPES: Final = {
     **dict.fromkeys(("int8", "int16", "uint16", "int32", "uint32", "int64"), "int"),
@@ -220,7 +221,8 @@ def modules(definitions: Definition) -> dict[str, str]:
 
     request = kafka.metadata.MetadataRequest(topics=None, ...)
 
-`make messages` writes this package from Kafka's own definitions, which come under the Apache License 2.0.
+`make messages` writes this package from Kafka's own definitions: software developed at The Apache Software Foundation
+(https://www.apache.org/), under the Apache License 2.0.
 `semel.wire.message` says what the classes can do. Nothing here may be written by hand.
 """
 

@@ -72,7 +72,7 @@ def python_without_semel(tmp_path: Path) -> Path:
     packages = sysconfig.get_path("purelib")
     python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{sys._base_executable}" "$@"\n')
     python.chmod(0o755)
-    assert subprocess.run([python, "-c", "import kio, pyspark"]).returncode == 0
+    assert subprocess.run([python, "-c", "import cramjam, pyspark"]).returncode == 0
     assert subprocess.run([python, "-c", "import semel"], stderr=subprocess.DEVNULL).returncode != 0
     return python
 

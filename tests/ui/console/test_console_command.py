@@ -64,7 +64,7 @@ def test_a_console_loads_no_broker_and_nothing_that_it_was_not_asked_to_show(tmp
     assert "semel.ui.console.site" in loaded, done.stderr
     dear = ("semel.log.broker", "semel.chaos", "semel.log.replica", "semel.log.storage", "semel.testing", "sqlalchemy")
     dear += ("email", "http.client", "importlib.metadata", "urllib.request")
-    assert [name for name in loaded if name in dear or name.startswith("kio.schema")] == []
+    assert [name for name in loaded if name in dear or name.startswith("semel.wire.kafka.")] == []
 
 
 @pytest.mark.slow

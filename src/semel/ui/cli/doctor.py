@@ -77,7 +77,7 @@ def _python() -> Finding:
 def _packages() -> list[Finding]:
     """semel and the packages that it always needs. A package that cannot be imported counts as missing."""
     findings = []
-    for name in ("semel", "kio", "crc32c", "cramjam", "uvloop"):
+    for name in ("semel", "crc32c", "cramjam", "uvloop"):
         try:
             importlib.import_module(name)
             findings.append(Finding(Mark.GOOD, name, importlib.metadata.version(name)))

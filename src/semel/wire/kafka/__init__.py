@@ -2,7 +2,8 @@
 
     request = kafka.metadata.MetadataRequest(topics=None, ...)
 
-`make messages` writes this package from Kafka's own definitions, which come under the Apache License 2.0.
+`make messages` writes this package from Kafka's own definitions: software developed at The Apache Software Foundation
+(https://www.apache.org/), under the Apache License 2.0.
 `semel.wire.message` says what the classes can do. Nothing here may be written by hand.
 """
 
