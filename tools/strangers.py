@@ -54,12 +54,15 @@ COUNTS: Final = re.compile(r"^(?:\d+ (?:passed|failed|skipped|errors?|deselected
 
 
 class Clone(NamedTuple):
-    """Where a clone lies, whose it is, and which Python sets it up. Machines with the same clone share it."""
+    """Where a clone lies, whose it is, which Python sets it up, and which Spark it has if not the one of the lock.
+    Machines with the same clone share it.
+    """
 
     folder: str = "semel"
     user: int | None = None
     umask: int = 0o022
     python: str | None = None
+    spark: str | None = None
 
 
 class Machine(NamedTuple):
@@ -125,6 +128,10 @@ def with_python(version: str) -> Machine:
         Clone(f"semel-{version}", python=python),
         needs=lambda: "" if python else f"no Python {version} here",
     )
+
+
+def with_spark(version: str) -> Machine:
+    return Machine("Spark", version, "-n auto tests/spark", Clone(f"semel-spark-{version}", spark=version))
 
 
 def python_named(version: str) -> str | None:
@@ -256,6 +263,7 @@ MACHINES: Final = (
     ),
     Machine("machine", "other services on 9092, 5432 and 8080", SERVERS, busy_ports=(9092, 5432, 8080)),
     *map(with_python, ("3.11", "3.12", "3.13", "3.14")),
+    *map(with_spark, ("4.0.5", "4.1.4", "4.2.1", "4.3.0")),
 )
 
 
@@ -311,6 +319,9 @@ def made(clone: Clone, scratch: Path) -> Path:
         subprocess.run(["chown", "-R", f"{clone.user}:{clone.user}", str(place)], check=True)
     python = [f"PYTHON={clone.python}"] if clone.python else []
     call(["make", "setup", *python], place, base(clone, scratch), clone)
+    if clone.spark:
+        install = [".venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", f"pyspark=={clone.spark}"]
+        call(install, place, base(clone, scratch), clone)
     return place
 
 

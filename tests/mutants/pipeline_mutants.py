@@ -272,7 +272,7 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "a batch begins where the plan of another one did",
         "semel.spark.source.stream:SemelStreamReader.partitions",
-        "plan is not None and plan.end == end",
+        "plan is not None and (plan.start, plan.end) == (start, end)",
         "plan is not None",
         (_STREAM, "-k", "its_own_plan"),
     ),
@@ -286,7 +286,7 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "lanes without a task get no marker",
-        "semel.spark.lanes.writer:_LaneSink._close",
+        "semel.spark.lanes.writer:LaneSink._close",
         "missing and lane_messages",
         "False",
         (_MARKERS, "-k", "one_lane_only"),

@@ -189,7 +189,7 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "lanes may be added between the batches of a query",
-        "semel.spark.lanes.writer:_LaneSink.__init__",
+        "semel.spark.lanes.writer:LaneSink.__init__",
         "brought_into is None and order is not Order.CONSECUTIVE",
         "brought_into is None",
         ("tests/spark/lanes/test_lane_batch_writes.py", "-k", "number_of_lanes"),

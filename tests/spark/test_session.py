@@ -18,6 +18,7 @@ from driver_process import DriverProcess
 
 from semel.spark import session
 from semel.spark.session import _unix_sockets, _variables
+from semel.spark.versions import STREAMS_INTO_PYTHON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,7 @@ def test_its_workers_run_this_python(spark: SparkSession) -> None:
     assert spark.range(1).mapInArrow(run_by, "python string").collect()[0].python == sys.executable  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(not STREAMS_INTO_PYTHON, reason="Spark 4.0 has no unix sockets for its workers")
 def test_it_talks_to_its_workers_through_unix_sockets_and_no_task_waits_for_an_acknowledgement(
     spark: SparkSession,
 ) -> None:

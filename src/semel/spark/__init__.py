@@ -64,6 +64,8 @@ class _Face(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        # It says which Spark is too old, before anything else fails there.
+        importlib.import_module("semel.spark.versions")
         return getattr(importlib.import_module(_HOMES[name]), name)
 
     def __setattr__(self, name: str, value: object) -> None:

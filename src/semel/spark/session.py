@@ -107,8 +107,9 @@ def session(
     # Spark finds the source by itself if semel is installed, but not if semel was shipped with the job. Only the name
     # of the class is registered, so every process that runs the plan must be able to import it.
     from semel.spark.data_source import SemelDataSource
+    from semel.spark.versions import register
 
-    began.dataSource.register(SemelDataSource)
+    register(began, SemelDataSource)
     _make_active(began)
     end_with_the_sentence()
     return began

@@ -17,7 +17,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from semel.spark.data_source import SemelDataSource
 from semel.spark.lanes import options as sink_options
-from semel.spark.lanes.writer import LaneMessage, LaneStreamWriter
+from semel.spark.lanes.stream_writer import LaneStreamWriter
+from semel.spark.lanes.writer import LaneMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

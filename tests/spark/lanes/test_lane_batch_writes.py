@@ -17,7 +17,8 @@ from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import ProgressRefused
 from semel.spark.lanes.protocol import LaneClaim
-from semel.spark.lanes.writer import LaneBatchWriter, LaneStreamWriter
+from semel.spark.lanes.stream_writer import LaneStreamWriter
+from semel.spark.lanes.writer import LaneBatchWriter
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest

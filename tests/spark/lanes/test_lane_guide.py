@@ -8,7 +8,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
+
+from semel.spark.versions import STREAMS_INTO_PYTHON
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest
@@ -18,6 +21,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 GUIDE = (ROOT / "docs/how-to/spark-log-sink.md").read_text()
 
 
+@pytest.mark.skipif(not STREAMS_INTO_PYTHON, reason='Spark 4.0 cannot stream into format("semel")')
 def test_the_guide_writes_what_it_says(spark: SparkSession, log: LogUnderTest, tmp_path: Path) -> None:
     own_names = {name: log.make(2) for name in ("payments", "enriched", "copied", "totals", "audit")}
     own_names |= {name: log.new_name("sink") for name in ("enriching", "copying", "daily-totals")}

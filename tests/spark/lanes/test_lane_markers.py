@@ -19,7 +19,8 @@ from semel.spark.lanes.lane import LaneWriter
 from semel.spark.lanes.options import read_options
 from semel.spark.lanes.progress import TAIL_OFFSETS, ProgressRefused
 from semel.spark.lanes.protocol import Digest, LaneClaim, advance
-from semel.spark.lanes.writer import LaneBatchWriter, LaneMessage, LaneStreamWriter
+from semel.spark.lanes.stream_writer import LaneStreamWriter
+from semel.spark.lanes.writer import LaneBatchWriter, LaneMessage
 
 if TYPE_CHECKING:
     from asking import Asker

@@ -10,14 +10,22 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from log_under_test import LogUnderTest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from semel.spark.data_source import SemelDataSource
+from semel.spark.source.options import read_options
+from semel.spark.source.rows import chosen_columns
 from semel.spark.source.stream import SemelStreamReader
+from semel.spark.versions import ASKS_FOR_LIMITS
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from semel.spark.source.limited_stream import LimitedStreamReader
 
 
 @dataclass
@@ -32,11 +40,21 @@ def source(options: Mapping[str, str]) -> SemelDataSource:
     return SemelDataSource({name.lower(): value for name, value in options.items()})
 
 
-def stream_reader(options: Mapping[str, str]) -> SemelStreamReader:
+def stream_reader(options: Mapping[str, str]) -> LimitedStreamReader:
+    if not ASKS_FOR_LIMITS:
+        pytest.skip("only Spark 4.2 and newer asks a source in Python for limits")
+    from semel.spark.source.limited_stream import LimitedStreamReader
+
     found = source(options)
     reader = found.streamReader(found.schema())
-    assert isinstance(reader, SemelStreamReader)
+    assert isinstance(reader, LimitedStreamReader)
     return reader
+
+
+def plain_reader(options: Mapping[str, str]) -> SemelStreamReader:
+    """The reader for Spark 4.0 and 4.1."""
+    read = read_options({name.lower(): value for name, value in options.items()})
+    return SemelStreamReader(read, chosen_columns(source(options).schema()))
 
 
 class SmallDriver:
@@ -73,7 +91,7 @@ class SmallDriver:
         if len(noted.planned) > noted.finished:
             return True
         start = self._start()
-        end = json.dumps(self._planner.latestOffset(json.loads(start), limit or self._limit))
+        end = json.dumps(self._latest_offset(json.loads(start), limit))
         if noted.planned and end == start:
             return False
         noted.planned.append(end)
@@ -107,10 +125,33 @@ class SmallDriver:
         """What the progress of the query would say of the end of the log."""
         return self._planner.reportLatestOffset()
 
+    def _latest_offset(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
+        return self._planner.latestOffset(start, limit or self._limit)
+
     def _start(self) -> str:
         """Where the next batch begins; the first one begins where the source says when it is asked."""
         before = self.checkpoint.finished
         return self.checkpoint.planned[before - 1] if before else json.dumps(self.initial())
+
+
+class PlainDriver(SmallDriver):
+    """The same as Spark 4.0 and 4.1 do it: they name the last end once, and only if they go on from a checkpoint."""
+
+    def __init__(self, options: Mapping[str, str], checkpoint: Checkpoint | None = None):
+        self.checkpoint = checkpoint or Checkpoint()
+        self._plain = plain_reader(options)
+        self._planner = self._plain  # type: ignore[assignment]
+        self._worker = pickle.dumps(plain_reader(options))
+        if self.checkpoint.planned:
+            last = self.checkpoint.planned[-1]
+            self._plain.partitions(json.loads(last), json.loads(last))
+
+    def _latest_offset(self, start: dict[str, Any], limit: ReadLimit | None) -> dict[str, Any]:
+        assert limit is None
+        return self._plain.latestOffset()
+
+
+DRIVERS = (SmallDriver, PlainDriver)
 
 
 def query(log: LogUnderTest, topic: str, **options: str) -> dict[str, str]:
@@ -129,4 +170,6 @@ def values(rows: pa.Table | None) -> list[str] | None:
 
 
 def all_available() -> ReadLimit:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
     return ReadAllAvailable()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from log_under_test import LogUnderTest
-from small_driver import Checkpoint, SmallDriver, query, values
+from small_driver import DRIVERS, Checkpoint, SmallDriver, query, values
 
 from semel.spark.source.errors import DataLoss, OptionRefused
 
@@ -50,56 +50,61 @@ def test_a_query_that_begins_behind_the_last_stable_offset_waits_there_and_reads
     assert [row["value"] for row in again.everything()] == [b"f"]
 
 
+@pytest.mark.parametrize("driver_of", DRIVERS)
 def test_a_topic_that_is_read_again_goes_on_where_it_was_and_not_at_its_beginning(
-    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture, driver_of: type[SmallDriver]
 ) -> None:
     topic, other = log.make(2), log.make()
     both = query(log, f"{topic},{other}", failOnDataLoss="false")
     log.put(topic, "a", "b")
     log.put(topic, "c", partition=1)
     log.put(other, "x")
-    first = SmallDriver(both)
+    first = driver_of(both)
     assert len(first.everything()) == 4
     # Without it for a while: by mistake, or because a broker did not show it.
-    without = SmallDriver(query(log, other, failOnDataLoss="false"), first.checkpoint)
+    without = driver_of(query(log, other, failOnDataLoss="false"), first.checkpoint)
     log.put(other, "y")
     assert values(without.batch()) == ["y"]
     assert f"topic {topic} is deleted, or not subscribed to any more" in caplog.text
     assert without.batch() is None
     # The loss was said, and does not fail a stricter query later.
-    assert SmallDriver(query(log, other), without.checkpoint).batch() is None
+    assert driver_of(query(log, other), without.checkpoint).batch() is None
     log.put(topic, "d")
     log.put(topic, "e", partition=1)
-    again = SmallDriver(both, without.checkpoint)
+    again = driver_of(both, without.checkpoint)
     assert sorted(row["value"] for row in again.everything()) == [b"d", b"e"]
 
 
-def test_a_topic_made_anew_while_it_was_not_read_is_read_from_its_beginning(log: LogUnderTest) -> None:
+@pytest.mark.parametrize("driver_of", DRIVERS)
+def test_a_topic_made_anew_while_it_was_not_read_is_read_from_its_beginning(
+    log: LogUnderTest, driver_of: type[SmallDriver]
+) -> None:
     topic, other = log.make(), log.make()
     both = query(log, f"{topic},{other}", failOnDataLoss="false")
     log.put(topic, "a", "b")
-    first = SmallDriver(both)
+    first = driver_of(both)
     first.everything()
-    without = SmallDriver(query(log, other, failOnDataLoss="false"), first.checkpoint)
+    without = driver_of(query(log, other, failOnDataLoss="false"), first.checkpoint)
     without.batch()
     log.make_anew(topic)
     log.put(topic, "x", "y", "z")
-    assert [row["value"] for row in SmallDriver(both, without.checkpoint).everything()] == [b"x", b"y", b"z"]
+    assert [row["value"] for row in driver_of(both, without.checkpoint).everything()] == [b"x", b"y", b"z"]
 
 
+@pytest.mark.parametrize("driver_of", DRIVERS)
 def test_a_log_that_lost_its_end_is_gone_on_with_behind_the_query_and_said_once(
-    log: LogUnderTest, caplog: pytest.LogCaptureFixture
+    log: LogUnderTest, caplog: pytest.LogCaptureFixture, driver_of: type[SmallDriver]
 ) -> None:
     topic = log.make()
     log.put(topic, *"abc")
-    first = SmallDriver(query(log, topic))
+    first = driver_of(query(log, topic))
     first.batch()
     [planned] = first.checkpoint.planned
     # As if the log had gone to offset 5 when the query read it.
     checkpoint = Checkpoint([planned.replace('"0": 3', '"0": 5')], 1)
     with pytest.raises(DataLoss, match=f"{topic}-0 ends at offset 3, and the query has come to 5"):
-        SmallDriver(query(log, topic), checkpoint).batch()
-    lenient = SmallDriver(query(log, topic, failOnDataLoss="false"), checkpoint)
+        driver_of(query(log, topic), checkpoint).batch()
+    lenient = driver_of(query(log, topic, failOnDataLoss="false"), checkpoint)
     assert lenient.batch() is None
     log.put(topic, "d")
     assert lenient.batch() is None

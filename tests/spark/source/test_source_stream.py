@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from log_under_test import LogUnderTest
-from small_driver import Checkpoint, SmallDriver, all_available, query, stream_reader, values
+from small_driver import DRIVERS, Checkpoint, SmallDriver, all_available, query, stream_reader, values
 
 from semel.client.errors import UnknownTopic
 from semel.spark.source.errors import DataLoss, OptionRefused
@@ -24,10 +24,11 @@ def offsets(checkpoint: Checkpoint, topic: str, turn: int = -1) -> dict[str, Any
 # The way of records
 
 
-def test_records_come_once_in_batches_as_they_are_written(log: LogUnderTest) -> None:
+@pytest.mark.parametrize("driver_of", DRIVERS)
+def test_records_come_once_in_batches_as_they_are_written(log: LogUnderTest, driver_of: type[SmallDriver]) -> None:
     topic = log.make()
     log.put(topic, "a", "b")
-    driver = SmallDriver(query(log, topic))
+    driver = driver_of(query(log, topic))
     assert values(driver.batch()) == ["a", "b"]
     assert driver.batch() is None
     log.put(topic, "c")
@@ -35,35 +36,42 @@ def test_records_come_once_in_batches_as_they_are_written(log: LogUnderTest) -> 
     assert driver.batch() is None
 
 
-def test_a_query_that_begins_at_the_end_reads_what_comes_after(log: LogUnderTest) -> None:
+@pytest.mark.parametrize("driver_of", DRIVERS)
+def test_a_query_that_begins_at_the_end_reads_what_comes_after(log: LogUnderTest, driver_of: type[SmallDriver]) -> None:
     topic = log.make()
     log.put(topic, "old")
-    driver = SmallDriver(query(log, topic, startingOffsets="latest"))
+    driver = driver_of(query(log, topic, startingOffsets="latest"))
     assert values(driver.batch()) == []
     log.put(topic, "new")
     assert values(driver.batch()) == ["new"]
 
 
-def test_a_query_goes_on_from_its_checkpoint_whatever_its_options_say(log: LogUnderTest) -> None:
+@pytest.mark.parametrize("driver_of", DRIVERS)
+def test_a_query_goes_on_from_its_checkpoint_whatever_its_options_say(
+    log: LogUnderTest, driver_of: type[SmallDriver]
+) -> None:
     topic = log.make()
     log.put(topic, "a")
-    first = SmallDriver(query(log, topic))
+    first = driver_of(query(log, topic))
     first.batch()
     log.put(topic, "b")
-    assert SmallDriver(query(log, topic, startingOffsets="latest"), first.checkpoint).everything() != []
+    assert driver_of(query(log, topic, startingOffsets="latest"), first.checkpoint).everything() != []
 
 
-def test_a_first_batch_is_replayed_from_where_it_began_though_latest_is_elsewhere_by_then(log: LogUnderTest) -> None:
+@pytest.mark.parametrize("driver_of", DRIVERS)
+def test_a_first_batch_is_replayed_from_where_it_began_though_latest_is_elsewhere_by_then(
+    log: LogUnderTest, driver_of: type[SmallDriver]
+) -> None:
     topic = log.make()
     log.put(topic, "old")
     options = query(log, topic, startingOffsets="latest")
-    first = SmallDriver(options)
+    first = driver_of(options)
     began = first.initial()
     log.put(topic, "a", "b")
     assert first.initial() == began
     assert first.plan()
     log.put(topic, "c")
-    restarted = SmallDriver(options, first.checkpoint)
+    restarted = driver_of(options, first.checkpoint)
     assert values(restarted.batch()) == ["a", "b"]
     assert values(restarted.batch()) == ["c"]
 

@@ -12,6 +12,8 @@ import pytest
 from log_under_test import LogUnderTest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from semel.spark.versions import ASKS_FOR_LIMITS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming import DataStreamReader, StreamingQuery
@@ -75,6 +77,15 @@ def forget_commit(checkpoint: Path, batch_id: int) -> None:
     """Have Spark believe that a batch was not finished."""
     (checkpoint / "commits" / str(batch_id)).unlink()
     (checkpoint / "commits" / f".{batch_id}.crc").unlink(missing_ok=True)
+
+
+def replayed(rows: DataFrame, checkpoint: Path) -> list[tuple[int, list[tuple[int, int, str]]]]:
+    """The batches after a restart: the one that was not finished, and what is there besides."""
+    seen, _ = run(rows, checkpoint)
+    if ASKS_FOR_LIMITS:
+        return seen.batches
+    # A run of Spark 4.0 and 4.1 with availableNow that replays a batch does no more.
+    return [*seen.batches, *run(rows, checkpoint)[0].batches]
 
 
 def one_line(act: Callable[[], Any], error: type[Exception]) -> str:
@@ -143,6 +154,7 @@ def test_a_data_frame_that_is_used_with_several_filters_has_all_of_their_rows(
         spark.conf.unset(PUSHED_FILTERS)
 
 
+@pytest.mark.skipif(not ASKS_FOR_LIMITS, reason="only Spark 4.2 and newer gives a source in Python limits")
 def test_limited_batches_go_on_from_the_checkpoint_and_their_progress_says_how_far_behind_they_are(
     spark: SparkSession, log: LogUnderTest, tmp_path: Path
 ) -> None:
@@ -177,8 +189,9 @@ def test_a_replayed_batch_holds_the_same_records_whatever_came_and_changed_since
     log.put(topic, "later")
     last_id, rows = seen.batches[-1]
     forget_commit(tmp_path, last_id)
-    again, _ = run(stream(spark, log, subscribe=topic, maxOffsetsPerTrigger="2").load(), tmp_path)
-    assert again.batches == [(last_id, rows), (last_id + 1, [(0, 3, "later")])]
+    limited = {"maxOffsetsPerTrigger": "2"} if ASKS_FOR_LIMITS else {}
+    again = replayed(stream(spark, log, subscribe=topic, **limited).load(), tmp_path)
+    assert again == [(last_id, rows), (last_id + 1, [(0, 3, "later")])]
 
 
 def test_a_first_batch_is_replayed_from_where_it_began(spark: SparkSession, log: LogUnderTest, tmp_path: Path) -> None:
@@ -189,8 +202,8 @@ def test_a_first_batch_is_replayed_from_where_it_began(spark: SparkSession, log:
     assert seen.batches == [(0, [(0, 1, "b"), (0, 2, "c")])]
     log.put(topic, "d")
     forget_commit(tmp_path, 0)
-    again, _ = run(stream(spark, log, subscribe=topic, startingOffsets="latest").load(), tmp_path)
-    assert again.batches == [*seen.batches, (1, [(0, 3, "d")])]
+    again = replayed(stream(spark, log, subscribe=topic, startingOffsets="latest").load(), tmp_path)
+    assert again == [*seen.batches, (1, [(0, 3, "d")])]
 
 
 def test_a_checkpoint_of_sparks_own_source_is_gone_on_from(

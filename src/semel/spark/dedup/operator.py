@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -20,6 +19,7 @@ from semel.spark.counts import counted
 from semel.spark.dedup.judge import CLAIM_PREFIX, KEY_HIGH, Judge, Moment, State, check_pin, pin
 from semel.spark.dedup.outcomes import EXPECTED, NAMES, OUTCOME
 from semel.spark.dedup.pieces import BUCKET, NEWEST, PLACE, ROWS, Packer, Unpacker, joined, sliced, unpacked
+from semel.spark.versions import arrow_schema
 from semel.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def judged(
     else:
         output = pieces.groupBy(BUCKET).applyInArrow(_stateless(judge), f"{ROWS} binary")
     timezone = claims.sparkSession.conf.get("spark.sql.session.timeZone")
-    rows = output.mapInArrow(Unpacker(to_arrow_schema(schema, timezone=timezone)), schema)
+    rows = output.mapInArrow(Unpacker(arrow_schema(schema, timezone)), schema)
     return counted(rows, name, {one: f"{OUTCOME} = '{one}'" for one in NAMES}) if claims.isStreaming else rows
 
 

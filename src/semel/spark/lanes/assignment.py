@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from semel.spark.lanes.options import LANES_MAX
 from semel.spark.lanes.rows import LANE, LANE_COUNT, RowsRefused
 from semel.spark.source.errors import OptionRefused
+from semel.spark.versions import partitioned_by_number
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,4 +38,4 @@ def lanes(rows: "DataFrame", count: int, by: "str | Column | Sequence[str | Colu
         wanted = [sf.col(one) if isinstance(one, str) else one for one in names]
     lane = sf.pmod(sf.xxhash64(*wanted), sf.lit(count)).cast("int")
     # With Spark Connect, `withColumn` would lose the metadata.
-    return rows.select("*", lane.alias(LANE, metadata={LANE_COUNT: count})).repartitionById(count, LANE)
+    return partitioned_by_number(rows.select("*", lane.alias(LANE, metadata={LANE_COUNT: count})), count, LANE)

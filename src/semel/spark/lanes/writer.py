@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from semel.client import LogError
 from semel.spark.lanes import progress
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
 SPECULATION: Final = "spark.speculation"
 # How many lanes without a task the driver closes at once.
@@ -47,7 +46,7 @@ class LaneMessage(WriterCommitMessage):
     outcome: LaneOutcome
 
 
-class _LaneSink:
+class LaneSink:
     """The common part of a stream's write and a batch write."""
 
     def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool, order: Order) -> None:
@@ -69,7 +68,7 @@ class _LaneSink:
         self._writer = LaneWriter(options.client, topic, options.topic, options.transaction_timeout_ms)
 
     def _write(self, query_id: str, batch_id: int, order: Order, batches: Iterator[Any]) -> LaneMessage:
-        context = _task()
+        context = task()
         if (context.getLocalProperty(SPECULATION) or "").lower() == "true":
             raise OptionRefused(
                 "spark.speculation=true: two copies of a task would fence each other over and over. Set it to false"
@@ -104,26 +103,7 @@ class _LaneSink:
         )
 
 
-class LaneStreamWriter(_LaneSink, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("semel")`."""
-
-    def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
-        super().__init__(options, schema, overwrite, Order.CONSECUTIVE)
-
-    def write(self, iterator: Iterator[Any]) -> LaneMessage:
-        with told_in_one_line():
-            query_id, batch_id = _batch_of_the_task()
-            return self._write(query_id, batch_id, Order.CONSECUTIVE, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        with told_in_one_line():
-            self._close(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Undoes nothing: what lanes have committed stays, and the replay finds it."""
-
-
-class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
+class LaneBatchWriter(LaneSink, DataSourceArrowWriter):
     """`df.write.format("semel")`."""
 
     def __init__(self, options: SinkOptions, schema: "StructType", overwrite: bool) -> None:
@@ -133,7 +113,7 @@ class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> LaneMessage:
         with told_in_one_line():
-            if self._options.order is Order.SINGLE and _task().getLocalProperty(QUERY_ID):
+            if self._options.order is Order.SINGLE and task().getLocalProperty(QUERY_ID):
                 raise OptionRefused(
                     "a write inside of foreachBatch needs the options queryId and batchId, or it would be a new one "
                     "when the batch is run again: use semel.spark.log_sink, which gives them"
@@ -148,19 +128,8 @@ class LaneBatchWriter(_LaneSink, DataSourceArrowWriter):
         """Undoes nothing: a write that is repeated with its batchId finds what lanes have committed."""
 
 
-def _task() -> TaskContext:
+def task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
         raise SparkNotUnderstood("the sink was called outside a Spark task")
     return context
-
-
-def _batch_of_the_task() -> tuple[str, int]:
-    context = _task()
-    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-    if not query_id or batch_id is None or not batch_id.isdigit():
-        raise SparkNotUnderstood(
-            f"this Spark does not tell its tasks the query and the batch ({QUERY_ID}={query_id!r}, "
-            f"{BATCH_ID}={batch_id!r}), without which nothing can be written once"
-        )
-    return query_id, int(batch_id)

@@ -24,6 +24,7 @@ from semel.spark.source.bounds import (
     read_timestamps,
 )
 from semel.spark.source.errors import OptionRefused
+from semel.spark.versions import ASKS_FOR_LIMITS, THIS_SPARK
 
 _Value = TypeVar("_Value")
 
@@ -212,11 +213,18 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def check_for_stream(options: SourceOptions) -> None:
-    """Refuses options that have no meaning for a stream."""
+def check_for_stream(options: SourceOptions, *, asks_for_limits: bool = ASKS_FOR_LIMITS) -> None:
+    """Refuses options that have no meaning for a stream, or that this Spark does not obey."""
     for name in _BATCHES_ONLY:
         if name in options.names:
             raise OptionRefused(f"option {name} is for batches: a stream has no end")
+    if not asks_for_limits:
+        for name in _STREAMS_ONLY:
+            if name in options.names:
+                raise OptionRefused(
+                    f"{THIS_SPARK} gives a batch of a source in Python no limits: leave out option {name}, or use "
+                    "Spark 4.2 or newer"
+                )
 
 
 def check_for_batch(options: SourceOptions) -> list[str]:

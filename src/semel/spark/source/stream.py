@@ -3,6 +3,8 @@
 Spark keeps one reader in a process of its own for as long as a query runs, and hands another one to the tasks; so the
 reader keeps nothing that a task needs, and opens its client when planning begins. Offsets come from Spark's checkpoint
 and go back there. This file must never trust its own memory more than the checkpoint.
+
+The readers here are for Spark 4.0 and 4.1, which ask for no limits; `limited_stream` has those for later versions.
 """
 
 import time
@@ -12,13 +14,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from semel.client.client import LogClient
 from semel.client.errors import LogError
@@ -37,13 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The end of a batch, and its beginnings, which were compared with the log when the end was planned."""
+    """A batch, and its beginnings, which were compared with the log when its end was planned."""
 
+    start: dict[str, Any]
     end: dict[str, Any]
     begins: Mapping[TopicPartition, int]
 
 
-class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SemelStreamReader(DataSourceStreamReader):
     """Spark makes one to plan a query, and one for its tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
@@ -57,6 +53,8 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached: Offsets | None = None
         self._plan: _Plan | None = None
         self._batch_planned_ms: float | None = None
+        # The end that Spark knows, if it does not name it when it asks for the next one.
+        self._known: dict[str, Any] | None = None
         # The losses that were reported, each by its sentence or its partition.
         self._reported: set[object] = set()
 
@@ -71,19 +69,13 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._initial = (begins if isinstance(bound, AtOffsets) else self._up_to_target(begins)).to_json()
             return self._initial
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Says only whether there is a limit: Spark hands this back, and cannot express two limits at once."""
-        if self._options.offsets_max is not None:
-            return ReadMaxRows(self._options.offsets_max)
-        if self._options.offsets_min is not None:
-            return ReadMinRows(self._options.offsets_min)
-        return ReadAllAvailable()
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """Spark names the last end only to a reader that it has just made, and only as a batch without rows. To a new
+        query it names none."""
+        self._known = self._next_end(self._known or self.initialOffset(), is_limited=False)
+        return self._known
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        with told_in_one_line():
-            self._target = self._observer.look()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _next_end(self, start: dict[str, Any], *, is_limited: bool) -> dict[str, Any]:
         """The end of the next batch; `start` itself if no batch can be made yet."""
         with told_in_one_line():
             known = Offsets.from_json(start)
@@ -96,12 +88,12 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log_starts = self._observer.begins(expected)
             begins = {place: max(offset, log_starts[place]) for place, offset in expected.items()}
             available = {place: max(end, begins[place]) for place, end in now.at.items()}
-            ends = available if isinstance(limit, ReadAllAvailable) else self._limited(begins, available)
+            ends = self._limited(begins, available) if is_limited else available
             if ends is None:
                 return start
             reader.report(losses.truncated(expected, log_starts), self._options)
             self._reached = Offsets(now.ids, ends, known.at if start == self._initial else {}, now.gone)
-            self._plan = _Plan(self._reached.to_json(), begins)
+            self._plan = _Plan(start, self._reached.to_json(), begins)
             return self._plan.end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -118,8 +110,10 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The slices of a batch, each for one task. The same offsets give the same slices, also in a replay."""
         with told_in_one_line():
+            self._known = self._known or end
             plan, until = self._plan, Offsets.from_json(end)
-            begins = plan.begins if plan is not None and plan.end == end else self._begins_again(start, until)
+            is_planned = plan is not None and (plan.start, plan.end) == (start, end)
+            begins = plan.begins if plan is not None and is_planned else self._begins_again(start, until)
             pieces = [Slice(_topic(until, place), place.partition, begins[place], until.at[place]) for place in begins]
             cut = portions.split(pieces, self._options.partitions_min, self._options.records_max)
             return [reader.SlicePartition(piece) for piece in cut]
@@ -194,22 +188,16 @@ class SemelStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: max(offset, log_starts[place]) for place, offset in expected.items()}
 
 
-class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RefusedStreamReader(DataSourceStreamReader):
     """Takes the place of a reader that cannot be made: PySpark loses the reason if no reader is made at all."""
 
     def __init__(self, reason: LogError) -> None:
         self._reason = reason
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._refuse()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return self._refuse()
-
     def initialOffset(self) -> dict[str, Any]:
         return self._refuse()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         return self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
