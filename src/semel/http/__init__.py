@@ -1,7 +1,8 @@
 """`Idempotency-Key` for HTTP: a repeated request is executed once, and gets the first answer again.
 
 Claim, effect and stored answer commit in one transaction, on the connection that the handler gets; a request with steps
-commits each step in its own. There is a middleware for ASGI and one for WSGI, for any web framework.
+commits each step in its own. There is a middleware for ASGI and one for WSGI, for any web framework, and an application
+for Django.
 """
 
 import importlib.util
