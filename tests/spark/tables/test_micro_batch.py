@@ -76,6 +76,7 @@ from semel.spark.java import find_java, java_environment
 from sink_places import Place
 
 os.environ.update({name: value for name, value in java_environment(find_java()).items() if value is not None})
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 place = Place("sqlite", Path(sys.argv[1]))
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
