@@ -143,4 +143,48 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "name",
         ("tests/spark/tables/test_table_commits.py", "-k", "with_quotes"),
     ),
+    # -- the audit ----------------------------------------------------------------------------------------------------
+    Bug(
+        "a sum of digests that overflows as it is put together is not carried on",
+        "semel.audit.tally:Tally._add_digests",
+        "_sums(cells, slots, digests.high) + (second >> _HALF_BITS) + (low < first)",
+        "_sums(cells, slots, digests.high) + (second >> _HALF_BITS)",
+        ("tests/audit/test_tally.py",),
+    ),
+    Bug(
+        "the high halves of sums are not compared",
+        "semel.audit.tally:Cells.differ",
+        "(self.counts != other.counts) | (self.low != other.low) | (self.high != other.high)",
+        "(self.counts != other.counts) | (self.low != other.low)",
+        ("tests/audit/test_tally.py",),
+    ),
+    Bug(
+        "rows without a time are in a window that nobody knows",
+        "semel.audit.tally:Grid.windows_of",
+        "np.where(times == NO_TIME, NO_TIME, times // self.window_ms * self.window_ms)",
+        "times // self.window_ms * self.window_ms",
+        ("tests/audit/test_tally.py",),
+    ),
+    # -- lanes --------------------------------------------------------------------------------------------------------
+    Bug(
+        "a batch without the id of its topic makes the lane forget it",
+        "semel.spark.lanes.protocol:advance",
+        "claim.topic_id or (None if marker is None else marker.topic_id)",
+        "claim.topic_id",
+        ("tests/spark/lanes/test_lane_protocol.py",),
+    ),
+    Bug(
+        "a transaction that goes on growing has no end",
+        "semel.log.broker.transactions:TransactionCoordinator.note_grown",
+        "producer_id not in self._due_ms",
+        "True",
+        ("tests/log/broker/test_transaction_timeouts.py", "-k", "goes_on_growing"),
+    ),
+    Bug(
+        "a restart gives a transaction its time anew",
+        "semel.log.broker.transactions:TransactionCoordinator.begin",
+        "min(due_ms, latest_ms)",
+        "latest_ms",
+        ("tests/log/broker/test_transaction_timeouts.py", "-k", "time_anew"),
+    ),
 )

@@ -182,4 +182,11 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "pass",
         "That is what SQLite does unless it was built otherwise.",
     ),
+    Judged(
+        "a limit that is just enough for everything is shared out",
+        "semel.spark.source.portions:limited",
+        "sum(lags.values()) <= offsets_max",
+        "sum(lags.values()) < offsets_max",
+        "Everybody's share is all that is there, then.",
+    ),
 )

@@ -403,4 +403,11 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         _SHOWN,
     ),
+    Bug(
+        "what a client may do is remembered for all hosts",
+        "semel.log.broker.guard:Guard._answer",
+        "(exchange.principal, exchange.client_host, right, name)",
+        "(exchange.principal, right, name)",
+        ("tests/log/broker/test_guard.py",),
+    ),
 )

@@ -36,6 +36,7 @@ def test_an_answer_counts_for_the_client_that_asked_and_until_a_rule_changes() -
     access = AccessRules()
     guard = guard_of(access)
     other: Any = SimpleNamespace(principal=Principal("User", "other"), client_host="10.0.0.7")
+    elsewhere: Any = SimpleNamespace(principal=Principal("User", "app"), client_host="10.0.0.8")
     for _ in range(2):
         assert not guard.sees(REQUEST, WRITE_TOPIC, "orders")
         added = access.decide_add([rule(TOPIC, "orders", Operation.WRITE, principal="User:app", host="10.0.0.7")])
@@ -43,6 +44,7 @@ def test_an_answer_counts_for_the_client_that_asked_and_until_a_rule_changes() -
         access.apply(added)
         assert guard.sees(REQUEST, WRITE_TOPIC, "orders")
         assert not guard.sees(other, WRITE_TOPIC, "orders")
+        assert not guard.sees(elsewhere, WRITE_TOPIC, "orders")
         removed = access.decide_remove(added.rules)
         assert removed is not None
         access.apply(removed)

@@ -81,6 +81,39 @@ def test_readers_of_committed_records_wait_no_longer_than_the_timeout_of_who_wen
         ask.close()
 
 
+def test_a_transaction_that_goes_on_growing_ends_at_its_deadline_all_the_same() -> None:
+    """Or a producer could keep all readers of committed records waiting for ever."""
+
+    async def scenario(loop: SkippingLoop) -> None:
+        async with Broker() as broker:
+            producer_id = begin(broker, "busy", 100_000)
+            begin(broker, "idle", 100_000)
+            for group in ("one", "two"):
+                loop.skipped_s += 40
+                broker.transactions.add_group("busy", producer_id, 0, group)
+            loop.skipped_s += 30
+            await until(lambda: state_of(broker, "idle") is State.COMPLETE_ABORT)
+            assert state_of(broker, "busy") is State.COMPLETE_ABORT
+
+    run(scenario)
+
+
+def test_a_restart_gives_no_transaction_its_time_anew() -> None:
+    files, clock = MemoryFiles(), Clock()
+
+    async def scenario(loop: SkippingLoop) -> None:
+        async with Broker(files=files, clock=clock.time) as broker:
+            begin(broker, "old", 100_000)
+        loop.skip(clock, 90)
+        async with Broker(files=files, clock=clock.time) as broker:
+            begin(broker, "new", 14_000)
+            loop.skip(clock, 15)
+            await until(lambda: state_of(broker, "new") is State.COMPLETE_ABORT)
+            assert state_of(broker, "old") is State.COMPLETE_ABORT
+
+    run(scenario)
+
+
 def test_every_transaction_ends_at_its_own_deadline_and_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(loop: SkippingLoop) -> None:
         async with Broker() as broker:

@@ -129,6 +129,13 @@ def test_a_batch_write_without_a_number_is_told_from_its_own_attempts_only() -> 
     assert decide(marker, replace(claim, query_id="run 2")) == Write()
 
 
+def test_a_batch_for_which_no_broker_says_the_id_of_the_topic_leaves_the_known_one_in_the_marker() -> None:
+    """Or a topic that is made anew after it would be taken for the old one."""
+    marker = advance(None, replace(CLAIM, topic_id="old"), Digest())
+    marker = advance(marker, replace(CLAIM, batch_id=1), Digest())
+    assert "a topic that was deleted since" in refusal(marker, replace(CLAIM, batch_id=2, topic_id="new"))
+
+
 @given(st.integers(1, 20))
 def test_a_marker_is_read_as_it_was_written(written: int) -> None:
     marker = marker_after(written)
