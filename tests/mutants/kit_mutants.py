@@ -476,4 +476,11 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "name in self._running",
         ("tests/http/test_concerns.py",),
     ),
+    Bug(
+        "who asks for an answer that is kept waits for what its handler does behind it",
+        "semel.http.holders:InTransaction.settle",
+        "self.idempotency.leave(self._name, self)",
+        "pass",
+        ("tests/http/test_concerns.py", "-k", "works_on"),
+    ),
 )
