@@ -27,7 +27,7 @@ class ConnectionEnded(Exception):
 
 
 class Asker:
-    """Call it with an API and a version to get the answer as kio's dataclass."""
+    """Call it with an API and a version to get the answer."""
 
     def __init__(self, bootstrap: str, *, source: str = "") -> None:
         """`source` is the address to connect from, where it matters."""

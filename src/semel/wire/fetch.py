@@ -3,7 +3,7 @@
 The response is a list of buffers for a gathering write: the record buffers are in it unchanged, between small buffers
 with the fields, and are never copied or joined. Up to version 12 a topic has its name, from 13 on its id. The codec
 skips the fields that only followers send (the replica, its epoch, its log start), and sends no tagged fields, because
-there is no other leader. This codec must never judge a request. The tests compare it with kio.
+there is no other leader. This codec must never judge a request. The tests compare it with the general codec.
 """
 
 import struct

@@ -3,7 +3,7 @@
 Record batches are passed on as memoryviews of the frame, and are never copied or opened. Up to version 12 a topic has
 its name, from 13 on its id. The response has no tagged fields (the current leader, the endpoints), because there is no
 other leader. This codec must never judge a request: the handler refuses, for example, unknown acks or missing records.
-The tests compare it with kio.
+The tests compare it with the general codec.
 """
 
 import struct
