@@ -24,6 +24,7 @@ from test_async_loop import inbox_of as async_inbox_of
 from test_loop import AT_ONCE, committed, handle, held, identity, inbox_of, message, send
 from test_quarantine import retry, waiting
 
+from semel import database
 from semel.inbox import Counts, Message, Outcome, Retries, is_passing
 from semel.retries import RetryBudget
 from semel.testing.clock import Clock
@@ -172,6 +173,12 @@ POISON = [
     InterfaceError("INSERT ...", {}, Exception("a value that does not fit")),
     ExceptionGroup("one of two", [ConnectionRefusedError(), ValueError("never")]),
 ]
+
+
+def test_errors_of_a_database_that_came_together_pass_only_if_each_of_them_does() -> None:
+    deadlock = psycopg.errors.DeadlockDetected("deadlock")
+    assert database.is_passing(ExceptionGroup("two calls", [deadlock, deadlock]))
+    assert not database.is_passing(ExceptionGroup("two calls", [deadlock, ValueError("never")]))
 
 
 @pytest.mark.parametrize("poison", POISON, ids=lambda error: type(error).__name__)

@@ -187,4 +187,12 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "latest_ms",
         ("tests/log/broker/test_transaction_timeouts.py", "-k", "time_anew"),
     ),
+    # -- errors that pass ---------------------------------------------------------------------------------------------
+    Bug(
+        "of errors that came together one that passes is enough",
+        "semel.database.errors:is_passing",
+        "all(_ for single in singly(error))",
+        "any(_ for single in singly(error))",
+        ("tests/inbox/test_contention.py", "-k", "came_together"),
+    ),
 )

@@ -189,4 +189,11 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "sum(lags.values()) < offsets_max",
         "Everybody's share is all that is there, then.",
     ),
+    Judged(
+        "a record that is refused at the front of its batch is put back as well",
+        "semel.outbox.shard:Shard._narrow",
+        "max(place, 1)",
+        "place",
+        "A batch of nothing is published in between, and the record is refused in the one after it.",
+    ),
 )
