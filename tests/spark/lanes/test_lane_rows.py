@@ -18,7 +18,8 @@ from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.options import SinkOptions, check_for_batch, check_for_stream, read_options
 from semel.spark.lanes.protocol import Digest, Order
 from semel.spark.lanes.rows import RowReader, Rows, RowsRefused, check_schema, placed, topics_of
-from semel.spark.lanes.writer import SparkNotUnderstood, _batch_of_the_task
+from semel.spark.lanes.stream_writer import batch_of_the_task
+from semel.spark.lanes.writer import SparkNotUnderstood
 from semel.wire.records import Record
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -340,4 +341,4 @@ def test_a_row_without_a_key_is_another_one_than_with_any(key: bytes) -> None:
 
 def test_outside_of_a_task_nothing_is_guessed() -> None:
     with pytest.raises(SparkNotUnderstood):
-        _batch_of_the_task()
+        batch_of_the_task()

@@ -26,7 +26,7 @@ class LaneStreamWriter(LaneSink, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> LaneMessage:
         with told_in_one_line():
-            query_id, batch_id = _batch_of_the_task()
+            query_id, batch_id = batch_of_the_task()
             return self._write(query_id, batch_id, Order.CONSECUTIVE, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -37,7 +37,7 @@ class LaneStreamWriter(LaneSink, DataSourceStreamArrowWriter):
         """Undoes nothing: what lanes have committed stays, and the replay finds it."""
 
 
-def _batch_of_the_task() -> tuple[str, int]:
+def batch_of_the_task() -> tuple[str, int]:
     context = task()
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query_id or batch_id is None or not batch_id.isdigit():
