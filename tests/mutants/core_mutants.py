@@ -7,6 +7,20 @@ from saboteurs.planting import Bug
 CORE_MUTANTS: Final[tuple[Bug, ...]] = (
     # -- transactions and producer ids --------------------------------------------------------------------------------
     Bug(
+        "a transaction that goes on growing has no end",
+        "semel.log.broker.transactions:TransactionCoordinator.note_grown",
+        "producer_id not in self._due_ms",
+        "True",
+        ("tests/log/broker/test_transaction_timeouts.py", "-k", "goes_on_growing"),
+    ),
+    Bug(
+        "a restart gives a transaction its time anew",
+        "semel.log.broker.transactions:TransactionCoordinator.begin",
+        "min(due_ms, latest_ms)",
+        "latest_ms",
+        ("tests/log/broker/test_transaction_timeouts.py", "-k", "time_anew"),
+    ),
+    Bug(
         "a transaction does not begin before it is known where it writes",
         "semel.log.core.transaction_rules:TransactionRules.decide_add_partitions",
         "transaction is not None and not new",
@@ -108,6 +122,13 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     # -- rows that Spark deduplicates ---------------------------------------------------------------------------------
     Bug(
+        "a second is as long as a millisecond",
+        "semel.spark.dedup.parameters:_UNITS_MS",
+        '"second": 1_000',
+        '"second": 1',
+        ("tests/spark/dedup/test_durations.py",),
+    ),
+    Bug(
         "rows without a key are all in the first bucket",
         "semel.spark.dedup.pieces:Packer._by_bucket",
         "numpy.arange(len(buckets)) % self._buckets",
@@ -172,20 +193,6 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "claim.topic_id or (None if marker is None else marker.topic_id)",
         "claim.topic_id",
         ("tests/spark/lanes/test_lane_protocol.py",),
-    ),
-    Bug(
-        "a transaction that goes on growing has no end",
-        "semel.log.broker.transactions:TransactionCoordinator.note_grown",
-        "producer_id not in self._due_ms",
-        "True",
-        ("tests/log/broker/test_transaction_timeouts.py", "-k", "goes_on_growing"),
-    ),
-    Bug(
-        "a restart gives a transaction its time anew",
-        "semel.log.broker.transactions:TransactionCoordinator.begin",
-        "min(due_ms, latest_ms)",
-        "latest_ms",
-        ("tests/log/broker/test_transaction_timeouts.py", "-k", "time_anew"),
     ),
     # -- errors that pass ---------------------------------------------------------------------------------------------
     Bug(
