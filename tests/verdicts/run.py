@@ -22,6 +22,7 @@ from guarded import creation
 from semel.log.core.entries import AccessRule
 from semel.wire import versions as v
 from semel.wire.errors import ErrorCode
+from semel.wire.message import Struct
 from verdicts.calls import Call, calls
 from verdicts.principals import ADMINISTRATOR, HOSTS, PRINCIPALS, ROUNDS, BrokerByAddress, Client
 
@@ -53,7 +54,7 @@ def shown(answer: object, names_of_ids: dict[bytes, str], path: str = "") -> Ite
             yield f"{path}[{place if label is None else label}]", "is shown"
             yield from shown(item, names_of_ids, f"{path}[{place if label is None else label}]")
         return
-    for name in getattr(answer, "__dataclass_fields__", {}):
+    for name in answer.FIELDS if isinstance(answer, Struct) else ():
         value = getattr(answer, name)
         if name.endswith("error_code"):
             yield f"{path}.{name}", ErrorCode(int(value)).name
@@ -71,7 +72,7 @@ def _label(item: object, names_of_ids: dict[bytes, str]) -> str | None:
     for name in _TOPIC_IDS:
         value = getattr(item, name, None)
         if value is not None:
-            return names_of_ids.get(getattr(value, "bytes", value), "an unknown id")
+            return names_of_ids.get(value, "an unknown id")
     return None
 
 
