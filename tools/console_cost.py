@@ -36,10 +36,10 @@ from semel.client.connection import Connection
 from semel.client.places import TopicPartition
 from semel.client.settings import from_options
 from semel.testing.served import ServedBroker
+from semel.wire import kafka
 from semel.wire.batch import HEADER_BYTES
 from semel.wire.produce_client import PartitionBatch
 from semel.wire.records import Record, encode_batch, sealed
-from semel.wire.versions import INIT_PRODUCER_ID
 from semel_command import serving
 
 if TYPE_CHECKING:
@@ -117,11 +117,7 @@ class Sender:
         settings = from_options({"kafka.bootstrap.servers": bootstrap})
         self._connection = Connection(settings.bootstrap[0], settings)
         answer = self._connection.ask(
-            INIT_PRODUCER_ID,
-            transactional_id=None,
-            transaction_timeout=TIMEOUT_MS,
-            producer_id=-1,
-            producer_epoch=-1,
+            kafka.init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
         )
         assert answer.error_code == 0
         self._identity = answer.producer_id, answer.producer_epoch

@@ -15,8 +15,8 @@ from bench.peers.process import Broker
 from bench.peers.secured import PASSWORD, USER, SecuredSemel, over_tls
 from semel.client import users
 from semel.client.cluster import Cluster
+from semel.wire import kafka
 from semel.wire.scram import Mechanism
-from semel.wire.versions import ALTER_CLIENT_QUOTAS
 
 SINGLE = "single"
 GREEDY = "greedy"
@@ -79,9 +79,11 @@ class Floods(Measure):
         assert isinstance(broker, SecuredSemel)
         with Cluster(settings_of(broker.bootstrap)) as cluster:
             users.set_password(cluster, USER, PASSWORD, ITERATIONS, Mechanism.SCRAM_SHA_256)
-            entity = [{"entity_type": "client-id", "entity_name": GREEDY}]
-            ops = [{"key": "producer_byte_rate", "value": float(QUOTA_BYTES), "remove": False}]
-            cluster.ask_controller(ALTER_CLIENT_QUOTAS, entries=[{"entity": entity, "ops": ops}], validate_only=False)
+            quotas = kafka.alter_client_quotas
+            entity = quotas.RequestEntityData(entity_type="client-id", entity_name=GREEDY)
+            limit = quotas.OpData(key="producer_byte_rate", value=float(QUOTA_BYTES), remove=False)
+            entries = [quotas.RequestEntryData(entity=[entity], ops=[limit])]
+            cluster.ask_controller(quotas.AlterClientQuotasRequest(entries=entries, validate_only=False))
         clients.create_topic(broker, SINGLE, 1)
         clients.create_topic(broker, GREEDY, PARTITIONS)
         took_us: dict[str, list[float]] = {}

@@ -25,8 +25,8 @@ from semel.client import users
 from semel.client.cluster import Cluster
 from semel.client.settings import ClientSettings, from_options
 from semel.log.core.access import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
+from semel.wire.kafka.create_acls import AclCreation, CreateAclsRequest
 from semel.wire.scram import Mechanism
-from semel.wire.versions import CREATE_ACLS
 
 TOPIC = "sealed"
 SINGLE = "sealed-single"
@@ -160,16 +160,16 @@ def settings_of(bootstrap: str, **login: str) -> ClientSettings:
     return from_options({f"kafka.{name}": value for name, value in options.items()})
 
 
-def _rule(kind: ResourceType, name: str, principal: str = "User:ANONYMOUS") -> dict[str, object]:
-    return {
-        "resource_type": kind,
-        "resource_name": name,
-        "resource_pattern_type": Pattern.LITERAL,
-        "principal": principal,
-        "host": "*",
-        "operation": Operation.ALL,
-        "permission_type": Permission.ALLOW,
-    }
+def _rule(kind: ResourceType, name: str, principal: str = "User:ANONYMOUS") -> AclCreation:
+    return AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=Pattern.LITERAL,
+        principal=principal,
+        host="*",
+        operation=Operation.ALL,
+        permission_type=Permission.ALLOW,
+    )
 
 
 LETS_IN = [_rule(ResourceType.TOPIC, TOPIC), _rule(ResourceType.CLUSTER, CLUSTER_NAME)]
@@ -183,12 +183,12 @@ OTHER_RULES = [
 ]
 
 
-def _add(broker: Broker, rules: Sequence[dict[str, object]]) -> None:
+def _add(broker: Broker, rules: Sequence[AclCreation]) -> None:
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
     settings = settings_of(with_logins(broker), **login, sasl_username=USER, sasl_password=PASSWORD)
     with Cluster(settings) as cluster:
         for first in range(0, len(rules), RULES_PER_REQUEST):
             creations = rules[first : first + RULES_PER_REQUEST]
-            for result in cluster.ask_controller(CREATE_ACLS, creations=creations).results:
+            for result in cluster.ask_controller(CreateAclsRequest(creations=creations)).results:
                 if result.error_code:
                     raise clients.LoadFailed(f"a rule was refused: {result.error_message}")
