@@ -145,7 +145,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         """
         number, epoch = self._claim
         of_claim = {"transactional_id": self._id, "producer_id": number, "producer_epoch": epoch}
-        self._check(self._ask_coordinator(END_TXN, **of_claim, committed=False).error_code)
+        self._check(self._ask_coordinator(kafka.end_txn.EndTxnRequest(**of_claim, committed=False)).error_code)
         """,
         (_ENDS, "-k", "opens_no_transaction_again"),
     ),
@@ -304,7 +304,7 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "a change whose answer is lost is sent to the next broker as well",
         "semel.client.cluster:Cluster.ask_once",
         "connection = self.lease(address)",
-        "return self.ask(address, api_key, **values)",
+        "return self.ask(address, request)",
         ("tests/client/test_client_cluster.py",),
     ),
     Bug(

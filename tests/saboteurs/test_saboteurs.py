@@ -2,6 +2,7 @@
 tests catch it: that takes minutes, and this a second."""
 
 import ast
+import builtins
 import re
 from collections import Counter
 from functools import cache
@@ -32,6 +33,39 @@ def test_every_bug_can_be_planted() -> None:
         except NotPlanted as error:
             wrong.append(f"{bug.name}: {bug.place}: {error}")
     assert wrong == [], "\n".join(wrong)
+
+
+@cache
+def names_in(module: str) -> set[str]:
+    """All that a line of this module may name."""
+    found = set(dir(builtins))
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+    return found
+
+
+def test_no_bug_is_caught_only_because_it_names_what_is_not_there() -> None:
+    """A NameError is found by any test, and shows nothing."""
+    unknown = {}
+    for bug in (*CAUGHT, *JUDGED):
+        module, _, symbol = bug.place.partition(":")
+        instead = find(tree_of(module), symbol, bug.piece, bug.instead).instead
+        nodes = [node for root in instead for node in ast.walk(root)]
+        own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        own |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+        named = {node.id for node in nodes if isinstance(node, ast.Name)}
+        # `_` stands for whatever was there.
+        if left := named - own - names_in(module) - {"_"}:
+            unknown[bug.name] = left
+    assert unknown == {}
 
 
 def test_there_are_enough_of_them_and_no_two_have_one_name() -> None:

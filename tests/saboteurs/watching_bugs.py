@@ -148,7 +148,7 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "a broker that has taken over and is stopped is missed as a standby",
         "semel.log.replica.membership:Membership.leave",
         "await self._note.remove()",
-        "if not is_active: await self._note.remove()",
+        "if not self._holder.has_claimed: await self._note.remove()",
         (f"{_STATUS}::test_a_broker_that_has_taken_over_and_is_stopped_is_no_standby",),
     ),
     Bug(
