@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Producer
 
 from semel.audit import audit
 from semel.spark import accepted, dedup, delta_sink, fan_out, lanes, sql_sink
+from semel.spark.versions import STREAMS_INTO_PYTHON
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest
@@ -84,6 +86,7 @@ class WholePipeline:
         return query.recentProgress[0].batchId
 
 
+@pytest.mark.skipif(not STREAMS_INTO_PYTHON, reason='Spark 4.0 cannot stream into format("semel")')
 def test_every_payment_is_once_in_the_log_the_database_and_the_delta_table(
     spark: SparkSession, log: LogUnderTest, tmp_path: Path
 ) -> None:
