@@ -19,7 +19,7 @@ from semel.client import (
     groups,
 )
 from semel.client.cluster import Cluster
-from semel.client.connection import ConnectionLost
+from semel.client.connection import Connection, ConnectionLost
 from semel.client.places import Position
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
@@ -54,6 +54,26 @@ def test_a_question_goes_on_to_the_next_broker_where_one_gives_no_answer(broker:
     with RelayedCluster(broker.bootstrap, brokers=2) as relayed, cluster_at(*relayed.ports) as cluster:
         relayed.answers_to_lose.update([METADATA])
         assert cluster.topics(["payments"]).keys() == {"payments"}
+
+
+class Expired(Connection):
+    """Its login does not hold any more."""
+
+    has_expired = True
+
+
+def test_a_connection_whose_login_has_expired_is_closed_and_not_used_again(broker: FaultyBroker) -> None:
+    """The broker would close it under the next request, whose answer is then lost."""
+    with cluster_at(int(broker.bootstrap.rpartition(":")[2])) as cluster:
+        (address,) = cluster.settings.bootstrap
+        expired = Expired(address, cluster.settings)
+        cluster.give_back(address, expired)
+        leased = cluster.lease(address)
+        assert leased is not expired
+        assert leased.ask(build_request(INIT_PRODUCER_ID, 4, **CLAIM)).error_code == 0
+        cluster.give_back(address, leased)
+        assert cluster.lease(address) is leased
+        leased.close()
 
 
 class WithoutOffsets(Cluster):

@@ -202,4 +202,18 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
         "any(_ for single in singly(error))",
         ("tests/inbox/test_contention.py", "-k", "came_together"),
     ),
+    Bug(
+        "a chore that takes long is begun again beside itself",
+        "semel.log.broker.chores:Chores._every.run",
+        "not is_under_way",
+        "True",
+        ("tests/log/broker/test_keeping_house.py", "-k", "beside_itself"),
+    ),
+    Bug(
+        "a connection whose login has expired is used on",
+        "semel.client.cluster:Cluster.lease",
+        "connection is not None and connection.has_expired",
+        "False",
+        ("tests/client/test_client_cluster.py", "-k", "login_has_expired"),
+    ),
 )

@@ -36,6 +36,36 @@ def test_a_chore_that_breaks_off_is_told_and_done_again_next_time(
     assert [record.getMessage() for record in caplog.records] == ["event=housekeeping_failed"]
 
 
+def test_a_chore_that_takes_longer_than_its_interval_is_not_begun_again_beside_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of them would delete the same segments."""
+    begun = ended = 0
+    intervals = 0
+
+    async def scenario(loop: SkippingLoop) -> None:
+        def skip() -> None:
+            nonlocal intervals
+            intervals += 1
+            loop.skipped_s += RETENTION_SECONDS
+
+        def retain(log: Log, now_ms: int) -> Steps[None]:
+            nonlocal begun, ended
+            begun += 1
+            while intervals < 5:
+                yield 1
+            ended += 1
+
+        monkeypatch.setattr(Log, "retain", retain)
+        async with Broker():
+            await until(lambda: begun == 1, skip)
+            await until(lambda: intervals >= 5 or begun > 1, skip)
+            assert begun == 1
+            await until(lambda: ended >= 2, skip)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("step", ["finish_sync", "finish_checkpoint"])
 async def test_a_broker_that_loses_track_of_what_is_durable_stops_serving(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
