@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from semel.audit import audit
 from semel.spark import accepted, dedup, delta_sink, fan_out, lanes, sql_sink
-from semel.spark.versions import STREAMS_INTO_PYTHON
+from semel.spark.versions import ASKS_FOR_LIMITS, STREAMS_INTO_PYTHON
 
 if TYPE_CHECKING:
     from log_under_test import LogUnderTest
@@ -97,6 +97,10 @@ def test_every_payment_is_once_in_the_log_the_database_and_the_delta_table(
     pipeline.forget_last_commits()
     pipeline.send(range(10, 40))
     assert pipeline.run() == [0, 0]
+    if not ASKS_FOR_LIMITS:
+        # A run of Spark 4.1 that replays a batch reads nothing besides: once more for each query.
+        pipeline.run()
+        pipeline.run()
     verdict = audit(
         f"semel://{pipeline.bootstrap}/{pipeline.sent}?id=value.$.id&amount=value.$.cents",
         [
