@@ -13,6 +13,7 @@ from test_every_version import VERSIONS, error_codes, requests
 from asking import Asker, ConnectionEnded
 from eventually import eventually
 from guarded import DENIED_CLUSTER, DENIED_GROUP, DENIED_ID, DENIED_TOPIC, GuardedBroker
+from plain_messages import build_request, encode_request
 from secured import SecuredBroker
 from semel.log.broker.apis import APIS
 from semel.log.broker.declaration import Api, Here
@@ -20,7 +21,6 @@ from semel.log.core.access import ResourceType
 from semel.testing.pair import BrokerPair
 from semel.wire import versions as v
 from semel.wire.errors import ErrorCode
-from semel.wire.frames import request_prefix
 
 # A client without a login has none to begin; their place is where clients log in.
 OF_LOGINS: Final = (v.SASL_HANDSHAKE, v.SASL_AUTHENTICATE)
@@ -39,6 +39,8 @@ DENIED: Final = {
 DENIED_TO_BROKERS: Final = {(v.ADD_PARTITIONS_TO_TXN, 4): DENIED_CLUSTER, (v.ADD_PARTITIONS_TO_TXN, 5): DENIED_CLUSTER}
 # These had no error yet.
 WITHOUT_ERROR: Final = ((v.DESCRIBE_LOG_DIRS, 1), (v.DESCRIBE_LOG_DIRS, 2))
+# Where a frame has the version of its request: after its size and the key of the API.
+VERSION_AT: Final = 6
 every_api = pytest.mark.parametrize("api", ASKED.values(), ids=lambda api: api.name)
 
 
@@ -74,10 +76,16 @@ def test_a_version_that_nobody_serves_ends_the_connection(
 ) -> None:
     """Nobody knows how such a request is encoded, and no slip is told of. Only ApiVersions has an answer to it."""
     bootstrap = getattr(pairs["strict"], role).bootstrap
+    sensible = requests(bytes(16), -1)
     for api in APIS.values():
         for version in {api.served.start - 1, api.versions.min - 1, api.served.stop} - {-1}:
+            # As a version that is served has it, so that it could be read.
+            nearest = min(max(version, api.served.start), api.served.stop - 1)
+            request = build_request(api.key, nearest, **sensible[api.key])
+            encoded = bytearray(encode_request(api.key, nearest, 7, "asker", request))
+            encoded[VERSION_AT : VERSION_AT + 2] = version.to_bytes(2, signed=True)
+            frame = bytes(encoded)
             with Asker(bootstrap) as ask:
-                frame = request_prefix(api.key, version, 7, "asker", 0)
                 if api.takes_any_version:
                     assert ask.send(frame)
                 else:
