@@ -1,7 +1,7 @@
 """What the end of a trial says: is the bug caught, and do the tests that caught it pass without it?
 
 A test that fails has caught the bug, and so has one that takes too long, for it may wait for what the bug keeps from
-happening. Nothing else has: where no test ran, nothing is known.
+happening. Nothing else has: where no test ran, nothing is known. If all were skipped, another machine has to tell.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Outcome(Enum):
     NOT_CAUGHT = "NOT CAUGHT"
     NOT_PLANTED = "NOT PLANTED"
     NO_TEST = "NO TEST RAN"
+    NOT_HERE = "NOT TO BE CAUGHT HERE"
     BROKEN = "BROKEN"
     FAILS_ANYWAY = "FAILS WITHOUT IT"
 
@@ -56,7 +57,7 @@ def _outcome(ending: Ending) -> tuple[Outcome, str]:
         case pytest.ExitCode.OK if passed:
             return Outcome.NOT_CAUGHT, "all tests passed"
         case pytest.ExitCode.OK:
-            return Outcome.NO_TEST, "all of them were skipped"
+            return Outcome.NOT_HERE, "its tests need what this machine lacks: all of them were skipped"
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
             return Outcome.NO_TEST, "pytest finds none"
         case int(code):

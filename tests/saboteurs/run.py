@@ -173,15 +173,16 @@ def _tell_slowest(verdicts: Iterable[Verdict], count: int) -> None:
 
 def _tell_all(verdicts: Sequence[Verdict], seconds: int) -> int:
     """What nobody has caught, with its output; then two lines that say how it went. Answers with the exit code."""
-    wrong = [verdict for verdict in verdicts if verdict.outcome is not Outcome.CAUGHT]
-    for verdict in wrong:
+    others = [verdict for verdict in verdicts if verdict.outcome is not Outcome.CAUGHT]
+    wrong = [verdict for verdict in others if verdict.outcome is not Outcome.NOT_HERE]
+    for verdict in others:
         print(f"\n{verdict.outcome.value}: {verdict.bug.name}\n{verdict.by}\n{' '.join(verdict.bug.caught_by)}")
         print(verdict.ending.output)
-    figures = {"planted": len(verdicts), "caught": len(verdicts) - len(wrong)}
+    figures = {"planted": len(verdicts) - len(others) + len(wrong), "caught": len(verdicts) - len(others)}
     if path := os.environ.get("SEMEL_FIGURES"):
         Path(path).write_text(json.dumps(figures))
     caught = "all caught" if not wrong else f"{len(wrong)} of them not caught"
-    print(f"{len(verdicts)} planted bugs, {caught}, in {seconds} s")
+    print(f"{figures['planted']} planted bugs, {caught}, in {seconds} s")
     print(f"{figures['caught']} passed, {len(wrong)} failed")
     return 1 if wrong else 0
 
