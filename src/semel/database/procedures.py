@@ -5,6 +5,7 @@ yields a coroutine; `drive_async` awaits it, and its result or its error comes b
 `drive_async` must never know what an operation is.
 """
 
+import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
@@ -43,6 +44,15 @@ async def drive_async(procedure: Procedure[T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
+
+
+def is_in_loop() -> bool:
+    """Whether an event loop runs in this thread, which a wait of this thread would hold up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def transaction(engine: Engine | AsyncEngine, work: Callable[[Connection], T]) -> Any:

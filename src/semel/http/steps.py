@@ -5,7 +5,6 @@ system gets a key derived from caller, key and step: if the process dies between
 attempt makes the call under the same key. A holder that has lost the lease writes nothing.
 """
 
-import asyncio
 import json
 import logging
 from types import TracebackType
@@ -15,7 +14,7 @@ from sqlalchemy import Connection
 
 from semel.database.effects import Work, driver_of
 from semel.database.keys import derived_key
-from semel.database.procedures import Procedure, drive, drive_async
+from semel.database.procedures import Procedure, drive, drive_async, is_in_loop
 from semel.database.writers import file_of, note_writer
 from semel.http.claims import STEP_BEGUN, Fenced, Name, begin_step, finish_step, finished_step, hold, noted_step
 from semel.http.counters import REPEATED, Tally
@@ -210,7 +209,7 @@ class Step(AnyStep):
         return drive(self._open())
 
     def __enter__(self) -> Self:
-        if _is_in_loop():
+        if is_in_loop():
             raise RuntimeError("this step would hold up all other requests: in a coroutine, configure an AsyncEngine")
         drive(self._enter())
         return self
@@ -236,11 +235,3 @@ class AsyncStep(AnyStep):
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         await drive_async(self._leave(error))
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

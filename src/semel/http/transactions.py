@@ -76,9 +76,15 @@ def _refuse(_session: Session, transaction: SessionTransaction) -> None:
 
 def refuse_from_now_on(handle: AsyncHandle | Handle) -> None:
     """A connection that was closed cannot be used again; a session would begin another transaction."""
-    session = handle.sync_session if isinstance(handle, AsyncSession) else handle
-    if isinstance(session, Session):
+    session = session_of(handle)
+    if session is not None:
         event.listen(session, _BEGINS, _refuse)
+
+
+def session_of(handle: AsyncHandle | Handle) -> Session | None:
+    """The session that this is, or that is under it; None for a connection."""
+    session = handle.sync_session if isinstance(handle, AsyncSession) else handle
+    return session if isinstance(session, Session) else None
 
 
 def _refuse_no_more(handle: Handle) -> None:

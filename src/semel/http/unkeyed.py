@@ -12,13 +12,13 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import sessionmaker
 
 from semel.database.effects import writes
 from semel.database.engines import read_only
-from semel.database.procedures import Procedure, drive, drive_async
+from semel.database.procedures import Procedure, drive, drive_async, is_in_loop
 from semel.http.answers import Fate
-from semel.http.transactions import Ended, LoopTransaction, Transaction, nothing, refuse_from_now_on
+from semel.http.transactions import Ended, LoopTransaction, Transaction, nothing, refuse_from_now_on, session_of
 
 # What a handler asks for it reads alone.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -69,7 +69,7 @@ class Unkeyed:
         """From a thread, or under WSGI."""
         if self._loop is None or self._new_reader is not None:
             return drive(self._begin())
-        if _is_in_loop():
+        if is_in_loop():
             raise TypeError(
                 "idempotency.session(request) would hold up the event loop while it waits for its transaction: take it "
                 "by Depends(idempotency.session), or await asyncio.to_thread(idempotency.session, request)"
@@ -124,28 +124,15 @@ class Unkeyed:
             yield self._transaction.roll_back()
 
 
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 # -- what a GET may not do ---------------------------------------------------------------------------------------------
 
 
 def _refuse_changes(reader: Any) -> None:
-    session = _session_of(reader)
+    session = session_of(reader)
     if session is not None:
         event.listen(session, "after_begin", lambda _session, _transaction, connection: _listen(connection))
     else:
         _listen(getattr(reader, "sync_connection", reader))
-
-
-def _session_of(reader: Any) -> Session | None:
-    reader = reader.sync_session if isinstance(reader, AsyncSession) else reader
-    return reader if isinstance(reader, Session) else None
 
 
 def _listen(connection: Connection) -> None:
@@ -159,6 +146,6 @@ def _check_reads(_connection: Connection, _cursor: object, statement: str, *_mor
 
 def _check_unchanged(reader: Any) -> None:
     """An object that was changed is no matter: an application may do so for its answer."""
-    session = _session_of(reader)
+    session = session_of(reader)
     if session is not None and (session.new or session.deleted):
         raise OnlyReads
