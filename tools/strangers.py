@@ -31,10 +31,11 @@ ROOT: Final = Path(__file__).parent.parent
 WHOLE: Final = "-n auto"
 # What could notice another language, clock, screen or variable: commands and their output, pages, what people install.
 PART: Final = (
-    "-n auto tests/test_forked.py tests/test_setup.py tests/test_failures.py tests/ui/cli tests/docs tests/settings "
-    "tests/schema tests/log/security tests/testing tests/http tests/inbox/test_inbox_command.py "
-    "tests/outbox/test_outbox_command.py tests/audit tests/spark/test_python.py tests/spark/test_session.py "
-    "tests/spark/tables/test_delta_sink.py tests/spark/dedup/test_dedup_queries.py"
+    "-n auto tests/test_forked.py tests/test_setup.py tests/test_failures.py tests/ui/cli tests/settings tests/schema "
+    "tests/audit/test_audit_words.py tests/audit/test_audit_places.py tests/log/security/test_tls.py "
+    "tests/testing/test_broker.py tests/http/test_http_middleware.py tests/http/test_http_client.py "
+    "tests/http/test_django.py tests/inbox/test_inbox_command.py tests/spark/test_python.py "
+    "tests/spark/test_session.py tests/spark/dedup/test_dedup_queries.py tests/spark/tables/test_delta_sink.py"
 )
 # What starts Spark, and what is started by it.
 SPARK: Final = (
