@@ -26,6 +26,7 @@ from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.resignation_bugs import RESIGNATION_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
+from saboteurs.share_bugs import SHARE_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
 from saboteurs.standby_bugs import STANDBY_BUGS
 from saboteurs.step_bugs import STEP_BUGS
@@ -66,6 +67,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *CONSOLE_BUGS,
     *WATCHING_BUGS,
     *QUOTA_BUGS,
+    *SHARE_BUGS,
     *TOKEN_BUGS,
     *TRANSFER_BUGS,
     *TRAP_BUGS,

@@ -303,6 +303,15 @@ class ConsumerGroupChanged:
     at_ms: int
 
 
+class ShareBatch(NamedTuple):
+    """Offsets of a share partition, both included, with the same state: available (0), acquired (1) or done (2)."""
+
+    first: int
+    last: int
+    kind: int
+    deliveries: int
+
+
 class AccessRule(NamedTuple):
     """One rule about what a principal may do: an ACL binding, with the numbers and texts of the Kafka protocol.
 

@@ -1,0 +1,131 @@
+"""The planted bugs of share groups."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_PARTITION: Final = "tests/log/core/groups/test_share_partition.py"
+_MODEL: Final = (f"{_PARTITION}::test_it_is_a_table_with_a_line_for_each_record",)
+_RULES: Final = "semel.log.core.groups.share_partition"
+
+SHARE_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a record is delivered once more than the group allows",
+        f"{_RULES}:_released",
+        "state.deliveries < rules.deliveries_max",
+        "state.deliveries <= rules.deliveries_max",
+        _MODEL,
+    ),
+    Bug(
+        "a delivery is not counted",
+        f"{_RULES}:SharePartition._acquirable",
+        "state.deliveries + 1",
+        "max(state.deliveries, 1)",
+        _MODEL,
+    ),
+    Bug(
+        "a member acknowledges what another holds",
+        f"{_RULES}:SharePartition.decide_acknowledge",
+        "state.kind != ACQUIRED or state.holder != member_id",
+        "state.kind != ACQUIRED",
+        _MODEL,
+    ),
+    Bug(
+        "a record that is done is acknowledged again",
+        f"{_RULES}:SharePartition.decide_acknowledge",
+        "state.kind != ACQUIRED or state.holder != member_id",
+        "state.kind == AVAILABLE",
+        _MODEL,
+    ),
+    Bug(
+        "a rejected record comes again",
+        f"{_RULES}:SharePartition.decide_acknowledge",
+        "word == RELEASE",
+        "word in (RELEASE, REJECT)",
+        _MODEL,
+    ),
+    Bug(
+        "aborted records are delivered",
+        f"{_RULES}:SharePartition.decide_acquire",
+        "if is_visible: ...\nelse: ...",
+        "if True: ...\nelse: ...",
+        _MODEL,
+    ),
+    Bug(
+        "the window grows without bound",
+        f"{_RULES}:SharePartition.decide_acquire",
+        "start + rules.locks_max",
+        "start + 2 * rules.locks_max",
+        _MODEL,
+    ),
+    Bug(
+        "a strict limit takes a whole batch",
+        f"{_RULES}:_Budget.__init__",
+        "wish.is_strict",
+        "False",
+        _MODEL,
+    ),
+    Bug(
+        "a suspect is delivered with others the last time",
+        f"{_RULES}:_Budget.take",
+        "self._rules.deliveries_max - 1",
+        "self._rules.deliveries_max",
+        (f"{_PARTITION}::test_suspects_are_delivered_with_ever_fewer_others_and_at_last_alone",),
+    ),
+    Bug(
+        "a released record is looked for behind itself",
+        f"{_RULES}:SharePartition.apply",
+        "self._no_available_before = min(self._no_available_before, max(first, self.start))",
+        "pass",
+        _MODEL,
+    ),
+    Bug(
+        "the start stays where it is",
+        f"{_RULES}:SharePartition.apply",
+        "self._states[count].kind == DONE",
+        "False",
+        _MODEL,
+    ),
+    Bug(
+        "what is left of a run is lost when its beginning changes",
+        f"{_RULES}:SharePartition._set",
+        "[(last + 1, states[stop - 1])] if is_cut else []",
+        "[]",
+        _MODEL,
+    ),
+    Bug(
+        "a lock that is renewed times out as before",
+        f"{_RULES}:SharePartition.decide_acknowledge",
+        "result.renewed.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))",
+        "pass",
+        _MODEL,
+    ),
+    Bug(
+        "a lock times out before its time",
+        f"{_RULES}:SharePartition.decide_overdue",
+        "state.until_ms <= now_ms",
+        "state.until_ms <= now_ms + 50",
+        _MODEL,
+    ),
+    Bug(
+        "one of two locks never times out",
+        f"{_RULES}:SharePartition.decide_overdue",
+        "min(deadlines, default=None)",
+        "None",
+        _MODEL,
+    ),
+    Bug(
+        "a checkpoint forgets how often a record was delivered",
+        f"{_RULES}:SharePartition.snapshot",
+        "(s.kind, s.deliveries)",
+        "(s.kind, 1)",
+        _MODEL,
+    ),
+    Bug(
+        "records that retention deleted hold up the start",
+        f"{_RULES}:SharePartition.decide_acquire",
+        "max(self.start, log_start)",
+        "self.start",
+        _MODEL,
+    ),
+)
