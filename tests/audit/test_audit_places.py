@@ -424,6 +424,16 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_told_apart
         audit("semel://127.0.0.1:1/payments?id=key&kafka.default.api.timeout.ms=100", Given([]))
 
 
+def test_an_audit_at_an_address_where_nobody_listens_says_so_after_a_few_tries() -> None:
+    """It would be tried for a minute if it could be away for a moment."""
+    with pytest.raises(AuditFailed) as failed:
+        audit("semel://127.0.0.1:1/payments?id=key", Given([]))
+    assert str(failed.value) == (
+        "semel://127.0.0.1:1/payments: cannot connect to 127.0.0.1:1: Connection refused. Start the broker, or correct "
+        "the address (bootstrap.servers)"
+    )
+
+
 # -- what an address may not be --------------------------------------------------------------------------------------
 
 

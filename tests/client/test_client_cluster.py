@@ -19,7 +19,7 @@ from semel.client import (
     groups,
 )
 from semel.client.cluster import Cluster
-from semel.client.connection import Connection, ConnectionLost
+from semel.client.connection import Connection, ConnectionLost, ConnectionRefused
 from semel.client.places import Position
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
@@ -54,6 +54,22 @@ def test_a_question_goes_on_to_the_next_broker_where_one_gives_no_answer(broker:
     with RelayedCluster(broker.bootstrap, brokers=2) as relayed, cluster_at(*relayed.ports) as cluster:
         relayed.answers_to_lose.update([METADATA])
         assert cluster.topics(["payments"]).keys() == {"payments"}
+
+
+def test_an_address_may_be_wrong_only_until_somebody_has_answered_there(broker: FaultyBroker) -> None:
+    settings = ClientSettings((("127.0.0.1", int(broker.bootstrap.rpartition(":")[2])),))
+    with Cluster(settings, address_is_new=True) as cluster, Cluster(settings, address_is_new=True) as late:
+        cluster.every_topic()
+        broker.kill()
+        cluster.close()
+        with pytest.raises(ConnectionLost) as away:
+            cluster.every_topic()
+        assert not isinstance(away.value, ConnectionRefused)
+        with pytest.raises(ConnectionRefused):
+            late.every_topic()
+        with Cluster(settings) as known, pytest.raises(ConnectionLost) as unreachable:
+            known.every_topic()
+        assert not isinstance(unreachable.value, ConnectionRefused)
 
 
 class Expired(Connection):

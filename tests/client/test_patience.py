@@ -3,7 +3,7 @@
 import pytest
 
 from semel.client import UnknownTopic, Unreachable, from_options
-from semel.client.connection import ConnectionLost
+from semel.client.connection import ConnectionLost, ConnectionRefused
 from semel.client.errors import LogError
 from semel.client.patience import (
     CONCLUDING_MS,
@@ -54,6 +54,17 @@ def test_a_topic_that_was_not_missing_in_between_is_missing_anew(clock: Clock, b
     else:
         waiting.wait(Moved("elsewhere"))
     assert seconds_until_it_is_enough(clock, waiting, UnknownTopic("none"), UnknownTopic) >= MISSING_SECONDS_MAX
+
+
+def test_a_cluster_at_an_address_that_nobody_has_reached_is_not_waited_for_as_one_that_is_away(clock: Clock) -> None:
+    waiting = Patience(SETTINGS, clock=clock)
+    tried = seconds_until_it_is_enough(clock, waiting, ConnectionRefused("refused"), Unreachable)
+    assert MISSING_SECONDS_MAX <= tried < MISSING_SECONDS_MAX + 2
+    assert len(clock.sleeps) > 3
+    waiting.progress()
+    waiting.wait(ConnectionRefused("refused"))
+    waiting.wait(ConnectionLost("no answer"))
+    assert seconds_until_it_is_enough(clock, waiting, ConnectionLost("no answer"), Unreachable) > API_SECONDS / 2
 
 
 def test_progress_gives_all_of_the_time_once_more(clock: Clock) -> None:

@@ -37,9 +37,10 @@ class Fetched(NamedTuple):
 class LogClient:
     """Each task has one, and the driver has one for planning. Close it, or use it in a `with` block."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, address_is_new: bool = False) -> None:
+        """With `address_is_new`, a cluster that has not answered yet, and refuses connections, is not waited for."""
         self.settings = settings
-        self.cluster = Cluster(settings)
+        self.cluster = Cluster(settings, address_is_new=address_is_new)
 
     def __enter__(self) -> "LogClient":
         return self

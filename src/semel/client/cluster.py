@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from semel.client import codes
-from semel.client.connection import Connection, ConnectionLost
+from semel.client.connection import Connection, ConnectionLost, ConnectionRefused
 from semel.client.errors import TopicRecreated, UnknownTopic
 from semel.client.patience import MENDABLE, Moved
 from semel.client.places import NO_ID, Edge, Isolation, Position, Topic, TopicPartition
@@ -34,8 +34,11 @@ TRANSACTION: Final = 1
 class Cluster:
     """Use it in a `with` block, or close it. It holds one connection to each broker that it talks to."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, address_is_new: bool = False) -> None:
+        """`address_is_new` says that this is the first attempt to reach these addresses: until one has answered, a
+        refused connection means that they are wrong, and not that the brokers are away for a moment."""
         self.settings = settings
+        self._may_be_wrong = address_is_new
         self._connections: dict[Address, Connection] = {}
         self._brokers: list[Address] = []
         self._controller: Address | None = None
@@ -72,7 +75,8 @@ class Cluster:
             try:
                 return self.ask(address, request)
             except ConnectionLost as reason:
-                lost = lost or reason
+                # If only some of the addresses refuse, that is not what has gone wrong.
+                lost = reason if lost is None or isinstance(lost, ConnectionRefused) else lost
         raise lost or ConnectionLost("no broker is known")
 
     def ask_once(self, request: Request[R]) -> R:
@@ -104,7 +108,14 @@ class Cluster:
         if connection is not None and connection.has_expired:
             connection.close()
             connection = None
-        return connection or Connection(address, self.settings)
+        if connection is None:
+            try:
+                connection = Connection(address, self.settings)
+            except ConnectionRefused as refused:
+                if self._may_be_wrong:
+                    raise
+                raise ConnectionLost(str(refused)) from None
+        return connection
 
     def give_back(self, address: Address, connection: Connection) -> None:
         """Take back a connection over which nothing is under way."""
@@ -121,6 +132,7 @@ class Cluster:
         except BaseException:
             connection.close()
             raise
+        self._may_be_wrong = False
         self.give_back(address, connection)
         return answer
 

@@ -124,6 +124,10 @@ class ConnectionLost(LogError):
     """No connection, or no answer over it."""
 
 
+class ConnectionRefused(ConnectionLost):
+    """No program listens at the address, or at any of several."""
+
+
 class NotSpoken(RefusedByBroker):
     """The broker is too old, or too new, for an API."""
 
@@ -299,6 +303,8 @@ class Connection:
 def _connect(address: Address, settings: ClientSettings, where: str) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout=settings.connect_timeout_ms / 1000)
+    except ConnectionRefusedError as error:
+        raise ConnectionRefused(f"cannot connect to {where}: {_reason(error)}") from None
     except OSError as error:
         raise ConnectionLost(f"cannot connect to {where}: {_reason(error)}") from None
     try:

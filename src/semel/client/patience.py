@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from semel.client.connection import ConnectionLost
+from semel.client.connection import ConnectionLost, ConnectionRefused
 from semel.client.errors import LogError, UnknownTopic, Unreachable
 from semel.client.settings import ClientSettings
 
 T = TypeVar("T")
 
-# A broker may not know a topic yet that was made a moment ago. After this time it counts as missing.
+# A broker may not know a topic yet that was made a moment ago, and one that has just started may not listen yet.
+# After this time the topic, or the broker, counts as missing.
 MISSING_SECONDS_MAX: Final = 2.0
 # How soon, and for how long, the client asks again while the broker still ends the previous transaction.
 CONCLUDING_MS: Final = 20
@@ -92,12 +93,14 @@ class Patience:
         """Wait a little before the next attempt, or raise if the deadline has passed."""
         now = self._clock.monotonic()
         waited = now - self._since
-        if not isinstance(reason, UnknownTopic):
+        if not isinstance(reason, UnknownTopic | ConnectionRefused):
             self._missing_since = None
         elif self._missing_since is None:
             self._missing_since = now
         elif now - self._missing_since >= MISSING_SECONDS_MAX:
-            raise reason
+            if isinstance(reason, UnknownTopic):
+                raise reason
+            raise Unreachable(f"{reason}. Start the broker, or correct the address (bootstrap.servers)") from None
         if waited * 1000 >= self._timeout_ms:
             raise Unreachable(
                 f"{reason} (tried for {waited:.0f} s; {self._setting} is {self._timeout_ms} ms)"

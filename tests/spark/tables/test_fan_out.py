@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from semel.spark import dedup_by_id, delta_sink, fan_out, sql_sink
+from semel.client import Unreachable
+from semel.spark import dedup_by_id, delta_sink, fan_out, log_sink, sql_sink
 from semel.spark.claims import Batch, Outcome
 from semel.spark.counts import level_of, words_of
 from semel.spark.tables.fan_out import FanOut
@@ -85,6 +86,14 @@ def test_a_stream_that_a_sink_cannot_take_is_refused_before_it_begins(spark: Spa
         ValueError, match=r"key=\.\.\. names 'id', and the rows have no such column: they have timestamp, value"
     ):
         fan_out(stream, [sql_sink(url, "rows", "upsert", key="id")])
+
+
+def test_a_sink_into_the_log_at_an_address_where_nobody_listens_is_refused_before_the_query_begins(
+    spark: SparkSession,
+) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(Unreachable, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused. Start the broker"):
+        fan_out(stream, [log_sink("127.0.0.1:1", "alerts", sink_id="alerts", lanes=1)])
 
 
 def test_what_a_deduplication_and_the_sinks_leave_out_is_counted_and_logged(

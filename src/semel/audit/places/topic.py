@@ -80,7 +80,7 @@ class TopicPlace:
             if _stored(name) not in TYPES:
                 raise AuditFailed(f"{self.name}: a record has no {name!r}: it has header.NAME, {', '.join(TYPES)}")
         try:
-            with LogClient(self.settings) as client:
+            with LogClient(self.settings, address_is_new=True) as client:
                 topic = client.topics([self.topic]).get(self.topic)
                 if topic is None:
                     meant = client.patiently(lambda: near(client.cluster, self.topic))

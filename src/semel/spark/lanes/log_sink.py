@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import is_remote
+
 from semel.client import LogClient
 from semel.spark.claims import OTHER_QUERY, RESTORE, Batch, BatchRefused, Outcome
 from semel.spark.lanes import assignment, progress
@@ -63,6 +65,13 @@ class LogSink(Sink):
     lanes: int | None = None
     by: str | Column | Sequence[str | Column] | None = None
     choice: Choice = EVERYTHING
+
+    def check(self, rows: DataFrame) -> None:
+        super().check(rows)
+        if not is_remote():
+            # With Spark Connect another machine writes the rows, and this one need not reach the brokers.
+            with LogClient(self.settings.client, address_is_new=True) as client:
+                client.topics([self.settings.progress_topic])
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, "log", batch)

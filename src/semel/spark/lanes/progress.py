@@ -47,13 +47,13 @@ class ProgressRefused(LogError):
     """The progress topic does not fit this sink."""
 
 
-def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool) -> Topic:
+def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool, address_is_new: bool = False) -> Topic:
     """The progress topic with a partition for each lane; makes it if it is missing.
 
     Where batches follow each other, the number of lanes must not change: a batch that is half written would have other
     rows in its lanes. With `may_grow`, for single writes, a write may have more lanes than those before, or fewer.
     """
-    with LogClient(settings) as client:
+    with LogClient(settings, address_is_new=address_is_new) as client:
         topic = client.topics([name]).get(name)
         if topic is None:
             _make(client, name, lanes)

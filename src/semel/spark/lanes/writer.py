@@ -64,7 +64,11 @@ class LaneSink:
         self._lane_count = brought_into
         self._lanes = brought_into or options.lanes or 0
         may_grow = brought_into is None and order is not Order.CONSECUTIVE
-        topic = progress.prepare(options.client, options.progress_topic, self._lanes, may_grow=may_grow)
+        # In a query this may be any of its batches, and a broker that is away for a moment is waited for.
+        is_alone = order is not Order.CONSECUTIVE
+        topic = progress.prepare(
+            options.client, options.progress_topic, self._lanes, may_grow=may_grow, address_is_new=is_alone
+        )
         self._writer = LaneWriter(options.client, topic, options.topic, options.transaction_timeout_ms)
 
     def _write(self, query_id: str, batch_id: int, order: Order, batches: Iterator[Any]) -> LaneMessage:

@@ -34,7 +34,7 @@ class SemelBatchReader(DataSourceReader):
         """The slices between the bounds, each for one task."""
         for name in self._without_effect:
             _LOG.warning("option %s is for streams and changes nothing in a batch", name)
-        with told_in_one_line(), LogClient(self._options.client) as client:
+        with told_in_one_line(), LogClient(self._options.client, address_is_new=True) as client:
             cut = portions.split(self._slices(client), self._options.partitions_min, self._options.records_max)
             return [reader.SlicePartition(piece) for piece in cut]
 

@@ -131,7 +131,7 @@ class SemelStreamReader(DataSourceStreamReader):
     @property
     def _observer(self) -> Observer:
         if self._client is None:
-            self._client = LogClient(self._options.client)
+            self._client = LogClient(self._options.client, address_is_new=True)
         return Observer(self._client, self._options)
 
     def _up_to_target(self, offsets: Offsets) -> Offsets:

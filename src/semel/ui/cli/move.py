@@ -75,7 +75,10 @@ def _move_between(source: str, target: str, source_config: str | None, target_co
         print(f"semel: {printable(line)}", file=sys.stderr, flush=True)
 
     try:
-        with LogClient(settings[0]) as old, LogClient(settings[1]) as new:
+        with (
+            LogClient(settings[0], address_is_new=True) as old,
+            LogClient(settings[1], address_is_new=True) as new,
+        ):
             moved = Move(old, new, say, progress.show).run()
     except LogError as error:
         raise Failure(str(error)) from None
