@@ -165,12 +165,27 @@ def new_postgres() -> PostgresServer:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty database, of each kind in turn."""
-    from postgres_under_test import lent_database
-
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/test.db"
         return
-    with lent_database(request.getfixturevalue("postgres")) as url:
+    yield request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database of PostgreSQL."""
+    from postgres_under_test import lent_database
+
+    with lent_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture
+def pooled_url(postgres_url: str, tmp_path: Path) -> Iterator[str]:
+    """The same database as `postgres_url`, through PgBouncer in transaction mode; skipped where that is missing."""
+    from pooler import pooler
+
+    with pooler(postgres_url, tmp_path) as url:
         yield url
 
 

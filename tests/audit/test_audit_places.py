@@ -83,14 +83,17 @@ class Written:
         return f"sqlite:{path}/the rows?id=id&time=at&amount=amount"
 
     def postgresql(self, rows: Rows) -> str:
-        server: PostgresServer = self._request.getfixturevalue("postgres")
-        url = server.new_database()
+        url: str = self._request.getfixturevalue("postgres_url")
         with psycopg.connect(url) as connection:
             connection.execute("CREATE SCHEMA shop")
             connection.execute('CREATE TABLE shop."Rows" (id text, at timestamptz, amount numeric)')
             values = [(id, datetime.fromtimestamp(at / 1000, UTC), amount) for id, at, amount in rows]
             connection.cursor().executemany('INSERT INTO shop."Rows" VALUES (%s, %s, %s)', values)
         return f"{url}/shop.Rows?id=id&time=at&amount=amount"
+
+    def pooled(self, rows: Rows) -> str:
+        pooled: str = self._request.getfixturevalue("pooled_url")
+        return self.postgresql(rows).replace(self._request.getfixturevalue("postgres_url"), pooled)
 
     def semel(self, rows: Rows) -> str:
         broker: FaultyBroker = self._request.getfixturevalue("semel_broker")
@@ -107,6 +110,7 @@ KINDS: dict[str, Callable[[Written, Rows], str]] = {
     "delta": Written.delta,
     "sqlite": Written.sqlite,
     "postgresql": Written.postgresql,
+    "through a pooler": Written.pooled,
     "semel": Written.semel,
 }
 

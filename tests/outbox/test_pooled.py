@@ -2,70 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from flask import Flask
 from flask import request as flask_request
 from relaying import Relays, orders
-from sqlalchemy import Engine, insert, make_url, text
+from sqlalchemy import Engine, insert, text
 
 from committed_records import committed_values
 from eventually import eventually
 from semel import outbox, schema
 from semel.database import engine_of
 from semel.http import Idempotency, WsgiIdempotency, reap
-from semel.testing.ports import free_port
-
-PROGRAM = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 
 
 @pytest.fixture
-def direct(url: str) -> str:
-    if not url.startswith("postgresql"):
-        pytest.skip("it is a pooler for PostgreSQL")
-    return url
-
-
-@pytest.fixture
-def pooled(direct: str, tmp_path: Path) -> Iterator[Engine]:
-    """The same database through a pooler with two sessions, which it hands to whoever begins a transaction."""
-    if PROGRAM is None:
-        pytest.skip("Debian's pgbouncer is not installed")
-    server, port = make_url(direct), free_port()
-    settings = tmp_path / "pgbouncer.ini"
-    settings.write_text(
-        f"[databases]\n* = host={server.host} port={server.port}\n[pgbouncer]\npool_mode = transaction\n"
-        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
-        f"default_pool_size = 2\nserver_round_robin = 1\nlogfile =\npidfile =\nuser = postgres\n".replace(
-            "* = host", f"{server.database} = user={server.username} host"
-        )
-    )
-    for place in (tmp_path, *tmp_path.parents[:2]):
-        place.chmod(0o755)
-    engine = engine_of(server.set(port=port))
-    with subprocess.Popen([PROGRAM, "-q", str(settings)]) as process:
-        try:
-            assert eventually(lambda: _answers(engine))
-            yield engine
-        finally:
-            engine.dispose()
-            process.terminate()
-
-
-def _answers(engine: Engine) -> bool:
-    try:
-        with engine.connect() as connection:
-            return connection.scalar(text("SELECT 1")) == 1
-    except Exception:
-        return False
+def pooled(pooled_url: str) -> Iterator[Engine]:
+    engine = engine_of(pooled_url)
+    yield engine
+    engine.dispose()
 
 
 def test_outbox_and_relay_work_through_a_pooler_of_transactions(
-    pooled: Engine, direct: str, topic: str, bootstrap: str
+    pooled: Engine, postgres_url: str, topic: str, bootstrap: str
 ) -> None:
     schema.make(pooled)
     schema.check(pooled)
@@ -83,7 +43,7 @@ def test_outbox_and_relay_work_through_a_pooler_of_transactions(
     values = committed_values(bootstrap, topic)
     assert sorted(values) == sorted(b"%d %d" % (number, place) for number in range(40) for place in range(2))
     # It has left nothing behind in the sessions of the server, which others get.
-    looking = engine_of(direct)
+    looking = engine_of(postgres_url)
     with looking.connect() as connection:
         here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
         locks = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = {here}"

@@ -65,4 +65,11 @@ KIT_BUGS: Final[tuple[Bug, ...]] = (
         "except ZeroDivisionError as error: ...",
         ("tests/metrics/test_kit_counters.py", "-k", "hook"),
     ),
+    Bug(
+        "a connection through a pooler executes what another client has prepared",
+        "semel.database.poolers:check_prepares_nothing_through_pooler",
+        "raise PreparesThroughPooler",
+        "pass",
+        ("tests/inbox/test_inbox_pooled.py", "-k", "prepares or asyncpg"),
+    ),
 )

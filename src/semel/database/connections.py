@@ -30,6 +30,7 @@ from semel.database.errors import (
     UnknownDatabase,
     told_remedy,
 )
+from semel.database.poolers import check_prepares_nothing_through_pooler
 from semel.database.transactions import watch
 from semel.database.writers import PATH
 
@@ -118,11 +119,11 @@ def _check_postgresql(connection: Connection, driver: Any) -> None:
     """Without autocommit, the driver begins a transaction with the first statement; with it, the caller may have sent
     BEGIN."""
     adapted: Any = connection.connection.dbapi_connection
-    if not adapted.autocommit:
-        return
-    asyncpg_like = hasattr(driver, "is_in_transaction")
-    if not (driver.is_in_transaction() if asyncpg_like else driver.info.transaction_status):
-        raise NotInTransaction(_POSTGRESQL_BEGIN)
+    if adapted.autocommit:
+        asyncpg_like = hasattr(driver, "is_in_transaction")
+        if not (driver.is_in_transaction() if asyncpg_like else driver.info.transaction_status):
+            raise NotInTransaction(_POSTGRESQL_BEGIN)
+    check_prepares_nothing_through_pooler(connection)
 
 
 # -- a driver's own connection, lent to SQLAlchemy ---------------------------------------------------------------------

@@ -48,6 +48,18 @@ class NotImmediate(RuntimeError):
         )
 
 
+class PreparesThroughPooler(RuntimeError):
+    """A connection to PostgreSQL through a pooler prepares statements, and may execute one of another client."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this connection prepares statements, and goes through a pooler such as PgBouncer, which may give each "
+            "transaction another session of the server, with the statements of other clients: make the engine by "
+            "semel.database.engine_of(url), set prepare_threshold=None on psycopg's own connections, and for asyncpg "
+            "see 'Through PgBouncer' in docs/how-to/schema.md"
+        )
+
+
 class WaitsForItself(RuntimeError):
     """A second transaction on SQLite would wait for the one in which its caller works, until the busy timeout is
     over."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from pooler import pooler
 from semel.log.store import Store, open_store
 from semel.testing.stores import FaultyStore, MemoryStore
 
@@ -78,6 +79,13 @@ def in_postgres_alone(request: Any, _: Path) -> Iterator[Place]:
     yield Place(lambda part: open_store(f"{url}?allow_async=1&prefix={part}"))
 
 
+@contextmanager
+def through_a_pooler(request: Any, directory: Path) -> Iterator[Place]:
+    url = request.getfixturevalue("servers")[0].new_database()
+    with pooler(url, directory, "ignore_startup_parameters = options") as pooled:
+        yield Place(lambda part: open_store(f"{pooled}?prefix={part}"))
+
+
 ENGINES: Final = {
     "memory": in_memory,
     "network": behind_a_network,
@@ -85,4 +93,5 @@ ENGINES: Final = {
     "seaweedfs": in_seaweedfs,
     "postgres": in_postgres,
     "postgres alone": in_postgres_alone,
+    "postgres pooled": through_a_pooler,
 }

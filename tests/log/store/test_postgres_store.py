@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ import pytest
 
 from cut_line import CutLine
 from eventually import eventually
+from pooler import pooler
 from semel.log.store import open_store
 from semel.log.store.contract import Exists, Missing, StoreRefused, Unsure
 from semel.log.store.postgres import _LOCK, STATEMENT_SECONDS_MAX, TABLE, PostgresStore, _Session
@@ -91,6 +93,34 @@ def test_a_server_that_no_longer_waits_for_a_standby_is_refused(servers: list[Po
                 alone.create("alone", b"x")
         finally:
             servers[0].wait_for("follower")
+
+
+def test_through_a_pooler_no_commit_counts_that_has_not_waited(servers: list[PostgresServer], tmp_path: Path) -> None:
+    """A pooler may ignore the settings of a connection, and each of its sessions has those of whoever had it before."""
+    direct = servers[0].new_database()
+    with pooler(direct, tmp_path, "ignore_startup_parameters = options") as pooled:
+        with closing(opened(pooled)) as store, closing(opened(f"{pooled}?allow_async=1")) as alone:
+            store.create("floor", b"one")
+            alone.create("alone", b"one")
+            with psycopg.connect(pooled, autocommit=True, prepare_threshold=None) as another:
+                for _ in range(2):
+                    another.execute("SET synchronous_commit = off")
+            for call in (lambda: store.create("journal/0", b"x"), lambda: store.get("floor")):
+                with pytest.raises(StoreRefused, match=r"on this server alone: .*synchronous_commit=on"):
+                    call()
+            with pytest.raises(StoreRefused, match=r"in the server's memory alone: .*synchronous_commit=off"):
+                alone.create("journal/1", b"x")
+        with closing(opened(pooled)) as late, pytest.raises(StoreRefused, match="synchronous_commit=on"):
+            late.get("floor")
+
+
+def test_a_pooler_that_refuses_the_settings_of_a_connection_is_named(
+    servers: list[PostgresServer], tmp_path: Path
+) -> None:
+    """A broker would wait for it without end."""
+    refused = pytest.raises(StoreRefused, match=r"a pooler refuses .*: name the server itself .*ignore_startup_param")
+    with pooler(servers[0].new_database(), tmp_path) as pooled, closing(opened(pooled)) as store, refused:
+        store.get("floor")
 
 
 def test_a_standby_is_not_read(servers: list[PostgresServer]) -> None:

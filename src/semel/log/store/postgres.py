@@ -47,7 +47,13 @@ CONNECT_SECONDS_MAX: Final = 3
 IDLE_SECONDS_MAX: Final = 3
 
 _SHA256: Final = "encode(sha256(body), 'hex')"
-_NAMED: Final = "current_setting('synchronous_standby_names') <> ''"
+# Whether a commit waits for what it needs. The connection asks for synchronous_commit=on, but a pooler may have ignored
+# that, and gives each transaction another session of the server.
+_IS_KEPT: Final = "current_setting('synchronous_commit') <> 'off'"
+_IS_KEPT_TWICE: Final = (
+    "(current_setting('synchronous_standby_names') <> '' "
+    "AND current_setting('synchronous_commit') IN ('on', 'remote_apply'))"
+)
 # An empty value if there is a body, otherwise null.
 _NOTHING: Final = "substring(body FOR 0)"
 # Something to commit, because a transaction that only reads does not wait for the standby.
@@ -57,9 +63,14 @@ _MESSAGE: Final = "pg_logical_emit_message(true, 'semel', '')"
 _PREPARE_THRESHOLD: Final = 2
 _LOCK: Final = 0x73656D656C
 _ALONE: Final = (
-    "acknowledged data would be on this server alone: set synchronous_standby_names there, or add ?allow_async=1 to "
-    "the URL to accept its loss with the server"
+    "acknowledged data would be on this server alone: set synchronous_standby_names there, and behind a pooler "
+    "synchronous_commit=on for this user, or add ?allow_async=1 to the URL to accept its loss with the server"
 )
+_IN_MEMORY: Final = (
+    "acknowledged data would be in the server's memory alone: sessions of the pooler have synchronous_commit=off; set "
+    "it to on for this user"
+)
+_SETTINGS_REFUSED: Final = "unsupported startup parameter"
 # Errors that may end by themselves. Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's
 # intervention; the code of a server that may not write, which is a standby; and those of time limits of a role.
 _PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "25P03", "25P04", "58030")
@@ -123,6 +134,7 @@ class PostgresStore:
                 f"{self._address}: {reason}: write postgresql://user@host/database?prefix=name"
             ) from None
         self._needs_standby = allow_async == "0"
+        self._is_kept = _IS_KEPT_TWICE if self._needs_standby else _IS_KEPT
         self._statement_seconds_max = statement_seconds_max
         self._lock = threading.Lock()
         # Since when, and in which thread.
@@ -137,7 +149,8 @@ class PostgresStore:
     def create(self, key: str, body: Buffer) -> str:
         with self._session(key) as session:
             self._make_table(session)
-            statement = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING RETURNING {_NAMED}"
+            insert = f"INSERT INTO {TABLE} (key, body) VALUES (%s, %b) ON CONFLICT DO NOTHING"
+            statement = f"{insert} RETURNING {self._is_kept}"
             if self._committed(session, statement, self._key(key), body) is None:
                 # The object that the caller reads there next must be as durable as a created one. It may also have been
                 # deleted meanwhile.
@@ -148,7 +161,7 @@ class PostgresStore:
 
     def replace(self, key: str, body: Buffer, version: str) -> str:
         with self._session(key) as session:
-            statement = f"UPDATE {TABLE} SET body = %b WHERE key = %s AND {_SHA256} = %s RETURNING {_NAMED}"
+            statement = f"UPDATE {TABLE} SET body = %b WHERE key = %s AND {_SHA256} = %s RETURNING {self._is_kept}"
             if self._committed(session, statement, body, self._key(key), version) is None:
                 self._read(session, key, _NOTHING)
                 raise Changed(f"{key} in {self._address} was replaced by somebody else")
@@ -185,7 +198,7 @@ class PostgresStore:
 
     def delete(self, key: str) -> None:
         with contextlib.suppress(Missing), self._session(key) as session:
-            self._committed(session, f"DELETE FROM {TABLE} WHERE key = %s RETURNING {_NAMED}", self._key(key))
+            self._committed(session, f"DELETE FROM {TABLE} WHERE key = %s RETURNING {self._is_kept}", self._key(key))
 
     def cut_short(self, thread: int) -> None:
         for session, (_, busy) in list(self._busy.items()):
@@ -214,7 +227,7 @@ class PostgresStore:
             # has seen.
             statement = (
                 f"WITH message AS MATERIALIZED (SELECT {_MESSAGE} AS position) "
-                f"SELECT {_NAMED}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"
+                f"SELECT {self._is_kept}, {what}, position FROM message LEFT JOIN {TABLE} ON key = %s"
             )
             body = self._committed(session, statement, self._key(key))
         if body is None:
@@ -222,14 +235,15 @@ class PostgresStore:
         return bytes(body)
 
     def _committed(self, session: "_Session", statement: str, *parameters: Any) -> Any:
-        """The second column of the first row, or otherwise the first, of a statement that must reach the standby."""
+        """The second column of the first row, or otherwise the first, of a statement that must reach the disk, and the
+        standby if one is needed."""
         rows = session.run(statement, *parameters)
         if self._needs_standby and session.warned:
             raise Unsure(f"{self._address}: the synchronous standby did not confirm it: see whether it is running")
         if not rows:
             return None
-        if self._needs_standby and not rows[0][0]:
-            raise StoreRefused(f"{self._address}: {_ALONE}")
+        if not rows[0][0]:
+            raise self._refusal()
         return rows[0][min(1, len(rows[0]) - 1)]
 
     @contextlib.contextmanager
@@ -303,13 +317,16 @@ class PostgresStore:
                 self._idle.pop().close()
 
     def _prepare(self, session: "_Session") -> None:
-        """Refuse a server without a synchronous standby, if one is needed, and find out whether a pooler is between."""
+        """Refuse a server whose commits do not wait for what is needed, and find out whether a pooler is between."""
         if session.run("SELECT pg_backend_pid()")[0][0] != session.connection.info.backend_pid:
             # Another session of the server, which such as PgBouncer may choose, knows no prepared statement.
             self._is_pooled = True
             session.connection.prepare_threshold = None
-        if self._needs_standby and not session.run(f"SELECT {_NAMED}")[0][0]:
-            raise StoreRefused(f"{self._address}: {_ALONE}")
+        if not session.run(f"SELECT {self._is_kept}")[0][0]:
+            raise self._refusal()
+
+    def _refusal(self) -> StoreRefused:
+        return StoreRefused(f"{self._address}: {_ALONE if self._needs_standby else _IN_MEMORY}")
 
     def _make_table(self, session: "_Session") -> None:
         """Create the table, if it does not exist."""
@@ -329,6 +346,11 @@ class PostgresStore:
     def _translated(self, what: str, error: "psycopg.Error") -> StoreError:
         code = error.sqlstate or ""
         reason = f"{self._address}: {what}: {' '.join(str(error).split())}"
+        if _SETTINGS_REFUSED in reason:
+            return StoreRefused(
+                f"{reason}: a pooler refuses the settings of this connection: name the server itself in the URL, or "
+                "have the pooler ignore them (PgBouncer: ignore_startup_parameters = options)"
+            )
         passing = code.startswith(_PASSING) if code else not any(words in str(error) for words in _FOR_A_PERSON)
         if passing:
             return Unsure(reason)
