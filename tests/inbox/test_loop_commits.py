@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 from confluent_kafka import Producer
 from effects import done
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from test_loop import handle, inbox_of, message
 
 from committed_records import make_topic
 from semel.database.procedures import drive
 from semel.inbox import Inbox, LoopFailed, Message, Outcome, quarantine
 from semel.inbox.brokers import Brokers
+from semel.inbox.confluent import Handler
 from semel.inbox.loop import DUE_MS_MAX, UNCOMMITTED_MAX, Place
 from semel.testing.clock import Clock
 
@@ -68,9 +69,9 @@ class Broker:
         pass
 
 
-def run(inbox: Inbox, broker: Broker) -> list[dict[Place, int]]:
+def run(inbox: Inbox, broker: Broker, handler: Handler = handle) -> list[dict[Place, int]]:
     """The commits of the whole run."""
-    drive(inbox._run(handle, broker, Brokers(Clock())))
+    drive(inbox._run(handler, broker, Brokers(Clock())))
     return broker.commits
 
 
@@ -110,6 +111,37 @@ def test_while_records_keep_coming_offsets_are_committed_all_the_same(engine: En
     inbox = inbox_of(engine)
     broker = Broker(inbox, [sent(ORDERS, offset) for offset in range(2 * UNCOMMITTED_MAX)])
     assert run(inbox, broker) == [{ORDERS: UNCOMMITTED_MAX}, {ORDERS: 2 * UNCOMMITTED_MAX}]
+
+
+def test_a_message_that_waits_for_another_system_is_read_again_and_not_committed_over(engine: Engine) -> None:
+    """The loop polls while it waits, to stay a member: after that message, the partition would go on without it."""
+    inbox = inbox_of(engine)
+    is_away = True
+
+    def book(connection: Connection, taken: Message) -> None:
+        if is_away and taken.offset == 4:
+            raise ConnectionRefusedError
+        handle(connection, taken)
+
+    def come_back() -> None:
+        nonlocal is_away
+        is_away = False
+
+    broker = Broker(inbox, [sent(ORDERS, 3), sent(ORDERS, 4), None, come_back, sent(ORDERS, 4), None])
+    assert run(inbox, broker, book) == [{ORDERS: 4}, {ORDERS: 5}]
+    assert broker.read_from == [4]
+    assert done(engine) == ["orders-0-3", "orders-0-4"]
+
+
+def test_a_message_that_failed_when_the_loop_was_stopped_is_left_to_the_next_one(engine: Engine) -> None:
+    inbox = inbox_of(engine)
+
+    def stop_and_fail(_connection: object, taken: Message) -> None:
+        inbox.stop()
+        raise RuntimeError(f"cannot book {taken.offset}")
+
+    broker = Broker(inbox, [sent(ORDERS, 4)])
+    assert run(inbox, broker, stop_and_fail) == []
 
 
 # -- what is done between two records ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from guarded import ADMINISTRATOR, TOPIC, WRITE, GuardedBroker, rule
 from semel import outbox
 from semel.log.core.access import Permission
 from semel.outbox import Unsettled, layout, ledger, quarantine
+from semel.outbox.errors import OutOfStep
 from semel.outbox.tables import messages
 from semel.ui.cli import main
 
@@ -182,3 +183,29 @@ def test_a_message_that_is_put_aside_twice_as_after_a_lost_answer_of_the_commit_
                 quarantine.retry(connection, [batch.numbers[0]])
     with engine.connect() as connection:
         assert ledger.standing(connection, owner).at_hand == batch.numbers[1:]
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+def test_messages_of_another_batch_than_the_one_at_hand_are_neither_put_back_nor_aside(
+    engine: Engine, is_published: bool
+) -> None:
+    """Somebody has changed the tables: what the relay was refused may be in the log by now, under that number."""
+    add(engine, "orders", "first", "second", key=None)
+    owner, size = ledger.Owner(0, 1, "ours"), ledger.Size(10, 1_000)
+    with engine.begin() as connection:
+        layout.settled(connection, None, None)
+        ledger.take_over(connection, owner, "ours", 0)
+        batch = ledger.advance(connection, owner, None, ledger.NOTHING, size, 0)
+    assert batch is not None
+    refused = batch.number if is_published else batch.number + 1
+    with engine.begin() as connection:
+        if is_published:
+            assert ledger.advance(connection, owner, batch.number, batch.number, size, 0) is None
+        before = ledger.standing(connection, owner)
+    with pytest.raises(OutOfStep, match="is not the one at hand"), engine.begin() as connection:
+        ledger.put_back(connection, owner, refused, batch.numbers[1])
+    with pytest.raises(OutOfStep, match="is not the one at hand"), engine.begin() as connection:
+        ledger.put_aside(connection, owner, refused, batch.numbers[1], "too large", 0)
+    with engine.connect() as connection:
+        assert ledger.standing(connection, owner) == before
+    assert refused_messages(engine) == []

@@ -8,7 +8,9 @@ import pytest
 
 from asking import Asker
 from semel.log.broker.broker import Broker
+from semel.log.broker.chores import HOUSEKEEPING_SECONDS
 from semel.log.storage.checkpoint import CheckpointJob
+from semel.log.storage.files import MemoryFiles
 from semel.log.storage.log_settings import LogSettings
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
@@ -16,6 +18,7 @@ from semel.wire.records import Record, encode_batch
 from semel.wire.steps import finish
 from semel.wire.versions import PRODUCE
 from small_disk import SmallDisk
+from virtual_brokers import AtOnce, run
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -67,3 +70,22 @@ async def test_a_checkpoint_for_which_there_is_no_space_or_file_is_put_off_and_i
         finish(broker.pump.look_for_space())
         broker.pump.begin_checkpoint()
         assert broker.log.checkpoint_running
+
+
+def test_a_disk_that_stays_full_costs_one_checkpoint_until_the_broker_looks_for_space_again() -> None:
+    """Clients try what was refused again and again, and each time it would cost a whole one."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def scenario() -> None:
+        broker = Broker(files=MemoryFiles(), host="a", port=1, insecure=True, disk_threads=AtOnce)
+        await broker.start()
+        for _ in range(2):
+            before = broker.metrics.checkpoints
+            for _ in range(3):
+                broker.pump.write_refused(full)
+                await asyncio.sleep(HOUSEKEEPING_SECONDS / 10)
+            assert broker.metrics.checkpoints == before + 1
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+        await broker.stop()
+
+    run(scenario())

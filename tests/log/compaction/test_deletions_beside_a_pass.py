@@ -1,7 +1,7 @@
 """Records and topics that are deleted while a pass works on them: they do not come back, and nobody is alarmed."""
 
 import pytest
-from compacting import COMPACTED, TOPIC, CompactingBroker, HeldThreads, consumed, fill
+from compacting import COMPACTED, TOPIC, CompactingBroker, HeldThreads, consumed, fill, record
 from histories import last_values
 
 from asking import Asker
@@ -11,12 +11,16 @@ from semel.log.storage.files import MemoryFiles
 from semel.log.storage.journal import Damaged
 
 
+@pytest.mark.parametrize("leaves_records", [False, True])
 @pytest.mark.parametrize("what", ["records are deleted", "the topic is deleted", "all records are deleted"])
-def test_what_goes_while_it_is_compacted_does_not_come_back(what: str) -> None:
+def test_what_goes_while_it_is_compacted_does_not_come_back_and_leaves_no_file(what: str, leaves_records: bool) -> None:
+    """Neither if the pass has written a segment with what is left of the first ones, nor if nothing was left."""
     threads, files = HeldThreads(), MemoryFiles()
     with CompactingBroker(files, disk_threads=threads) as broker:
         ask = Asker(broker.bootstrap)
         ask.create(TOPIC, **{**COMPACTED, "cleanup_policy": "compact,delete"})
+        if leaves_records:
+            ask.produce(TOPIC, [record(b"0"), record(b"never again")])
         fill(ask)
         before = consumed(ask)
 

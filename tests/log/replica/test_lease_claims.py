@@ -3,32 +3,20 @@ nobody is let in before what was written is durable.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine
-from random import Random
-from typing import Any
 
 import pytest
 
 from leased_lives import LEASE_SECONDS, Active
 from lives import WatchedStore, names
 from semel.log.broker.broker import Broker
-from semel.log.broker.disk_thread import DiskThread, JobError
 from semel.log.replica.lease import LEASE_KEY, LeaseWatch, decode_lease
 from semel.log.replica.reader import SLOTS_PER_LOOK
 from semel.log.replica.slot import JOURNAL, key_of
 from semel.log.storage.files import MemoryFiles
 from semel.log.store.contract import Buffer
 from semel.testing.stores import MemoryStore
-from semel.testing.virtual_loop import VirtualLoop
-from sim.network import Network
 from small_disk import SmallDisk
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    loop = VirtualLoop()
-    loop.network = Network(loop, Random(0), Counter())
-    loop.run(scenario)
+from virtual_brokers import AtOnce, run
 
 
 def test_a_standby_claims_the_lease_when_it_has_read_all() -> None:
@@ -72,20 +60,6 @@ def test_a_standby_without_room_leaves_the_lease_to_others() -> None:
         assert await membership.take_over() == 2
 
     run(scenario())
-
-
-class AtOnce(DiskThread):
-    """A thread of the disk that is none."""
-
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def run(self, job: Callable[[], None], done: Callable[[JobError], None]) -> None:
-        job()
-        self._loop.call_soon(done, None)
-
-    def stop(self) -> None:
-        """There is nothing to wait for."""
 
 
 class HeldStore(MemoryStore):

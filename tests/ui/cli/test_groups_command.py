@@ -1,5 +1,6 @@
 """What `semel groups` promises: how far each group has come is shown, and nothing moves unless somebody means it."""
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from asking import Asker
+from semel.wire.versions import JOIN_GROUP, SYNC_GROUP
 from semel_command import semel_failure, semel_lines
 from transacting import TransactionalProducer
 
@@ -128,6 +130,42 @@ def test_a_group_with_members_is_shown_and_left_alone(protocol: str, bootstrap: 
         assert "has members" in refused
         assert "has members" in semel_failure("groups", "delete", group, "--yes", bootstrap)
     assert table(semel_lines("groups", "describe", group, bootstrap)) == [[topic, "0", "2", "5", "3", "0", "-"]]
+
+
+def test_a_member_may_still_have_partitions_that_are_gone(bootstrap: str) -> None:
+    """Until it hears that its topic was deleted, or recreated with fewer partitions."""
+    records(bootstrap, "recreated")
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as asker:
+        who = {"group_id": "leftovers", "group_instance_id": None, "protocol_type": "consumer"}
+        wish = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "member_id": "", "reason": None}
+        # This version asks for no second request with the id.
+        joined = asker(JOIN_GROUP, 3, **who, **wish, protocols=[{"name": "range", "metadata": b""}])
+        share = assignment({"deleted": [0], "recreated": [0, 1]})
+        synced = asker(
+            SYNC_GROUP,
+            5,
+            **who,
+            member_id=joined.member_id,
+            generation_id=joined.generation_id,
+            protocol_name="range",
+            assignments=[{"member_id": joined.member_id, "assignment": share}],
+        )
+        assert (joined.error_code, synced.error_code) == (0, 0)
+        assert table(semel_lines("groups", "describe", "leftovers", bootstrap)) == [
+            ["deleted", "0", "-", "-", "-", "-", joined.member_id],
+            ["recreated", "0", "-", "5", "-", "0", joined.member_id],
+            ["recreated", "1", "-", "-", "-", "-", joined.member_id],
+        ]
+
+
+def assignment(topics: dict[str, list[int]]) -> bytes:
+    """As a leader of the classic protocol shares partitions out."""
+    content = struct.pack(">hi", 0, len(topics))
+    for name, partitions in topics.items():
+        content += struct.pack(
+            f">h{len(name)}si{len(partitions)}i", len(name), name.encode(), len(partitions), *partitions
+        )
+    return content + struct.pack(">i", -1)
 
 
 def test_a_group_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:

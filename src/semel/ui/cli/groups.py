@@ -143,9 +143,8 @@ def _owners(members: list[Member]) -> dict[TopicPartition, str]:
 def _rows(
     cluster: Cluster, committed: dict[TopicPartition, Committed], owners: dict[TopicPartition, str]
 ) -> Iterable[Row]:
-    topics = cluster.every_topic(with_internal=True)
     places = sorted({*committed, *owners})
-    there = [where for where in places if where.topic in topics and where.partition < topics[where.topic].partitions]
+    there = _existing(cluster, places)
     ends = offsets_of(cluster, there, LATEST)
     stable = offsets_of(cluster, there, LATEST, Isolation.READ_COMMITTED)
     standings = {where: Standing(where, one.offset) for where, one in committed.items()}
@@ -162,13 +161,19 @@ def _rows(
         )
 
 
+def _existing(cluster: Cluster, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of these partitions that exist: a group may still have others, of a topic that was deleted or recreated."""
+    topics = cluster.every_topic(with_internal=True)
+    return sorted(one for one in places if one.topic in topics and one.partition < topics[one.topic].partitions)
+
+
 # -- reset and delete -------------------------------------------------------------------------------------------
 
 
 def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
     coordinator = coordinator_of(cluster, name, GROUP)
     committed = groups.committed(cluster, coordinator, name)
-    partitions = _named(cluster, topics) if topics else _known(cluster, committed)
+    partitions = _named(cluster, topics) if topics else _existing(cluster, committed)
     if not partitions:
         raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
     target = groups.target(cluster, partitions, place)
@@ -199,12 +204,6 @@ def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
             raise Failure(f"{text!r} names no partitions: TOPIC:0,1 does") from None
         partitions += sorted(own)
     return partitions
-
-
-def _known(cluster: Cluster, committed: dict[TopicPartition, Committed]) -> list[TopicPartition]:
-    """The existing partitions in which the group has offsets."""
-    topics = cluster.every_topic(with_internal=True)
-    return sorted(where for where in committed if where.topic in topics)
 
 
 def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
