@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 import requests
 from applications import payments
@@ -86,6 +87,7 @@ def service(engine: Engine) -> Iterator[Service]:
 
 CLIENTS: dict[str, Callable[[], Any]] = {
     "httpx": lambda: httpx.Client(trust_env=False),
+    "httpx2": lambda: httpx2.Client(trust_env=False),
     "requests": requests.Session,
 }
 
@@ -193,7 +195,7 @@ def test_a_body_that_can_be_read_once_is_sent_as_often_as_needed_or_refused(
     service.faults = [LOSE]
     pieces = iter([b'{"cents"', b": 7}"])
     headers = {"Content-Type": "application/json"}
-    if isinstance(client, httpx.Client):
+    if isinstance(client, httpx.Client | httpx2.Client):
         assert caller_of(client).post(service.url, content=pieces, headers=headers).status_code == 201
         assert booked(engine) == ["7"]
     else:
@@ -235,7 +237,7 @@ def test_a_key_is_named_in_one_way(client: Any, service: Service) -> None:
 
 
 def test_a_mistake_of_the_program_is_raised_and_not_tried_again(client: Any) -> None:
-    with pytest.raises((httpx.UnsupportedProtocol, requests.exceptions.InvalidSchema)):
+    with pytest.raises((httpx.UnsupportedProtocol, httpx2.UnsupportedProtocol, requests.exceptions.InvalidSchema)):
         caller_of(client).post("nowhere://shop/payments", json={})
 
 
@@ -245,10 +247,10 @@ def test_a_coroutine_calls_in_the_same_way(service: Service, engine: Engine) -> 
     async def pause(seconds: float) -> None:
         clock.sleep(seconds)
 
-    async def call() -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False) as client:
+    async def call() -> httpx2.Response:
+        async with httpx2.AsyncClient(trust_env=False) as client:
             caller = AsyncCaller(client, budget=RetryBudget(clock=clock), pause=pause, clock=clock.monotonic)
-            answer: httpx.Response = await caller.post(service.url, json={"cents": 7}, intent="order 17")
+            answer: httpx2.Response = await caller.post(service.url, json={"cents": 7}, intent="order 17")
             return answer
 
     service.faults = [LOSE, (503, {})]

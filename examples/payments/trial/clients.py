@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
+import httpx2
 
 from payments.trial.plan import Manner, Request
 from semel.http.client import AsyncCaller, GaveUp, KeyMisused, is_replay
@@ -48,7 +48,7 @@ class Clients:
         self.answers: dict[Request, set[Answer]] = {}
         self.counts = Counts()
         hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._sent], "response": [self._seen]}
-        self._http = httpx.AsyncClient(base_url=address, timeout=ATTEMPT_SECONDS, event_hooks=hooks)
+        self._http = httpx2.AsyncClient(base_url=address, timeout=ATTEMPT_SECONDS, event_hooks=hooks)
         self._caller = AsyncCaller(
             self._http, retries=RETRIES, budget=RetryBudget(), pause=self._pause, chance=random.Random(seed).random
         )
@@ -71,9 +71,9 @@ class Clients:
         """Send the request, and cut the connection before there is an answer."""
         try:
             self._note(request, await self._post(request, read_seconds=request.lost_after_seconds))
-        except httpx.ReadTimeout:
+        except httpx2.ReadTimeout:
             self.counts.lost_answers += 1
-        except httpx.TransportError:
+        except httpx2.TransportError:
             # The service was down.
             pass
 
@@ -105,10 +105,10 @@ class Clients:
         self.counts.retries += 1
         await asyncio.sleep(seconds)
 
-    async def _seen(self, answered: httpx.Response) -> None:
+    async def _seen(self, answered: httpx2.Response) -> None:
         self.counts.failures += answered.status_code >= 500
 
-    async def _sent(self, _: httpx.Request) -> None:
+    async def _sent(self, _: httpx2.Request) -> None:
         self.counts.attempts += 1
 
     async def figures(self) -> dict[str, float]:
@@ -117,15 +117,15 @@ class Clients:
         lines = (line.rpartition(" ") for line in shown.text.splitlines() if line.startswith("semel_"))
         return {name: float(value) for name, _, value in lines}
 
-    async def _post(self, request: Request, read_seconds: float = ATTEMPT_SECONDS) -> httpx.Response:
+    async def _post(self, request: Request, read_seconds: float = ATTEMPT_SECONDS) -> httpx2.Response:
         return await self._http.post(
             "/payments",
             json=_body(request),
             headers={"X-API-Key": request.caller, "Idempotency-Key": f'"{request.key}"'},
-            timeout=httpx.Timeout(ATTEMPT_SECONDS, read=read_seconds),
+            timeout=httpx2.Timeout(ATTEMPT_SECONDS, read=read_seconds),
         )
 
-    def _note(self, request: Request, answered: httpx.Response) -> None:
+    def _note(self, request: Request, answered: httpx2.Response) -> None:
         """Record a final answer: not one that says that the request is still running, or that something failed."""
         if answered.status_code != RUNNING and answered.status_code < 500:
             self.counts.replays += is_replay(answered)

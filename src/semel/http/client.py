@@ -3,8 +3,9 @@
     caller = Caller(requests.Session())
     answer = caller.post("https://shop/payments", json={"cents": 950}, intent="order 17")
 
-It works with `httpx` and `requests`, and returns their own response objects. A returned answer is final; anything else
-is raised. It must never send one key with two different requests, nor an attempt without the key of the first one.
+It works with `httpx2`, `httpx` and `requests`, and returns their own response objects. A returned answer is final;
+anything else is raised. It must never send one key with two different requests, nor an attempt without the key of the
+first one.
 """
 
 import asyncio
@@ -143,10 +144,10 @@ class _AnyCaller:
 
 
 class Caller(_AnyCaller):
-    """Sends requests with a key, over an `httpx.Client` or a `requests.Session`."""
+    """Sends requests with a key, over an `httpx2.Client` or a `requests.Session`."""
 
     _sleep = staticmethod(time.sleep)
-    _clients = "an httpx.Client or a requests.Session"
+    _clients = "an httpx2.Client or a requests.Session"
     _is_asynchronous = False
 
     def request(
@@ -164,10 +165,10 @@ class Caller(_AnyCaller):
 
 
 class AsyncCaller(_AnyCaller):
-    """Sends requests with a key, over an `httpx.AsyncClient`."""
+    """Sends requests with a key, over an `httpx2.AsyncClient`."""
 
     _sleep = staticmethod(asyncio.sleep)
-    _clients = "an httpx.AsyncClient"
+    _clients = "an httpx2.AsyncClient"
     _is_asynchronous = True
 
     async def request(

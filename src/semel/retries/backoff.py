@@ -39,6 +39,7 @@ _NO_WAY_THERE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.E
 _NO_ANSWER: Final = frozenset(
     {
         *("httpx.NetworkError", "httpx.TimeoutException", "httpx.RemoteProtocolError"),
+        *("httpx2.NetworkError", "httpx2.TimeoutException", "httpx2.RemoteProtocolError"),
         *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
         "requests.exceptions.ChunkedEncodingError",
         *("aiohttp.client_exceptions.ClientConnectionError", "aiohttp.client_exceptions.ClientPayloadError"),
