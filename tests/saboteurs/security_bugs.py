@@ -346,7 +346,21 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         "pass",
         ("tests/log/broker/test_metrics.py::test_who_asks_is_answered_however_many_connections_are_silent",),
     ),
+    Bug(
+        "silent connections keep a browser out of the console",
+        "semel.ui.console.server:Console._enter",
+        "leaver.transport.abort()",
+        "raise PageRefused(503, '')",
+        ("tests/ui/console/test_site.py::test_a_browser_is_answered_however_many_connections_are_silent",),
+    ),
     # -- TLS ----------------------------------------------------------------------------------------------------------
+    Bug(
+        "of a certificate and its key nobody says which is cut off",
+        "semel.wire.pem:why_refused",
+        "certificate is not None and not _CERTIFICATE.search(certificate)",
+        "False",
+        ("tests/wire/test_pem.py", "-k", "cut_off or gone"),
+    ),
     Bug(
         "a client without a certificate comes in where one is required",
         "semel.log.broker.certificates:_context",

@@ -23,6 +23,7 @@ from semel.wire.fetch import FetchPartitionAnswer
 from semel.wire.frames import parse_response_header, read_frame
 from semel.wire.group_list import GroupInList
 from semel.wire.message import Request, Response
+from semel.wire.pem import why_refused
 from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -343,23 +344,23 @@ def _tls(settings: ClientSettings) -> ssl.SSLContext:
         context.check_hostname = settings.ssl_check_hostname
     if certificate is not None:
         # OpenSSL does not say which of the two is missing.
+        contents = []
         for file in (certificate, key or certificate):
-            with _tls_errors(file), open(file, "rb"):
-                pass
-        with _tls_errors(" and ".join(dict.fromkeys((certificate, key or certificate)))):
+            with _tls_errors(file), open(file, "rb") as opened:
+                contents.append(opened.read())
+        with _tls_errors(" and ".join(dict.fromkeys((certificate, key or certificate))), *contents):
             # An empty password instead of none, or OpenSSL would ask for one at the terminal.
             context.load_cert_chain(certificate, key, settings.ssl_key_password or "")
     return context
 
 
 @contextlib.contextmanager
-def _tls_errors(files: str) -> Iterator[None]:
-    """A context in which every error of these files names them."""
+def _tls_errors(files: str, *contents: bytes) -> Iterator[None]:
+    """A context in which every error of these files names them. `contents` are those of a certificate and its key."""
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else error
-        raise AuthenticationFailed(f"{files} cannot be used for TLS: {reason}") from None
+        raise AuthenticationFailed(f"{files} cannot be used for TLS: {why_refused(error, *contents)}") from None
 
 
 def _reason(error: OSError) -> str:

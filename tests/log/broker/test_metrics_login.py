@@ -4,12 +4,13 @@ import asyncio
 import base64
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from asking_over_tls import tls_socket
 from semel.log.broker.broker import Broker
 from semel.log.broker.certificates import ClientAuth, TlsSettings
-from semel.log.broker.metrics_server import serve_metrics
+from semel.log.broker.metrics_server import CONNECTIONS_MAX, serve_metrics
 from semel.log.security.listeners import Listener, SecurityProtocol
 from semel.testing.certificates import Authority
 from semel.wire.basic import BasicLogin
@@ -52,3 +53,19 @@ def test_only_the_whole_name_and_password_are_good_and_no_certificate_is_asked_f
         assert status(tls_socket(address, authority), right) == 200
 
     beside_a_broker(tls, scenario)
+
+
+def test_over_tls_who_asks_is_answered_however_many_connections_are_silent(tmp_path: Path) -> None:
+    """They are silent before the handshake, or after it."""
+    authority = Authority(tmp_path)
+
+    def scenario(address: str) -> None:
+        place = "127.0.0.1", int(address.rpartition(":")[2])
+        with ExitStack() as held:
+            for host in (f"127.0.0.{number}" for number in range(1, 4)):
+                for _ in range(CONNECTIONS_MAX):
+                    held.enter_context(tls_socket(address, authority, source=host))
+                    held.enter_context(socket.create_connection(place, 30, source_address=(host, 0)))
+            assert status(tls_socket(address, authority), f"{LOGIN.name}:{LOGIN.password}") == 200
+
+    beside_a_broker(TlsSettings(*authority.issue("broker", "localhost")), scenario)

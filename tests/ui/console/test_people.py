@@ -211,6 +211,19 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: str) ->
         People(path)
     with pytest.raises(NoPeople, match="makes it"):
         People(tmp_path / "nowhere")
+    before = path.read_bytes()
+    with pytest.raises(NoPeople, match=r"people\.json"):
+        people.add(path, "anna", PASSWORD, may_change=False)
+    assert path.read_bytes() == before
+
+
+def test_where_no_file_can_be_nobody_is_told_to_make_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "people.json"):
+        with pytest.raises(NoPeople, match=r": (Is|Not) a directory$"):
+            People(path)
+        with pytest.raises(NoPeople, match=r": (Is|Not) a directory$"):
+            people.add(path, "anna", PASSWORD, may_change=False)
 
 
 @pytest.mark.parametrize(("name", "password"), [("", PASSWORD), ("a\x1b[2J", PASSWORD), ("a", "short")])

@@ -13,6 +13,7 @@ import pytest
 from asking import Asker
 from browsing import Browser, browse
 from semel.testing.broker import FaultyBroker
+from semel.ui.console.server import CONNECTIONS_MAX
 from transacting import TransactionalProducer, committed
 
 NOWHERE = "127.0.0.1:1"
@@ -202,6 +203,25 @@ def test_a_console_that_ends_under_an_open_page_prints_nothing(semel_broker: Fau
     pages: list[AsyncGenerator[Any, None]] = []
     browse(semel_broker.bootstrap, story)
     assert printed == []
+
+
+def test_a_browser_is_answered_however_many_connections_are_silent(semel_broker: FaultyBroker) -> None:
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        host, _, port = browser.place.rpartition(":")
+        silent = [
+            await asyncio.open_connection(host, int(port), local_addr=(f"127.0.0.{last}", 0))
+            for last in range(1, 4)
+            for _ in range(CONNECTIONS_MAX)
+        ]
+        assert (await browser.get("/api/topics")).status == 200
+        # The oldest were closed.
+        reader, _ = silent[0]
+        assert await reader.read() == b""
+        for _, writer in silent:
+            writer.close()
+
+    browse(semel_broker.bootstrap, story)
 
 
 def test_a_cluster_that_does_not_answer_in_time_is_one_line() -> None:

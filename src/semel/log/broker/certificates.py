@@ -14,6 +14,7 @@ from pathlib import Path
 
 from semel.log.core.access import ANONYMOUS, USER, Principal
 from semel.log.security.names import rules_of, subject_of
+from semel.wire.pem import why_refused
 
 
 class ClientAuth(StrEnum):
@@ -112,24 +113,16 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
         context.load_cert_chain(settings.certificate, settings.key, settings.key_password or "")
     except (OSError, ValueError) as error:
         files = " and ".join(dict.fromkeys((settings.certificate, settings.key or settings.certificate)))
-        is_locked = b"ENCRYPTED" in contents[settings.key or settings.certificate]
-        reason = "the key is encrypted, and the password is missing or wrong" if is_locked else _reason(error)
+        reason = why_refused(error, contents[settings.certificate], contents[settings.key or settings.certificate])
         raise CertificatesRefused(f"{files} cannot be used for TLS: {reason}") from None
     if settings.client_authority is not None:
         try:
             context.load_verify_locations(settings.client_authority)
         except (OSError, ValueError) as error:
-            raise CertificatesRefused(f"{settings.client_authority} holds no authority: {_reason(error)}") from None
+            raise CertificatesRefused(f"{settings.client_authority} holds no authority: {why_refused(error)}") from None
     context.verify_mode = {
         ClientAuth.NONE: ssl.CERT_NONE,
         ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
         ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
     }[settings.client_auth]
     return context
-
-
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    if reason == "KEY_VALUES_MISMATCH":
-        return "the key is not that of the certificate"
-    return str(reason or error)

@@ -120,8 +120,10 @@ def read(path: Path) -> dict[str, Any]:
             }
             for name, one in told["people"].items()
         }
+    except FileNotFoundError as error:
+        raise NoPeople(f"{path}: {error.strerror}; semel console user add makes it") from None
     except OSError as error:
-        raise NoPeople(f"{path}: {error.strerror or error}; semel console user add makes it") from None
+        raise NoPeople(f"{path}: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, NoPeople):
             raise
@@ -169,6 +171,9 @@ def _write(path: Path, people: dict[str, Any]) -> None:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"format": FORMAT, "people": people}, file, indent=1)
+            file.flush()
+            # Otherwise a loss of power may leave an empty file under this name, and the people before are gone, too.
+            os.fsync(file.fileno())
         os.replace(unfinished, path)
     except OSError as error:
         raise NoPeople(f"{path}: {error.strerror or error}") from None
