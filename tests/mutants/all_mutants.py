@@ -12,6 +12,7 @@ from mutants.file_mutants import FILE_MUTANTS
 from mutants.judged import JUDGED
 from mutants.kit_mutants import KIT_MUTANTS
 from mutants.log_mutants import LOG_MUTANTS
+from mutants.outbox_mutants import OUTBOX_MUTANTS
 from mutants.pipeline_mutants import PIPELINE_MUTANTS
 from mutants.store_mutants import STORE_MUTANTS
 from saboteurs.planting import Bug
@@ -23,6 +24,7 @@ ALL_MUTANTS: Final[tuple[Bug, ...]] = (
     *FILE_MUTANTS,
     *PIPELINE_MUTANTS,
     *KIT_MUTANTS,
+    *OUTBOX_MUTANTS,
 )
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

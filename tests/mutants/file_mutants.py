@@ -397,4 +397,26 @@ FILE_MUTANTS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/log/storage/test_starting_again.py", "-k", "somebody_cut"),
     ),
+    # -- a full disk, and a pass that comes too late ------------------------------------------------------------------
+    Bug(
+        "each write that a full disk refuses costs a checkpoint",
+        "semel.log.broker.journal_pump:JournalPump.write_refused",
+        "not self._space_sought",
+        "True",
+        ("tests/log/broker/test_full_disk.py", "-k", "stays_full"),
+    ),
+    Bug(
+        "a broker looks for space on a full disk once, and never again",
+        "semel.log.broker.journal_pump:JournalPump.look_for_space",
+        "self._space_sought = False",
+        "pass",
+        ("tests/log/broker/test_full_disk.py", "-k", "stays_full"),
+    ),
+    Bug(
+        "a pass that a deletion has overtaken leaves the segment that it has written",
+        "semel.log.broker.compactor:Compactor._swap",
+        "log.files.remove(segment.new.path)",
+        "pass",
+        ("tests/log/compaction/test_deletions_beside_a_pass.py", "-k", "leaves_no_file"),
+    ),
 )

@@ -11,9 +11,6 @@ _COMMITS: Final = "tests/inbox/test_loop_commits.py"
 _PUBLISHING: Final = "tests/publish/test_publishing.py"
 _PUBLISH_FAULTS: Final = "tests/publish/test_publish_faults.py"
 _STEPS: Final = "tests/http/test_http_steps.py"
-_RELAYING: Final = "tests/outbox/test_relaying.py"
-_SHARDS: Final = "tests/outbox/test_outbox_shards.py"
-_REFUSED: Final = "tests/outbox/test_refused.py"
 _OFFSETS: Final = "tests/offsets/test_offsets_with_output.py"
 _TRANSACTION: Final = "tests/client/test_transaction.py"
 _RAW: Final = "tests/database/test_raw_transactions.py"
@@ -21,16 +18,10 @@ _WRITERS: Final = "tests/database/test_writers.py"
 _RETRIES: Final = "tests/retries/test_retry_budget.py"
 _AUDITING: Final = "tests/audit/test_auditing.py"
 _AUDIT_PLACES: Final = "tests/audit/test_audit_places.py"
+_PASSWORDS: Final = "tests/ui/cli/test_passwords.py"
 
 KIT_MUTANTS: Final[tuple[Bug, ...]] = (
     # -- claims, the floor and the offsets of a loop ----------------------------------------------------------------
-    Bug(
-        "a claim exactly at the floor is reaped, and its event is accepted twice",
-        "semel.inbox.reaper:delete_step",
-        "claims.c.event_time_ms < floor_ms",
-        "claims.c.event_time_ms <= floor_ms",
-        (_REAPER, "-k", "made_at_the_floor and sqlite"),
-    ),
     Bug(
         "the time that comes with an event counts for more than the one in its id",
         "semel.inbox.claims:claim_of",
@@ -44,6 +35,20 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "self._committable.forget(places)",
         "",
         (_COMMITS, "-k", "lost_partitions and sqlite"),
+    ),
+    Bug(
+        "a message that waits for another system is committed over",
+        "semel.inbox.loop:Loop._consume",
+        "outcome is not None",
+        "True",
+        (_COMMITS, "-k", "read_again and sqlite"),
+    ),
+    Bug(
+        "a message that waits for another system is not read again",
+        "semel.inbox.loop:Loop._consume",
+        "client.read_again(message)",
+        "pass",
+        (_COMMITS, "-k", "read_again and sqlite"),
     ),
     # -- the quarantine ---------------------------------------------------------------------------------------------
     Bug(
@@ -102,77 +107,6 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "if key != self.key: ...",
         "",
         (_PUBLISHING, "-k", "something_else_in_it"),
-    ),
-    # -- the outbox -------------------------------------------------------------------------------------------------
-    Bug(
-        "a message is put aside again after a lost answer, though a person has marked it for a retry",
-        "semel.outbox.ledger:put_aside",
-        "if refused not in at_hand: ...",
-        "",
-        (_REFUSED, "-k", "put_aside_twice and sqlite"),
-    ),
-    Bug(
-        "the number of shards is changed over a shard that another relay has taken",
-        "semel.outbox.layout:change",
-        "if row.shard in owners and row.owner != owners[row.shard]: ...",
-        "",
-        (_SHARDS, "-k", "does_not_change_their_number and sqlite"),
-    ),
-    Bug(
-        "a relay takes a shard by a number of shards that has changed",
-        "semel.outbox.ledger:take_over",
-        "if known != owner.shards: ...",
-        "",
-        (_SHARDS, "-k", "takes_none and sqlite"),
-    ),
-    Bug(
-        "the bucket of an aggregate is another hash",
-        "semel.outbox.messages:_bucket",
-        "hashlib.blake2b(aggregate or b'', digest_size=_BUCKET_BYTES).digest()",
-        "hashlib.sha256(aggregate or b'').digest()[:_BUCKET_BYTES]",
-        (_SHARDS, "-k", "in_every_version and sqlite"),
-    ),
-    Bug(
-        "the bytes of a bucket are read in another order",
-        "semel.outbox.messages:_bucket",
-        "int.from_bytes(_)",
-        "int.from_bytes(_, 'little')",
-        (_SHARDS, "-k", "in_every_version and sqlite"),
-    ),
-    Bug(
-        "the messages of a new batch come in any order",
-        "semel.outbox.ledger:_FIRST",
-        "_.order_by(messages.c.number)",
-        "_",
-        (_RELAYING, "-k", "leave_in_their_order and postgresql"),
-    ),
-    Bug(
-        "the messages of a batch that another relay has begun come in any order",
-        "semel.outbox.ledger:_content",
-        "content.order_by(messages.c.number)",
-        "content",
-        (_RELAYING, "-k", "leave_in_their_order and postgresql"),
-    ),
-    Bug(
-        "the bytes of a batch are counted in any order of its rows",
-        "semel.outbox.ledger:_BYTES_OF_FIRST",
-        "_.order_by(messages.c.number)",
-        "_",
-        (_RELAYING, "-k", "no_more_bytes and wherever and postgresql"),
-    ),
-    Bug(
-        "a relay takes the isolation of the application's engine",
-        "semel.outbox.relay:Relay._begun",
-        'if self._engine.dialect.name == "postgresql": ...',
-        "",
-        (_RELAYING, "-k", "begin_at_once and postgresql"),
-    ),
-    Bug(
-        "another cluster is noticed after two batches only",
-        "semel.outbox.shard:Shard._check_in_step",
-        "in_log < known.done_batch",
-        "in_log < known.done_batch - 1",
-        (_SHARDS, "-k", "another_cluster and sqlite"),
     ),
     # -- the audit --------------------------------------------------------------------------------------------------
     Bug(
@@ -482,5 +416,20 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         "self.idempotency.leave(self._name, self)",
         "pass",
         ("tests/http/test_concerns.py", "-k", "works_on"),
+    ),
+    # -- passwords that commands read ---------------------------------------------------------------------------------
+    Bug(
+        "the end of its line is part of a password in a file",
+        "semel.ui.cli.password_file:password_in",
+        "lines.readline().rstrip('\\r\\n')",
+        "lines.readline()",
+        (_PASSWORDS,),
+    ),
+    Bug(
+        "the end of its line is part of a password on standard input",
+        "semel.ui.cli.users:_typed",
+        "password.rstrip('\\r\\n')",
+        "password",
+        (_PASSWORDS,),
     ),
 )

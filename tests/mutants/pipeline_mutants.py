@@ -44,13 +44,6 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         (_COMMITS, "-k", "nobody_writes"),
     ),
     Bug(
-        "MERGE finds a row by the first column of its key",
-        "semel.spark.tables.statements:upsert_by_merge",
-        '" AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key)',
-        '" AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key[:1])',
-        (_COMMITS, "-k", "share_a_part or both_ways"),
-    ),
-    Bug(
         "the greatest version is sought for the first column of a key",
         "semel.spark.tables.statements:newest",
         "listed(write.key)",
@@ -290,13 +283,6 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         "missing and lane_messages",
         "False",
         (_MARKERS, "-k", "one_lane_only"),
-    ),
-    Bug(
-        "the marker of another sink is taken for the lane's own",
-        "semel.spark.lanes.progress:_checked",
-        "(marker.sink_id, marker.lane) != (sink_id, lane)",
-        "marker.lane != lane",
-        (_MARKERS, "-k", "of_another_sink"),
     ),
     Bug(
         "the marker of another lane is taken for the lane's own",

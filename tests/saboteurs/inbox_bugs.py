@@ -228,4 +228,11 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
         "True",
         (_LOOP, "-k", "only_looks_like"),
     ),
+    Bug(
+        "a claim exactly at the floor is reaped, and its event is accepted twice",
+        "semel.inbox.reaper:delete_step",
+        "claims.c.event_time_ms < floor_ms",
+        "claims.c.event_time_ms <= floor_ms",
+        (_REAPER, "-k", "made_at_the_floor and sqlite"),
+    ),
 )

@@ -312,4 +312,11 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "False",
         ("tests/spark/lanes/test_lane_attempts.py", "-k", "made_anew"),
     ),
+    Bug(
+        "the marker of another sink is taken for the lane's own",
+        "semel.spark.lanes.progress:_checked",
+        "(marker.sink_id, marker.lane) != (sink_id, lane)",
+        "marker.lane != lane",
+        ("tests/spark/lanes/test_lane_markers.py", "-k", "of_another_sink"),
+    ),
 )
