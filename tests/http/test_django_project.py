@@ -127,7 +127,11 @@ def test_the_check_finds_a_setting_that_names_no_idempotency(name: str | None, s
 
 def test_the_check_finds_keys_that_would_not_commit_with_the_orm(engine: Engine) -> None:
     [one] = found(Idempotency(engine, scope=str))
+    from semel.http.django import transactions
+
     assert "does not work in a transaction of Django" in one
+    for same in (transactions, partial(transactions)):
+        assert "'default'" in found(Idempotency(same, scope=str))[0]
     assert found(on("elsewhere")) == ["semel.E004 DATABASES has no alias 'elsewhere', in which the keys are"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from semel.client.arrow.partitioner import Turns, murmur2, place_of_keys
@@ -18,8 +20,8 @@ from semel.spark.lanes.digest import RunningDigest
 from semel.spark.lanes.options import SinkOptions, check_for_batch, check_for_stream, read_options
 from semel.spark.lanes.protocol import Digest, Order
 from semel.spark.lanes.rows import RowReader, Rows, RowsRefused, check_schema, placed, topics_of
-from semel.spark.lanes.stream_writer import batch_of_the_task
-from semel.spark.lanes.writer import SparkNotUnderstood
+from semel.spark.lanes.stream_writer import BATCH_ID, batch_of_the_task
+from semel.spark.lanes.writer import QUERY_ID, SparkNotUnderstood
 from semel.wire.records import Record
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -342,3 +344,28 @@ def test_a_row_without_a_key_is_another_one_than_with_any(key: bytes) -> None:
 def test_outside_of_a_task_nothing_is_guessed() -> None:
     with pytest.raises(SparkNotUnderstood):
         batch_of_the_task()
+
+
+@pytest.fixture
+def properties() -> Iterator[dict[str, str]]:
+    """Of the task in which the test runs."""
+    context = TaskContext._getOrCreate()
+    context._localProperties = {}
+    yield context._localProperties
+    TaskContext._setTaskContext(None)  # type: ignore[attr-defined]
+
+
+def test_a_task_knows_its_query_and_its_batch_or_writes_nothing(properties: dict[str, str]) -> None:
+    properties |= {QUERY_ID: "q", BATCH_ID: "17"}
+    assert batch_of_the_task() == ("q", 17)
+    for unknown in ({QUERY_ID: ""}, {BATCH_ID: ""}, {BATCH_ID: "-1"}):
+        before = dict(properties)
+        properties |= unknown
+        with pytest.raises(SparkNotUnderstood, match="does not tell its tasks"):
+            batch_of_the_task()
+        properties |= before
+    for name in (QUERY_ID, BATCH_ID):
+        value = properties.pop(name)
+        with pytest.raises(SparkNotUnderstood, match=f"{name}=None"):
+            batch_of_the_task()
+        properties[name] = value

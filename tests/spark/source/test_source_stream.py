@@ -151,6 +151,17 @@ def test_a_batch_waits_until_it_has_its_least_size(log: LogUnderTest) -> None:
     assert values(impatient.batch()) == ["g"]
 
 
+def test_a_batch_waits_for_its_least_size_also_where_it_has_no_greatest(log: LogUnderTest) -> None:
+    topic = log.make()
+    log.put(topic, "a")
+    driver = SmallDriver(query(log, topic, minOffsetsPerTrigger="3"))
+    assert values(driver.batch()) == ["a"]
+    log.put(topic, "b", "c")
+    assert driver.batch() is None
+    log.put(topic, "d", "e")
+    assert values(driver.batch()) == [*"bcde"]
+
+
 def test_what_was_there_at_the_start_is_read_and_no_more_where_the_trigger_is_available_now(log: LogUnderTest) -> None:
     topic = log.make()
     log.put(topic, *"abcde")

@@ -49,7 +49,7 @@ class _Transaction(AbstractContextManager[Any]):
             noted = connection.execute_wrapper(self._noted)
             with _not_looked_at(connection), _undone_blocks(connection) as undone, noted:
                 yield connection.connection
-            if undone or connection.needs_rollback or connection.closed_in_transaction:
+            if undone or connection.needs_rollback:
                 raise TransactionBroken
 
     def _noted(self, execute: Any, *statement: Any) -> Any:

@@ -40,5 +40,5 @@ def alias_of(idempotency: Idempotency) -> str | None:
     """The alias in whose transactions the keys are; None if they are elsewhere."""
     database = idempotency.database
     if isinstance(database, partial) and database.func is transactions:
-        return str((*database.args, *database.keywords.values())[0])
+        return str((*database.args, *database.keywords.values(), DEFAULT_DB_ALIAS)[0])
     return str(DEFAULT_DB_ALIAS) if database is transactions else None

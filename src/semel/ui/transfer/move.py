@@ -235,11 +235,9 @@ class Move:
 
     def _fetches(self, slices: list[Slice]) -> Iterator[tuple[Slice, Fetch]]:
         for wanted in slices:
-            if wanted.start == wanted.end:
-                yield wanted, Fetch([], wanted.end)
             for fetch in self._remaining(wanted):
                 yield wanted, fetch
-            # Compaction may have removed the records at the end.
+            # There may be none, and compaction may have removed those at the end.
             yield wanted, Fetch([], wanted.end)
 
     def _remaining(self, wanted: Slice) -> Iterator[Fetch]:
