@@ -30,8 +30,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from semel.database import CommitTooEarly, TransactionBroken
+from semel.database.procedures import drive
 from semel.http import AsgiIdempotency, Idempotency, NoMiddleware, OnlyReads, WsgiIdempotency
-from semel.http.transactions import Ended
+from semel.http.transactions import Ended, Transaction, transactions_max
+from semel.http.unkeyed import Unkeyed, reader_of
 
 METHODS = ["GET", "POST", "PUT"]
 Work = Callable[[Session], Any]
@@ -222,6 +224,37 @@ def test_a_get_that_changes_something_is_refused_and_blocks_nobody(asked: Asked,
     assert booked(engine) == ["5"]
 
 
+def test_a_get_that_deletes_an_object_is_refused(asked: Asked, engine: Engine) -> None:
+    asked.send("PUT")
+    asked.works["GET"] = lambda session: session.delete(session.scalars(select(Payment)).one()) or ""
+    assert asked.send("GET").status_code == 500
+    assert booked(engine) == ["5"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
+def test_a_method_that_is_safe_only_reads(method: str, engine: Engine) -> None:
+    work = Unkeyed(method, reader_of(engine), lambda: Transaction(engine.begin))
+    with pytest.raises(OnlyReads):
+        work.session().execute(insert(payments), {"amount": "5"})
+    drive(work.end())
+    assert booked(engine) == []
+
+
+def test_a_transaction_that_begins_when_the_request_has_ended_is_left_to_nobody(engine: Engine) -> None:
+    """Its thread may have waited for a connection meanwhile."""
+
+    class Slow(Transaction):
+        def start(self, work: Callable[[Connection], Any]) -> Any:
+            drive(asked.end())
+            return super().start(work)
+
+    slow = Slow(engine.begin)
+    asked = Unkeyed("PUT", None, lambda: slow)
+    with pytest.raises(Ended):
+        asked.session()
+    assert not slow.is_open
+
+
 @pytest.mark.parametrize("key", ["k-1", None])
 def test_a_handler_that_commits_is_refused_with_the_remedy(asked: Asked, engine: Engine, key: str | None) -> None:
     def commit(session: Session) -> None:
@@ -349,3 +382,9 @@ def test_who_is_outside_of_the_middleware_or_would_hold_up_the_loop_is_told(engi
     app.add_middleware(AsgiIdempotency, idempotency=idempotency)
     with TestClient(app) as client, pytest.raises(TypeError, match=r"asyncio\.to_thread"):
         client.put("/payments")
+
+
+def test_requests_wait_for_their_turn_and_not_for_a_lock_where_a_database_has_one_writer(engine: Engine) -> None:
+    """A lock is waited for only so long; then a request is told that the database is busy."""
+    count = 1 if engine.dialect.name == "sqlite" else 10
+    assert [transactions_max(database) for database in (engine, sessionmaker(engine))] == [count, count]

@@ -137,12 +137,38 @@ def test_who_waits_in_a_group_that_goes_over_joins_anew(semel_broker: FaultyBrok
     classic_group(ask)
     waiting = Asker(semel_broker.bootstrap)
     joined = waiting.ask_later(JOIN_GROUP, JOIN_VERSION, **joining(""))
-    while join_new(ask, "n").error_code or not waiting.has_answer():
+    while not ask(LIST_GROUPS, states_filter=["preparingrebalance"], types_filter=[]).groups:
         pass
+    assert join_new(ask, "n").error_code == 0
     answer = joined()
-    assert answer.error_code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert join_classic(waiting, answer.member_id).error_code == 0
     waiting.close()
+
+
+def test_a_classic_member_is_heard_when_it_asks_for_its_share() -> None:
+    with FaultyBroker() as broker, Asker(broker.bootstrap) as ask:
+        ask.create("orders", partitions=2)
+        member = classic_group(ask)
+        join_new(ask, "n")
+        member = join_classic(ask, member.member_id)
+        for _ in range(2):
+            broker.skip(6)
+            assert sync(ask, member).error_code == 0
+        assert heartbeat(ask, member).error_code == 0
+
+
+def test_a_classic_member_that_only_says_it_is_there_has_its_rebalance_timeout_to_join_again() -> None:
+    """Nobody else would ever read what it has to give up."""
+    with FaultyBroker() as broker, Asker(broker.bootstrap) as ask:
+        ask.create("orders", partitions=2)
+        member = classic_group(ask, rebalance_timeout_ms=20_000)
+        join_new(ask, "n")
+        told = []
+        for _ in range(5):
+            told.append(heartbeat(ask, member).error_code)
+            broker.skip(6)
+        assert told == [*[ErrorCode.REBALANCE_IN_PROGRESS] * 4, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_a_group_of_others_than_consumers_takes_no_new_member_in(ask: Asker) -> None:

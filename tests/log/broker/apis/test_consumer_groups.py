@@ -12,6 +12,7 @@ from semel.wire.versions import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
+    DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     INCREMENTAL_ALTER_CONFIGS,
     JOIN_GROUP,
@@ -182,6 +183,22 @@ def test_who_is_silent_for_too_long_is_gone_and_the_rest_goes_on() -> None:
         ask.close()
 
 
+def test_members_have_their_whole_session_to_come_back_after_the_broker_died_and_no_longer() -> None:
+    session_seconds = Limits().consumer_group_session_timeout_ms / 1000
+    with FaultyBroker() as broker:
+        with Asker(broker.bootstrap) as ask:
+            ask.create("orders")
+            join(ask, "a", "orders")
+            broker.skip(session_seconds - 1)
+        broker.kill()
+        broker.restart()
+        with Asker(broker.bootstrap) as ask:
+            broker.skip(session_seconds - 1)
+            assert [member.member_id for member in described(ask).members] == ["a"]
+            broker.skip(2)
+            assert described(ask).members == ()
+
+
 @pytest.mark.parametrize(
     ("epoch", "error"), [(1, 0), (0, ErrorCode.STALE_MEMBER_EPOCH), (2, ErrorCode.STALE_MEMBER_EPOCH)]
 )
@@ -210,6 +227,42 @@ def test_members_take_no_more_memory_than_they_may() -> None:
         beat(ask, "a", -1)
         assert join(ask, "c", "x" * 1_000, group="others").error_code == 0
         ask.close()
+
+
+@pytest.mark.parametrize("limits", [Limits(group_bytes_max=5_000), Limits(groups_bytes_max=5_000)])
+def test_each_limit_of_the_memory_of_members_counts_by_itself_and_after_a_restart(limits: Limits) -> None:
+    group = "readers" if limits.group_bytes_max == 5_000 else "others"
+    with FaultyBroker(limits=limits) as broker:
+        with Asker(broker.bootstrap) as ask:
+            assert join(ask, "a", "x" * 2_000).error_code == 0
+        broker.restart()
+        with Asker(broker.bootstrap) as ask:
+            assert join(ask, "b", "x" * 2_000, group=group).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+            beat(ask, "a", -1)
+            assert join(ask, "b", "x" * 2_000, group=group).error_code == 0
+
+
+def test_configurations_of_a_group_that_are_only_tried_change_nothing(ask: Asker) -> None:
+    ask.create("orders")
+    before = join(ask, "a", "orders").heartbeat_interval_ms
+    configs = [{"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "7000"}]
+    resource = {"resource_type": 32, "resource_name": "readers", "configs": configs}
+    (tried,) = ask(INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=True).responses
+    assert tried.error_code == 0
+    assert described_configs(ask) == {"consumer.heartbeat.interval.ms": "5000"}
+    assert before == beat(ask, "a", 1).heartbeat_interval_ms
+
+
+def described_configs(ask: Asker) -> dict[str, str]:
+    resource = {
+        "resource_type": 32,
+        "resource_name": "readers",
+        "configuration_keys": ["consumer.heartbeat.interval.ms"],
+    }
+    (answer,) = ask(
+        DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=False, include_documentation=False
+    ).results
+    return {one.name: one.value for one in answer.configs}
 
 
 def test_the_memory_of_all_groups_is_one_whichever_protocol_they_speak() -> None:

@@ -14,6 +14,7 @@ from semel.wire.records import encode_batch
 from semel.wire.versions import (
     ALTER_CONFIGS,
     API_VERSIONS,
+    CONSUMER_GROUP_HEARTBEAT,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -41,6 +42,34 @@ def beside(broker: Broker, client: Callable[[Broker], None]) -> None:
             await asyncio.to_thread(client, broker)
 
     asyncio.run(scenario())
+
+
+def test_no_member_hears_what_it_may_read_or_that_it_has_left_before_that_is_durable() -> None:
+    """The broker that takes over would give the same partitions to another one."""
+    syncs = HeldSyncs()
+
+    def client(broker: Broker) -> None:
+        ask, other, third = (Asker(broker.bootstrap) for _ in range(3))
+        ask.create("orders")
+        who = {"group_id": "readers", "member_id": "a", "rebalance_timeout_ms": 1_000}
+        joining = {**who, "member_epoch": 0, "subscribed_topic_names": ["orders"], "topic_partitions": []}
+        with syncs.held():
+            told = ask.ask_later(CONSUMER_GROUP_HEARTBEAT, 1, **joining)
+            assert syncs.began.wait(30)
+            # This one changes nothing, and would show what the first one has changed.
+            again = other.ask_later(CONSUMER_GROUP_HEARTBEAT, 1, **joining)
+            assert third(API_VERSIONS, 0).error_code == 0
+            assert not ask.has_answer()
+            assert not other.has_answer()
+        assert told().assignment == again().assignment
+        with syncs.held():
+            left = ask.ask_later(CONSUMER_GROUP_HEARTBEAT, 1, **who, member_epoch=-1, topic_partitions=None)
+            assert syncs.began.wait(30)
+            assert third(API_VERSIONS, 0).error_code == 0
+            assert not ask.has_answer()
+        assert left().error_code == 0
+
+    beside(Broker(disk_threads=syncs), client)
 
 
 def test_an_answer_waits_until_the_change_is_durable() -> None:
