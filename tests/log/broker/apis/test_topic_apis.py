@@ -254,6 +254,15 @@ def test_where_an_id_is_given_the_name_does_not_count(ask: Asker, name: str | No
         assert (unknown.error_code, unknown.name) == (100, "")
 
 
+def test_a_topic_with_neither_a_name_nor_an_id_is_refused_as_that_version_can_say(ask: Asker) -> None:
+    """Before version 12, an answer has a name in any case."""
+    options = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": True}
+    asked = [{"name": None, "topic_id": bytes(16)}]
+    for version in range(10, 14):
+        (unknown,) = ask(METADATA, version, topics=asked, allow_auto_topic_creation=True, **options).topics
+        assert (unknown.error_code, unknown.name) == ((17, "") if version < 12 else (100, None))
+
+
 def test_asking_for_a_topic_makes_it_where_the_client_wants_that(ask: Asker) -> None:
     assert codes(metadata(ask, "orders")) == [3]
     assert codes(metadata(ask, "orders", create=True)) == [0]

@@ -101,9 +101,8 @@ def _topics(
 
 def _name_or_id(item: kafka.metadata.MetadataRequestTopic, version: int) -> tuple[str | None, bytes]:
     """The name or the id of a topic in the request. If it has an id, its name does not count."""
-    if item.topic_id == NO_ID:
-        return item.name, item.topic_id
-    return None if version >= _NO_NAME_FROM else "", item.topic_id
+    name = item.name if item.topic_id == NO_ID else None
+    return "" if name is None and version < _NO_NAME_FROM else name, item.topic_id
 
 
 def _look_up(
