@@ -8,6 +8,7 @@ reason.
 from typing import Final
 
 from mutants.core_mutants import CORE_MUTANTS
+from mutants.door_mutants import DOOR_MUTANTS
 from mutants.file_mutants import FILE_MUTANTS
 from mutants.judged import JUDGED
 from mutants.kit_mutants import KIT_MUTANTS
@@ -25,6 +26,7 @@ ALL_MUTANTS: Final[tuple[Bug, ...]] = (
     *PIPELINE_MUTANTS,
     *KIT_MUTANTS,
     *OUTBOX_MUTANTS,
+    *DOOR_MUTANTS,
 )
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

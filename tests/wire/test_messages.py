@@ -9,10 +9,12 @@ from semel.log.broker.apis import APIS
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode, ProtocolError
 from semel.wire.frames import parse_request_header, parse_response_header
-from semel.wire.message import NO_ID, Response
+from semel.wire.message import NO_ID, Response, Struct, field
 from semel.wire.messages import encode_response
-from semel.wire.reader import ELEMENTS_PER_MESSAGE_MAX
+from semel.wire.reader import ELEMENTS_PER_MESSAGE_MAX, read_message
+from semel.wire.steps import finish
 from semel.wire.versions import API_VERSIONS, CREATE_TOPICS, METADATA
+from semel.wire.writer import write_message
 
 TOPIC_ID = bytes(range(16))
 OLD_TOPIC = kafka.offset_fetch.OffsetFetchResponseTopic(name="orders", partitions=())
@@ -161,3 +163,18 @@ def test_tagged_fields_count_as_elements_of_their_message() -> None:
 def test_a_message_that_is_no_record_data_is_bounded() -> None:
     with pytest.raises(ProtocolError, match="larger than"):
         messages.decode_request(METADATA, 0, bytes(messages.BODY_BYTES_MAX + 1))
+
+
+class Told(Struct):
+    text: str | None = field("string", null_since=1, null_until=3, default="")
+
+
+@pytest.mark.parametrize(("version", "is_nullable"), [(0, False), (1, True), (2, True), (3, False)])
+def test_a_text_may_be_missing_in_those_versions_alone_that_say_so(version: int, is_nullable: bool) -> None:
+    missing = b"\xff\xff"
+    if is_nullable:
+        assert finish(read_message(Told, version, False, missing)) == Told(text=None)
+        assert finish(write_message(Told(text=None), version, False)) == missing
+    else:
+        with pytest.raises(ProtocolError):
+            finish(read_message(Told, version, False, missing))

@@ -35,7 +35,7 @@ async def have_resign(store: Store) -> tuple[Addresses, Lease]:
                 lease = await read_lease(store)
                 if lease is None or (lease.nonce == asked.nonce and lease.is_released):
                     continue
-                if lease.nonce == asked.nonce and lease.puts > asked.puts and not lease.resigns:
+                if lease.nonce == asked.nonce and not lease.resigns:
                     raise StaysActive("the active broker has found no standby, and stays active: start a standby first")
                 if lease.nonce != asked.nonce and lease.is_active:
                     return asked.addresses, lease
