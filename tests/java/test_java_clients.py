@@ -67,3 +67,19 @@ def test_kafka_streams_counts_every_word_once_though_it_is_killed(
         "word-repartition": "delete",
         "count-changelog": "compact",
     }
+
+
+def test_each_record_of_a_queue_is_accepted_once_and_what_is_released_comes_again(
+    run_java: Run, bootstrap: str, topic: str
+) -> None:
+    assert findings(run_java("semel.Shares", bootstrap, topic)) == {
+        "all": "true",
+        "state": "Stable",
+        "members": "2",
+        "each once": "true",
+        "rejected": "20",
+        "deliveries": "[1, 2]",
+        "offsets": "200",
+        "lag": "0",
+        "deleted": "true",
+    }

@@ -198,14 +198,14 @@ JUDGED: Final[tuple[Judged, ...]] = (
     ),
     Judged(
         "an entry of targets holds as many topics as there are",
-        "semel.log.broker.consumer_groups:some_of",
+        "semel.log.broker.assigned_groups:some_of",
         "topics_left -= 1 + len(partitions.by_topic())",
         "topics_left -= 1",
         "All targets are committed either way, in more entries or in fewer: a turn of the event loop takes longer.",
     ),
     Judged(
         "a group that has gone back to the classic protocol keeps the position of its last entry",
-        "semel.log.broker.consumer_groups:ConsumerGroupCoordinator._downgrade_if_due",
+        "semel.log.broker.consumer_groups:ConsumerGroupCoordinator._note_left",
         "self._changed.pop(name, None)",
         "pass",
         "The entry of whoever joins with the new protocol next replaces it, and until then no answer asks for it.",

@@ -51,21 +51,21 @@ LOG_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a start of the broker leaves the deadlines for giving up partitions as they were",
-        "semel.log.core.groups.consumer:ConsumerGroup.hear_all",
+        "semel.log.core.groups.assigned_group:AssignedGroup.hear_all",
         "member.revoke_deadline_ms = now_ms + member.subscription.rebalance_timeout_ms",
         "pass",
         ("tests/log/core/groups/test_consumer.py",),
     ),
     Bug(
         "an offset that is set while those of an empty group are forgotten is forgotten with them",
-        "semel.log.core.groups.groups:Group._is_too_old",
+        "semel.log.core.groups.group:Group._is_too_old",
         "max(begins_ms, offset.at_ms)",
         "begins_ms",
         ("tests/log/core/groups/test_offsets.py",),
     ),
     Bug(
         "an offset that its client wants kept for no time is kept for the usual time",
-        "semel.log.core.groups.groups:Group._is_too_old",
+        "semel.log.core.groups.group:Group._is_too_old",
         "offset.retention_ms >= 0",
         "offset.retention_ms > 0",
         ("tests/log/core/groups/test_offsets.py",),
@@ -187,7 +187,7 @@ LOG_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "whoever names generation 0 need not be a member of a group without members",
-        "semel.log.core.groups.groups:Group.check_commit",
+        "semel.log.core.groups.group:Group.check_commit",
         "who.generation_or_epoch >= 0",
         "who.generation_or_epoch > 0",
         ("tests/log/core/groups/test_offsets.py",),

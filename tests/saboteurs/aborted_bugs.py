@@ -77,7 +77,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a fetch names no aborted transaction",
-        "semel.log.broker.apis.fetch:_read",
+        "semel.log.broker.apis.harvest:_read",
         "partition.aborted.between(item.fetch_offset, next_offset)",
         "()",
         ("tests/log/broker/apis/test_isolation.py",),

@@ -205,7 +205,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "every client may read every topic",
-        "semel.log.broker.apis.fetch:_read",
+        "semel.log.broker.apis.harvest:_read",
         "broker.guard.allows(exchange, READ_TOPIC, name)",
         "True",
         _DENIED,

@@ -6,6 +6,8 @@ from saboteurs.planting import Bug
 
 _PARTITION: Final = "tests/log/core/groups/test_share_partition.py"
 _MODEL: Final = (f"{_PARTITION}::test_it_is_a_table_with_a_line_for_each_record",)
+_FETCH: Final = "tests/log/broker/apis/test_share_fetch.py"
+_GROUPS: Final = "semel.log.broker.share_groups"
 _RULES: Final = "semel.log.core.groups.share_partition"
 
 SHARE_BUGS: Final[tuple[Bug, ...]] = (
@@ -127,5 +129,65 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
         "max(self.start, log_start)",
         "self.start",
         _MODEL,
+    ),
+    # -- the broker ---------------------------------------------------------------------------------------------------
+    Bug(
+        "a kill forgets how often a record was delivered",
+        f"{_GROUPS}:ShareGroupCoordinator._commit_states",
+        "self._runtime.commit(ShareStatesChanged(name, tuple(changes)))",
+        "self._state.apply(ShareStatesChanged(name, tuple(changes)))",
+        (f"{_FETCH}::test_what_was_acknowledged_and_how_often_a_record_was_delivered_survive_a_kill",),
+    ),
+    Bug(
+        "what was acquired before a kill stays acquired by nobody",
+        f"{_GROUPS}:ShareGroupCoordinator.begin",
+        "self._locks.note(group.name, 0)",
+        "pass",
+        (f"{_FETCH}::test_what_was_acknowledged_and_how_often_a_record_was_delivered_survive_a_kill",),
+    ),
+    Bug(
+        "a lost connection keeps its records",
+        f"{_GROUPS}:ShareGroupCoordinator.end_sessions_of",
+        "self._runtime.attempt(partial(self.end_session, who))",
+        "pass",
+        (f"{_FETCH}::test_a_lost_connection_releases_what_its_members_hold",),
+    ),
+    Bug(
+        "a renewed lock ends as before",
+        f"{_GROUPS}:ShareGroupCoordinator.acknowledge",
+        "renewed.items()",
+        "()",
+        ("tests/log/broker/apis/test_share_acknowledge.py::test_a_lock_is_renewed",),
+    ),
+    Bug(
+        "a fetch that waits is not told of a released record",
+        f"{_GROUPS}:ShareGroupCoordinator._commit_states",
+        "self._runtime.log.note_moved(of_log)",
+        "pass",
+        (f"{_FETCH}::test_a_fetch_waits_for_records_and_for_those_that_are_released",),
+    ),
+    Bug(
+        "a share group becomes a classic group when it is empty",
+        "semel.log.broker.classic_groups:ClassicGroupCoordinator._joinable",
+        "isinstance(group.machine, ShareGroup)",
+        "False",
+        (
+            "tests/log/broker/apis/test_share_group_heartbeat.py::"
+            "test_groups_of_other_types_and_share_groups_do_not_become_each_other",
+        ),
+    ),
+    Bug(
+        "a group that reads committed records gets aborted ones",
+        "semel.log.broker.apis.share_fetch:_reads",
+        "header.is_control or is_aborted",
+        "header.is_control",
+        (f"{_FETCH}::test_aborted_records_are_never_delivered_to_a_group_that_reads_committed_ones",),
+    ),
+    Bug(
+        "a session has any epoch",
+        "semel.log.broker.share_sessions:ShareSessions.next",
+        "epoch not in (FINAL_EPOCH, session.epoch)",
+        "False",
+        (f"{_FETCH}::test_a_session_has_epochs_and_an_owner",),
     ),
 )

@@ -42,14 +42,14 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a place is answered that was deleted while the batch was looked through",
-        "semel.log.broker.apis.list_offsets:_first_since",
+        "semel.log.broker.apis.list_offsets:first_since",
         "record is not None and record[0] >= log_start",
         "record is not None",
         ("tests/log/broker/apis/test_between_steps.py",),
     ),
     Bug(
         "a time is looked for in a topic that was deleted meanwhile",
-        "semel.log.broker.apis.list_offsets:_first_since",
+        "semel.log.broker.apis.list_offsets:first_since",
         "broker.log.state.catalog.numbered(partition.topic_number) is None",
         "False",
         ("tests/log/broker/apis/test_between_steps.py",),
@@ -113,8 +113,8 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a fetch waits for a topic that went while it was looked at",
         "semel.log.broker.apis.fetch:_ParkedFetch.wait",
-        "_until(self._request, partition) != until or self._is_gone(partition)",
-        "_until(self._request, partition) != until",
+        "until_of(self._request, partition) != until or self._is_gone(partition)",
+        "until_of(self._request, partition) != until",
         ("tests/log/broker/apis/test_between_steps.py",),
     ),
     Bug(
@@ -169,7 +169,7 @@ STEP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "what a request has gathered counts as nothing until it is answered",
-        "semel.log.broker.apis.fetch:_Harvest.note_read",
+        "semel.log.broker.apis.harvest:Harvest.note_read",
         "self._broker.unsent_bytes += size",
         "pass",
         ("tests/log/broker/apis/test_between_steps.py", "-k", "gather"),

@@ -28,6 +28,7 @@ from semel.wire.versions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     ALTER_CLIENT_QUOTAS,
+    ALTER_SHARE_GROUP_OFFSETS,
     ALTER_USER_SCRAM_CREDENTIALS,
     CONSUMER_GROUP_DESCRIBE,
     CREATE_ACLS,
@@ -42,6 +43,7 @@ from semel.wire.versions import (
     DESCRIBE_GROUPS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     DESCRIBE_TRANSACTIONS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     END_TXN,
@@ -58,6 +60,7 @@ from semel.wire.versions import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SHARE_GROUP_DESCRIBE,
     TXN_OFFSET_COMMIT,
     VersionRange,
 )
@@ -106,6 +109,9 @@ _SPOKEN: Final[dict[int, VersionRange]] = {
     LIST_GROUPS: VersionRange(0, 5),
     DESCRIBE_GROUPS: VersionRange(0, 5),
     CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
+    SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
+    DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(0, 1),
+    ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
     DELETE_GROUPS: VersionRange(0, 2),
     # Later versions name topics only by id.
     OFFSET_COMMIT: VersionRange(2, 9),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -25,6 +25,8 @@ from semel.wire.primitives import INT32, MALFORMED, read_length, read_string
 _OFFSET: Final = re.compile(r"[0-9]{1,100}")
 # The kind of a group of the new protocol.
 _CONSUMER_PROTOCOL: Final = "consumer"
+# The kind of a share group.
+SHARE: Final = "share"
 # The metadata of each offset that a query of semel commits to show its progress; no reader starts there.
 QUERY_NOTE: Final = "how far a query of semel's is"
 # In front of a classic assignment.
@@ -73,8 +75,8 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
 
 def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
     """The members of a group, in the order of their ids."""
-    if group.kind == _CONSUMER_PROTOCOL:
-        return _consumer_members(cluster, coordinator, group.name)
+    if group.kind in (_CONSUMER_PROTOCOL, SHARE):
+        return _assigned_members(cluster, coordinator, group)
     answer = cluster.ask(coordinator, kafka.describe_groups.DescribeGroupsRequest(groups=[group.name]))
     (described,) = answer.groups
     check(group.name, described.error_code, "Describe")
@@ -90,17 +92,20 @@ def members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Membe
     )
 
 
-def _consumer_members(cluster: Cluster, coordinator: Address, group: str) -> list[Member]:
-    """The same for a group of the new protocol."""
-    request = kafka.consumer_group_describe.ConsumerGroupDescribeRequest(
-        group_ids=[group], include_authorized_operations=False
-    )
-    (described,) = cluster.ask(coordinator, request).groups
-    check(group, described.error_code, "Describe")
+def _assigned_members(cluster: Cluster, coordinator: Address, group: Listed) -> list[Member]:
+    """The same for a group of the new protocol, or a share group."""
+    wish: dict[str, Any] = {"group_ids": [group.name], "include_authorized_operations": False}
+    consumers, sharers = kafka.consumer_group_describe, kafka.share_group_describe
+    described: consumers.DescribedGroup | sharers.DescribedGroup
+    if group.kind == SHARE:
+        (described,) = cluster.ask(coordinator, sharers.ShareGroupDescribeRequest(**wish)).groups
+    else:
+        (described,) = cluster.ask(coordinator, consumers.ConsumerGroupDescribeRequest(**wish)).groups
+    check(group.name, described.error_code, "Describe")
     return sorted(
         Member(
             one.member_id,
-            one.instance_id,
+            one.instance_id if isinstance(one, consumers.Member) else None,
             one.client_id,
             one.client_host,
             [
@@ -148,6 +153,29 @@ def committed(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicP
         for topic in answered.topics
         for one in topic.partitions
         if one.committed_offset >= 0
+    }
+
+
+class Shared(NamedTuple):
+    """The first offset of a share partition that is not done, and how many records are not, if the broker counts."""
+
+    start: int
+    lag: int | None
+
+
+def shared(cluster: Cluster, coordinator: Address, group: str) -> dict[TopicPartition, Shared]:
+    """The share partitions of a share group."""
+    api = kafka.describe_share_group_offsets
+    wanted = api.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    (answered,) = cluster.ask(coordinator, api.DescribeShareGroupOffsetsRequest(groups=[wanted])).groups
+    check(group, answered.error_code, "Describe")
+    return {
+        TopicPartition(topic.topic_name, one.partition_index): Shared(
+            one.start_offset, None if one.lag < 0 else one.lag
+        )
+        for topic in answered.topics
+        for one in topic.partitions
+        if one.start_offset >= 0
     }
 
 
@@ -202,6 +230,26 @@ def commit(
     ]
     answer = cluster.ask(coordinator, api.OffsetCommitRequest(group_id=group, member_id="", topics=topics))
     for topic in answer.topics:
+        for one in topic.partitions:
+            check(group, one.error_code, "Read")
+
+
+def set_starts(cluster: Cluster, coordinator: Address, group: str, starts: Mapping[TopicPartition, int]) -> None:
+    """Have a share group that has no members begin at these offsets."""
+    api = kafka.alter_share_group_offsets
+    topics = [
+        api.AlterShareGroupOffsetsRequestTopic(
+            topic_name=name,
+            partitions=[
+                api.AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset)
+                for number, offset in of_topic.items()
+            ],
+        )
+        for name, of_topic in by_topic(starts).items()
+    ]
+    answer = cluster.ask(coordinator, api.AlterShareGroupOffsetsRequest(group_id=group, topics=topics))
+    check(group, answer.error_code, "Read")
+    for topic in answer.responses:
         for one in topic.partitions:
             check(group, one.error_code, "Read")
 

@@ -23,7 +23,7 @@ from semel.log.broker.broker import Broker
 from semel.log.broker.chores import forget_old_offsets, forget_silent_producers
 from semel.log.core.access import Operation, ResourceType
 from semel.log.core.entries import AccessRule, AccessRulesAdded, OffsetsCommitted, StoredOffset
-from semel.log.core.groups.consumer import ConsumerRules
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.wire.message import Field
 from semel.wire.messages import request_type as request_type_of
 from semel.wire.records import encode_batch
@@ -413,7 +413,7 @@ def test_members_who_are_silent_for_too_long_are_taken_out_in_many_turns() -> No
             await ask(topics_made(*((f"no-{number:04d}-{'x' * 100}", 1) for number in range(MANY))))
             group = broker.log.state.groups.consumer("g")
             # The other one is still there, and has its expression.
-            group.hear("n", ConsumerRules(session_timeout_ms=10**9), broker.clock.steady_ms())
+            group.hear("n", MemberRules(session_timeout_ms=10**9), broker.clock.steady_ms())
             counter = Counter()
             with profiled(counter.note):
                 broker.clock.skip(10**5)

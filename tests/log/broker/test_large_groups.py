@@ -7,7 +7,8 @@ import pytest
 
 from semel.log.broker.broker import Broker
 from semel.log.core.groups import classic
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.assigned_group import MemberRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_assignment import waits_for_assignment
 from semel.log.core.groups.consumer_requests import Heartbeat
 from semel.log.core.groups.consumer_topics import ASSIGNED_AT_ONCE, NAMES_MAX
@@ -105,6 +106,6 @@ def test_the_different_names_to_which_the_members_of_a_group_subscribe_have_a_bo
     names = tuple(map(str, range(NAMES_MAX + 1)))
     beat = Heartbeat("new", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
     with pytest.raises(Refused, match="names in all"):
-        group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
-    entry = group.decide_heartbeat(GROUP, replace(beat, topic_names=names[1:]), catalog, ConsumerRules(), 0)
+        group.decide_heartbeat(GROUP, beat, catalog, MemberRules(), 0)
+    entry = group.decide_heartbeat(GROUP, replace(beat, topic_names=names[1:]), catalog, MemberRules(), 0)
     assert entry is not None

@@ -13,8 +13,8 @@ import pytest
 
 from asking import NEWEST
 from counted_steps import steps_of
+from semel.log.broker.assigned_groups import some_of
 from semel.log.broker.broker import Broker
-from semel.log.broker.consumer_groups import some_of
 from semel.log.broker.sessions import FetchSessions
 from semel.log.broker.wakeups import TOLD_AT_ONCE, told
 from semel.log.core.aborted import AbortedTransactions
@@ -30,12 +30,14 @@ from semel.log.core.entries import (
     TransactionEnded,
 )
 from semel.log.core.groups import classic
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.log.core.groups.classic_group import ClassicGroup
 from semel.log.core.groups.classic_steps import ClassicRules, JoinRequest, Step
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_assignment import assignment, decide_targets
 from semel.log.core.groups.consumer_requests import Heartbeat
-from semel.log.core.groups.groups import FORGOTTEN_AT_ONCE, Groups
+from semel.log.core.groups.group import FORGOTTEN_AT_ONCE
+from semel.log.core.groups.groups import Groups
 from semel.log.core.groups.partitions import NOTHING
 from semel.log.core.partition import Partition
 from semel.log.core.producer_table import Snapshot
@@ -331,7 +333,7 @@ def subscribed(size: int, topics: int) -> tuple[ConsumerGroup, Catalog]:
     names = tuple([topic.name for topic in catalog])
     for number in range(size):
         beat = Heartbeat(f"m{number}", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
-        entry = group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
+        entry = group.decide_heartbeat(GROUP, beat, catalog, MemberRules(), 0)
         assert entry is not None
         group.check(entry)
         group.apply(entry)
@@ -352,7 +354,7 @@ def _(size: int) -> Callable[[], object]:
     beat = Heartbeat("new", 0, "client", "/host", None, None, 1_000, names, None, None, NOTHING)
 
     def join() -> None:
-        entry = group.decide_heartbeat(GROUP, beat, catalog, ConsumerRules(), 0)
+        entry = group.decide_heartbeat(GROUP, beat, catalog, MemberRules(), 0)
         assert entry is not None
         group.check(entry)
         group.apply(entry)

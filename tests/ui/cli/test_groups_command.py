@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from asking import Asker
 from semel.wire.versions import JOIN_GROUP, SYNC_GROUP
 from semel_command import semel_failure, semel_lines
+from sharing import ACCEPT, Sharer, sharer
 from transacting import TransactionalProducer
 
 
@@ -242,3 +243,18 @@ def test_offsets_that_wait_for_an_open_transaction_are_told_of_although_none_was
         assert table(semel_lines("groups", "describe", "copying", bootstrap))[0][:3] == ["copied", "0", "-"]
     finally:
         consumer.close()
+
+
+def test_a_share_group_is_shown_with_its_starts_and_its_members(bootstrap: str) -> None:
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as ask:
+        ada = sharer(ask, records=5)
+        ada.got(max_records=3)
+        ada.acknowledge((0, 1, [ACCEPT]))
+        shown = semel_lines("groups", "describe", "workers", bootstrap)
+    assert shown[0] == "group workers  type share  state Stable"
+    assert table(shown) == [["jobs", "0", "2", "3", "ada"]]
+    assert "has members" in semel_failure("groups", "reset", "workers", "--to", "earliest", "--execute", bootstrap)
+    with Asker(bootstrap.removeprefix("--bootstrap=")) as ask:
+        Sharer(ask, ada.topic_id).beat(-1)
+    assert table(reset(bootstrap, "workers", "--to", "4", "--execute"))[0] == ["jobs", "0", "2", "4"]
+    assert table(semel_lines("groups", "describe", "workers", bootstrap)) == [["jobs", "0", "4", "1", "-"]]

@@ -47,6 +47,7 @@ from semel.log.broker.runtime import Runtime
 from semel.log.broker.security_log import SecurityLog
 from semel.log.broker.serving import serve_on
 from semel.log.broker.sessions import FetchSessions
+from semel.log.broker.share_groups import ShareGroupCoordinator
 from semel.log.broker.standby import is_served_by_handlers, refused_by_a_standby
 from semel.log.broker.throttle import Throttle
 from semel.log.broker.transactions import TransactionCoordinator
@@ -225,6 +226,7 @@ class Broker:
         self.transactions.begin()
         self.groups.begin()
         self.consumer_groups.begin()
+        self.share_groups.begin()
         self._chores.begin()
         self._tell_if_started()
 
@@ -317,9 +319,17 @@ class Broker:
         self.transactions = TransactionCoordinator(self.runtime)
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members, self.guard)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups)
+        self.share_groups = ShareGroupCoordinator(self.runtime, self.members, self.guard)
         self.compactor.begin(self.runtime, self._thread("compact"), self.role.cache)
         self.connections = Connections(
-            self.limits, self.metrics, self.events, self.doors, self.throttle, self.groups, self._progress.note
+            self.limits,
+            self.metrics,
+            self.events,
+            self.doors,
+            self.throttle,
+            self.groups,
+            self.share_groups,
+            self._progress.note,
         )
         self._chores = Chores(
             self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_credentials

@@ -28,6 +28,7 @@ from semel.log.core.groups.classic_steps import (
     SyncRequest,
 )
 from semel.log.core.groups.consumer import ConsumerGroup
+from semel.log.core.groups.share import ShareGroup
 from semel.wire.refusals import (
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_GROUP_ID,
@@ -282,7 +283,8 @@ class ClassicGroupCoordinator:
         groups = self._state.groups
         groups.check_addable(name)
         group = groups.named(name)
-        if group is not None and not isinstance(group.machine, ClassicGroup) and not group.is_empty:
+        is_other = group is not None and not isinstance(group.machine, ClassicGroup)
+        if group is not None and is_other and (not group.is_empty or isinstance(group.machine, ShareGroup)):
             raise Refused(INCONSISTENT_GROUP_PROTOCOL, f"the members of group '{name}' speak another protocol")
         return groups.classic(name)
 

@@ -11,6 +11,7 @@ from semel.log.broker.doors import Doors
 from semel.log.broker.events import Events
 from semel.log.broker.limits import Limits
 from semel.log.broker.metrics import Metrics
+from semel.log.broker.share_groups import ShareGroupCoordinator
 from semel.log.broker.throttle import Throttle
 from semel.log.places import THIS_MACHINE, Places
 from semel.wire.errors import ProtocolError
@@ -31,6 +32,7 @@ class Connections:
         doors: Doors,
         throttle: Throttle,
         groups: ClassicGroupCoordinator,
+        share_groups: ShareGroupCoordinator,
         note_progress: Callable[[], None],
     ) -> None:
         """`note_progress` is called when a connection has ended."""
@@ -40,6 +42,7 @@ class Connections:
         self._doors = doors
         self._throttle = throttle
         self._groups = groups
+        self._share_groups = share_groups
         self._note_progress = note_progress
         # In the order in which they came, so that the same events have the same outcome.
         self._open: dict[Connection, None] = {}
@@ -114,6 +117,7 @@ class Connections:
             self._metrics.connections_open -= 1
             self._throttle.forget(connection)
             self._groups.connection_lost(connection.number)
+            self._share_groups.end_sessions_of(connection.number)
         self._note_progress()
 
     def break_off(self, connection: Connection, error: ProtocolError) -> None:

@@ -69,6 +69,12 @@ def _counters(metrics: Metrics) -> Iterator[str]:
         "Completed rebalances, groups that became empty, and members that were removed as silent or late.",
         _by("event", metrics.group_events),
     )
+    yield from _family(
+        "counter",
+        "shared_records_total",
+        "Records of share groups: acquired, what members said of them, timed out, or given up after the last delivery.",
+        _by("event", metrics.shared_records),
+    )
 
 
 def _by(label: str, counts: Mapping[Any, int]) -> list[_Sample]:

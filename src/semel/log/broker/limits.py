@@ -1,7 +1,11 @@
 """All limits of the broker, with their defaults and reasons. Nothing that a client sends may grow without a limit."""
 
+from dataclasses import replace
 from typing import Any, Final
 
+from semel.log.core.groups.assigned_group import MemberRules
+from semel.log.core.groups.group_configs import GroupRules
+from semel.log.core.groups.share_partition import ShareRules
 from semel.log.core.partition import PRODUCER_EXPIRATION_MS
 from semel.log.core.transaction_rules import TransactionBounds
 from semel.log.core.values import value
@@ -122,6 +126,26 @@ class Limits:
     # joins waits for two intervals: one until another member gives up its partitions, and one until it learns that they
     # are free.
     consumer_group_heartbeat_interval_in_motion_ms: int = 500
+    # The same for members of share groups (group.share.session.timeout.ms, group.share.heartbeat.interval.ms).
+    share_group_session_timeout_ms: int = 45_000
+    share_group_heartbeat_interval_ms: int = 5_000
+    # Members of one share group, as in Apache Kafka (group.share.max.size).
+    share_group_members_max: int = 200
+    # How often a share group delivers a record that nobody accepts, as in Apache Kafka
+    # (group.share.delivery.count.limit).
+    share_deliveries_max: int = 5
+    # How far the records of a share partition that are delivered may lie after the first one that is not done, as in
+    # Apache Kafka (group.share.partition.max.record.locks): so many runs it has at most.
+    share_partition_records_max: int = 2_000
+    # How long a consumer of a share group holds a record, as in Apache Kafka (group.share.record.lock.duration.ms).
+    share_lock_ms: int = 30_000
+    # Share partitions: pairs of a share group and a partition that it has used. Every checkpoint contains all of them.
+    share_partitions_max: int = 100_000
+    # The records in flight of all share partitions together: at worst a run of 16 bytes for each.
+    share_records_max: int = 1_000_000
+    # Sessions of share consumers, as in Apache Kafka (group.share.max.share.sessions), and their partitions in all.
+    share_sessions_max: int = 2_000
+    share_session_partitions_max: int = 200_000
     # How long a new member may wait for its generation, as in Apache Kafka: clients give up after this time.
     group_new_member_join_timeout_ms: int = 300_000
     # The memory in which compaction remembers keys, at 210 bytes for each. If there are more keys, it takes several
@@ -157,6 +181,29 @@ class Limits:
     transaction_timeout_ms_max: int = 900_000
     # Access rules (ACLs), at half a kilobyte each in memory. Every checkpoint contains all of them.
     access_rules_max: int = 100_000
+
+
+def group_rules(limits: Limits) -> GroupRules:
+    """The rules of groups that follow from these limits, for groups without configurations of their own."""
+    consumers = MemberRules(
+        session_timeout_ms=limits.consumer_group_session_timeout_ms,
+        heartbeat_interval_ms=limits.consumer_group_heartbeat_interval_ms,
+        heartbeat_interval_in_motion_ms=limits.consumer_group_heartbeat_interval_in_motion_ms,
+        lost_connection_session_percent=limits.group_lost_connection_session_percent,
+        members_max=limits.group_members_max,
+    )
+    sharers = replace(
+        consumers,
+        session_timeout_ms=limits.share_group_session_timeout_ms,
+        heartbeat_interval_ms=limits.share_group_heartbeat_interval_ms,
+        members_max=limits.share_group_members_max,
+    )
+    shares = ShareRules(
+        deliveries_max=limits.share_deliveries_max,
+        locks_max=limits.share_partition_records_max,
+        lock_ms=limits.share_lock_ms,
+    )
+    return GroupRules(consumers, sharers, shares)
 
 
 def log_settings(limits: Limits, *, in_memory: bool, open_segments_max: int) -> LogSettings:

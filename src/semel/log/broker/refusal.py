@@ -87,6 +87,8 @@ def _value(name: str, field: Field, version: int, request: Any, error: ErrorCode
             return value
     if field.kind == "records":
         return _NOTHING[field.kind]
+    if not field.is_array and not isinstance(field.kind, str) and field.default is REQUIRED:
+        return _mirrored(field.kind, version, request, error)
     if field.null_since <= version < field.null_until:
         return None
     if field.is_array:

@@ -21,6 +21,7 @@ from semel.log.broker.metrics import Metrics
 from semel.log.broker.role import Role
 from semel.log.broker.runtime import Runtime
 from semel.log.broker.sessions import FetchSessions
+from semel.log.broker.share_groups import ShareGroupCoordinator
 from semel.log.broker.throttle import Throttle
 from semel.log.broker.transactions import TransactionCoordinator
 from semel.log.broker.turns import Turns
@@ -47,6 +48,7 @@ class Serving(Protocol):
     members: Members
     groups: ClassicGroupCoordinator
     consumer_groups: ConsumerGroupCoordinator
+    share_groups: ShareGroupCoordinator
     # Says which broker is the active one.
     role: Role | Alone
     # The tools with which requests are served.

@@ -29,6 +29,12 @@ SEGMENT_BYTES_DEFAULT: Final = 256 * 1024 * 1024
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
+# Durations as Java writes them, without fractions of a second.
+_DURATION = re.compile(
+    r"by_duration:P(?:([0-9]{1,9})D)?(?:T(?=[0-9])(?:([0-9]{1,9})H)?(?:([0-9]{1,9})M)?(?:([0-9]{1,9})S)?)?"
+)
+_UNITS_MS: Final = (DAY_MS, 3_600_000, 60_000, 1_000)
+
 # A number with more digits cannot fit, so it is not even converted.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 # Java writes small numbers with an exponent.
@@ -101,7 +107,34 @@ class Choice:
         raise InvalidConfig(f"{self.name} must be {' or '.join(self.allowed)}, not {_shown(text)}")
 
 
-Definition = Number | Share | Choice
+@value
+class Reset:
+    """A configuration that says where readers begin who have read nothing: at an end of the log, or so long ago."""
+
+    name: str
+    default: str
+    documentation: str
+    kind: Literal["string"] = "string"
+
+    def canonical(self, text: str) -> str:
+        """The one way to write this value, or InvalidConfig."""
+        stripped = text.strip()
+        if stripped.lower() in ("earliest", "latest"):
+            return stripped.lower()
+        if duration_ms_of(stripped) is not None:
+            return stripped
+        raise InvalidConfig(f"{self.name} must be earliest, latest or by_duration:PnDTnHnMnS, not {_shown(text)}")
+
+
+def duration_ms_of(reset: str) -> int | None:
+    """How long ago `by_duration:...` is; None for other texts."""
+    match = _DURATION.fullmatch(reset)
+    if match is None or not any(match.groups()):
+        return None
+    return sum(int(number or 0) * unit_ms for number, unit_ms in zip(match.groups(), _UNITS_MS, strict=True))
+
+
+Definition = Number | Share | Choice | Reset
 
 DEFINITIONS: Final[Mapping[str, Definition]] = {
     definition.name: definition

@@ -285,11 +285,11 @@ class ConsumerTarget(NamedTuple):
 
 
 @value
-class ConsumerGroupChanged:
-    """All that one step changed in a group of the new protocol (KIP-848).
+class _MembersChanged:
+    """All that one step changed in a group whose members the broker assigns.
 
     The epochs and the digest of the topics are the group's from now on. The entry names only those members and targets
-    that changed. If the group had the classic protocol, it has the new one from now on.
+    that changed.
     """
 
     group: str
@@ -303,6 +303,19 @@ class ConsumerGroupChanged:
     at_ms: int
 
 
+@value
+class ConsumerGroupChanged(_MembersChanged):
+    """The same in a consumer group (KIP-848). If the group had the classic protocol, it has the new one from now on."""
+
+
+@value
+class ShareGroupChanged(_MembersChanged):
+    """The same in a share group (KIP-932)."""
+
+
+MembersChanged = ConsumerGroupChanged | ShareGroupChanged
+
+
 class ShareBatch(NamedTuple):
     """Offsets of a share partition, both included, with the same state: available (0), acquired (1) or done (2)."""
 
@@ -310,6 +323,38 @@ class ShareBatch(NamedTuple):
     last: int
     kind: int
     deliveries: int
+
+
+class ShareChange(NamedTuple):
+    """The runs of one share partition that changed."""
+
+    number: int
+    partition: int
+    batches: tuple[ShareBatch, ...]
+
+
+@value
+class ShareStatesChanged:
+    """The states of records in these share partitions changed: by one request, or because of the time."""
+
+    group: str
+    changes: tuple[ShareChange, ...]
+
+
+class ShareStart(NamedTuple):
+    """The first offset of a share partition that is not done; -1: the partition is forgotten."""
+
+    number: int
+    partition: int
+    offset: int
+
+
+@value
+class ShareStartsSet:
+    """These share partitions begin: they were used for the first time, or a person has moved or deleted them."""
+
+    group: str
+    starts: tuple[ShareStart, ...]
 
 
 class AccessRule(NamedTuple):
@@ -406,6 +451,9 @@ Entry = (
     | GroupDeleted
     | GroupConfigsChanged
     | ConsumerGroupChanged
+    | ShareGroupChanged
+    | ShareStatesChanged
+    | ShareStartsSet
     | AccessRulesAdded
     | AccessRulesRemoved
     | UserCredentialSet

@@ -45,6 +45,9 @@ _KINDS: Final[dict[int, type[Any]]] = {
     23: entries.LoginSecretMade,
     24: entries.QuotasChanged,
     25: entries.ClassicGroupChanged,
+    26: entries.ShareGroupChanged,
+    27: entries.ShareStatesChanged,
+    28: entries.ShareStartsSet,
 }
 _KIND_OF: Final = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELD_NAMES: Final = {entry_type: tuple(field.name for field in fields(entry_type)) for entry_type in _KIND_OF}

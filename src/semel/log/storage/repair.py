@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from semel.log.core.entries import TransactionalIdClaimed, TransactionGrew
-from semel.log.core.groups import consumer
 from semel.log.core.groups.consumer import ConsumerGroup
+from semel.log.core.groups.share import ShareGroup, ShareTally
 from semel.log.core.transactions import Transactions
 from semel.log.storage.aside import DIRECTORY, Aside
 from semel.log.storage.files import Files
@@ -78,8 +78,11 @@ class SettingAside(Repair):
     def _mended_group(self, group: dict[str, Any]) -> dict[str, Any]:
         members = group["members"]
         try:
-            if members is not None and members.get("kind") == consumer.KIND:
+            kind = None if members is None else members.get("kind")
+            if members is not None and kind == ConsumerGroup.KIND:
                 ConsumerGroup().restore(members)
+            elif members is not None and kind == ShareGroup.KIND:
+                ShareGroup(ShareTally()).restore(members)
         except ValueError as error:
             why = f"the members of group '{group['name']}' contradict each other, and have to join again: {error}"
             self._keep(f"members-{len(self._reasons)}", why, {"group": group["name"], "members": members})

@@ -1,4 +1,4 @@
-"""`semel groups`: shows the offsets and the lag of consumer groups, and resets them.
+"""`semel groups`: shows the offsets and the lag of consumer groups and of share groups, and resets them.
 
 It works with semel and with Apache Kafka. `reset` only shows what it would do, and does it with `--execute`, because a
 mistake cannot be undone once a group has read or skipped records. It must never reset a group that has members; the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from semel.client import groups
@@ -117,6 +117,9 @@ def _describe(cluster: Cluster, name: str) -> None:
     print(f"group {printable(name)}  type {group.kind}  state {group.state or NOTHING}")
     for member in members:
         print(f"member {printable(_line(member))}")
+    if group.kind == groups.SHARE:
+        _show_shared(cluster, coordinator, name, _sharers(members))
+        return
     committed = groups.committed(cluster, coordinator, name)
     rows = list(_rows(cluster, committed, _owners(members)))
     if not rows:
@@ -129,6 +132,27 @@ def _describe(cluster: Cluster, name: str) -> None:
     if unstable:
         places = ", ".join(map(str, unstable))
         print(f"an open transaction will commit offsets of this group in {places}; clients wait for its end")
+
+
+def _show_shared(cluster: Cluster, coordinator: Address, name: str, sharers: dict[TopicPartition, list[str]]) -> None:
+    shared = groups.shared(cluster, coordinator, name)
+    rows: list[tuple[str, ...]] = []
+    for where in sorted({*shared, *sharers}):
+        one = shared.get(where)
+        figures = [NOTHING if figure is None else str(figure) for figure in (one or (None, None))]
+        rows.append((where.topic, str(where.partition), *figures, " ".join(sharers.get(where, [NOTHING]))))
+    if rows:
+        print_table([("TOPIC", "PARTITION", "START", "LAG", "MEMBERS"), *rows])
+    else:
+        print("no offsets")
+
+
+def _sharers(members: list[Member]) -> dict[TopicPartition, list[str]]:
+    sharers: dict[TopicPartition, list[str]] = {}
+    for member in members:
+        for where in member.partitions:
+            sharers.setdefault(where, []).append(member.member_id)
+    return sharers
 
 
 def _line(member: Member) -> str:
@@ -172,20 +196,21 @@ def _existing(cluster: Cluster, places: Iterable[TopicPartition]) -> list[TopicP
 
 def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, execute: bool) -> None:
     coordinator = coordinator_of(cluster, name, GROUP)
-    committed = groups.committed(cluster, coordinator, name)
-    partitions = _named(cluster, topics) if topics else _existing(cluster, committed)
+    listed = groups.listed(cluster).get(name)
+    is_shared = listed is not None and listed.kind == groups.SHARE
+    before = _starts(cluster, coordinator, name) if is_shared else groups.committed(cluster, coordinator, name)
+    partitions = _named(cluster, topics) if topics else _existing(cluster, before)
     if not partitions:
         raise Failure(f"group {name!r} has no offsets; name the topics with --topic")
     target = groups.target(cluster, partitions, place)
-    held = groups.held_back(cluster, committed, target)
+    # A share group reads what open transactions hold back when they have ended.
+    held = {} if is_shared else groups.held_back(cluster, before, target)
     if execute:
-        _commit(cluster, coordinator, name, target)
+        _set(groups.set_starts if is_shared else groups.commit, cluster, coordinator, name, target)
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
     for where, offset in target.items():
-        before = committed.get(where)
-        table.append(
-            (where.topic, str(where.partition), NOTHING if before is None else str(before.offset), str(offset))
-        )
+        one = before.get(where)
+        table.append((where.topic, str(where.partition), NOTHING if one is None else str(one.offset), str(offset)))
     print_table(table)
     for where, (stable, skipped) in held.items():
         print(f"held back by open transactions and skipped in {where}: {skipped} from offset {stable} on")
@@ -206,11 +231,22 @@ def _named(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
     return partitions
 
 
-def _commit(cluster: Cluster, coordinator: Address, name: str, target: dict[TopicPartition, int]) -> None:
+def _starts(cluster: Cluster, coordinator: Address, name: str) -> dict[TopicPartition, Committed]:
+    """The starts of a share group, as if it had committed them."""
+    return {where: Committed(one.start, None) for where, one in groups.shared(cluster, coordinator, name).items()}
+
+
+def _set(
+    work: Callable[[Cluster, Address, str, dict[TopicPartition, int]], None],
+    cluster: Cluster,
+    coordinator: Address,
+    name: str,
+    target: dict[TopicPartition, int],
+) -> None:
     try:
-        groups.commit(cluster, coordinator, name, target)
+        work(cluster, coordinator, name, target)
     except RefusedByBroker as refused:
-        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
+        if refused.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
             raise
         raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are") from None
 

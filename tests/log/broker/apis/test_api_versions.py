@@ -17,6 +17,7 @@ def test_the_second_version_of_transactions_and_the_new_groups_are_in_force(ask:
     assert {(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features} == {
         ("transaction.version", 2, 2),
         ("group.version", 1, 1),
+        ("share.version", 1, 1),
     }
 
 
@@ -26,6 +27,7 @@ def test_clients_that_do_not_know_level_0_are_not_shown_it(ask: Asker) -> None:
     assert [(one.name, one.min_version, one.max_version) for one in supported] == [
         ("transaction.version", 0, 2),
         ("group.version", 0, 1),
+        ("share.version", 0, 1),
     ]
 
 

@@ -16,6 +16,17 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG, GROUP_CONFIG = 1, 4, 5, 8
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+# Those of share groups while none is set.
+OF_SHARES = {
+    "share.session.timeout.ms": ("45000", 5),
+    "share.heartbeat.interval.ms": ("5000", 5),
+    "share.record.lock.duration.ms": ("30000", 5),
+    "share.delivery.count.limit": ("5", 5),
+    "share.partition.max.record.locks": ("2000", 5),
+    "share.auto.offset.reset": ("latest", 5),
+    "share.isolation.level": ("read_uncommitted", 5),
+    "share.renew.acknowledge.enable": ("true", 5),
+}
 
 
 def describe(
@@ -216,9 +227,9 @@ def group_values(ask: Asker, name: str = "tills") -> dict[str, tuple[str, int]]:
 
 
 def test_a_group_shows_what_holds_for_it_whether_it_exists_or_not(ask: Asker) -> None:
-    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG)}
+    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG), **OF_SHARES}
     assert change(ask, "tills", (SESSION, SET, "50000"), kind=GROUP).error_code == 0
-    assert group_values(ask) == {SESSION: ("50000", GROUP_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG)}
+    assert group_values(ask) == {SESSION: ("50000", GROUP_CONFIG), INTERVAL: ("5000", DEFAULT_CONFIG), **OF_SHARES}
     (shown,) = describe(ask, GROUP, "tills", [SESSION], explain=True).configs
     assert [(synonym.value, synonym.source) for synonym in shown.synonyms] == [
         ("50000", GROUP_CONFIG),
@@ -227,7 +238,7 @@ def test_a_group_shows_what_holds_for_it_whether_it_exists_or_not(ask: Asker) ->
     assert (shown.config_type, shown.read_only, bool(shown.documentation)) == (3, False, True)
     assert group_values(ask, "others")[SESSION] == ("45000", DEFAULT_CONFIG)
     assert replace(ask, "tills", (INTERVAL, "6000"), kind=GROUP).error_code == 0
-    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("6000", GROUP_CONFIG)}
+    assert group_values(ask) == {SESSION: ("45000", DEFAULT_CONFIG), INTERVAL: ("6000", GROUP_CONFIG), **OF_SHARES}
     assert change(ask, "tills", (INTERVAL, SET, "7000"), kind=GROUP, dry=True).error_code == 0
     assert change(ask, "tills", (INTERVAL, DELETE, None), kind=GROUP).error_code == 0
     assert group_values(ask)[INTERVAL] == ("5000", DEFAULT_CONFIG)
@@ -236,7 +247,14 @@ def test_a_group_shows_what_holds_for_it_whether_it_exists_or_not(ask: Asker) ->
 @pytest.mark.parametrize(
     "configs",
     [
-        [("share.session.timeout.ms", "45000")],
+        [("streams.session.timeout.ms", "45000")],
+        [("share.session.timeout.ms", "1000")],
+        [("share.record.lock.duration.ms", "1")],
+        [("share.delivery.count.limit", "11")],
+        [("share.partition.max.record.locks", "99")],
+        [("share.auto.offset.reset", "somewhere")],
+        [("share.auto.offset.reset", "by_duration:PT")],
+        [("share.isolation.level", "serializable")],
         [("retention.ms", "1")],
         [(SESSION, "44999")],
         [(SESSION, "60001")],

@@ -14,6 +14,7 @@ from semel.wire.versions import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
     ALTER_REPLICA_LOG_DIRS,
+    ALTER_SHARE_GROUP_OFFSETS,
     ALTER_USER_SCRAM_CREDENTIALS,
     API_VERSIONS,
     CONSUMER_GROUP_DESCRIBE,
@@ -24,6 +25,7 @@ from semel.wire.versions import (
     DELETE_ACLS,
     DELETE_GROUPS,
     DELETE_RECORDS,
+    DELETE_SHARE_GROUP_OFFSETS,
     DELETE_TOPICS,
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
@@ -33,6 +35,7 @@ from semel.wire.versions import (
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_QUORUM,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_TRANSACTIONS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -57,6 +60,10 @@ from semel.wire.versions import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
@@ -72,6 +79,13 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
     batch = bytes(encode_batch(at(1000)))
     created = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     resource = {"resource_type": TOPIC, "resource_name": "orders"}
+    shared = {"partition_index": 0, "acknowledgement_batches": []}
+    sharing: dict[str, object] = {
+        "group_id": "workers",
+        "member_id": "ada",
+        "is_renew_ack": False,
+        "topics": [{"topic_id": topic_id, "partitions": [shared]}],
+    }
     change = {"name": "retention.ms", "value": "1000", "config_operation": 0}
     place = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": -1}
@@ -270,6 +284,18 @@ def requests(topic_id: bytes, producer_id: int, member_id: str = "") -> dict[int
             ],
         },
         DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "orders"}], "response_partition_limit": 10, "cursor": None},
+        SHARE_FETCH: {
+            **sharing,
+            "share_session_epoch": 0,
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1000,
+            "max_records": 10,
+            "batch_size": 10,
+            "share_acquire_mode": 0,
+            "forgotten_topics_data": [],
+        },
+        SHARE_ACKNOWLEDGE: {**sharing, "share_session_epoch": -1},
     }
     return named | requests_of_own_tests()
 
@@ -288,6 +314,9 @@ def error_codes(answer: object) -> list[int]:
 # What has to be asked for before, so that there is something to ask about.
 BEFORE: dict[int, tuple[int, ...]] = {
     CONSUMER_GROUP_DESCRIBE: (CONSUMER_GROUP_HEARTBEAT,),
+    **dict.fromkeys((SHARE_GROUP_DESCRIBE, SHARE_FETCH, DESCRIBE_SHARE_GROUP_OFFSETS), (SHARE_GROUP_HEARTBEAT,)),
+    SHARE_ACKNOWLEDGE: (SHARE_GROUP_HEARTBEAT, SHARE_FETCH),
+    DELETE_SHARE_GROUP_OFFSETS: (ALTER_SHARE_GROUP_OFFSETS,),
     DESCRIBE_GROUPS: (JOIN_GROUP,),
     DELETE_GROUPS: (OFFSET_COMMIT,),
     OFFSET_DELETE: (OFFSET_COMMIT,),

@@ -7,7 +7,8 @@ import pytest
 from refusal import refused
 from semel.log.core.entries import ConsumerGroupChanged, PartitionName
 from semel.log.core.groups import consumer_requests
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.assigned_group import MemberRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH, STABLE, UNRELEASED, UNREVOKED
 from semel.log.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
 from semel.log.core.groups.consumer_topics import EXPRESSIONS_MAX
@@ -16,7 +17,7 @@ from semel.log.core.groups.partitions import NOTHING, Partitions
 from semel.log.core.topics import Catalog
 from semel.wire import refusals
 
-RULES = ConsumerRules(members_max=3)
+RULES = MemberRules(members_max=3)
 
 
 class Room:

@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from semel.log.core.entries import ConsumerGroupChanged, PartitionName
 from semel.log.core.groups import consumer_requests
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.log.core.groups.classic_group import ClassicGroup
 from semel.log.core.groups.classic_steps import JoinRequest, Leaver, SyncRequest
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import AWAY_EPOCH
 from semel.log.core.groups.consumer_migration import (
     check_heartbeat,
@@ -33,7 +34,7 @@ from semel.log.core.topics import Catalog
 from semel.log.storage.encoding import decode, encode
 from semel.wire.refusals import Refused
 
-RULES = ConsumerRules(session_timeout_ms=45_000, members_max=4)
+RULES = MemberRules(session_timeout_ms=45_000, members_max=4)
 TOPICS = ("orders", "payments")
 
 # By their names, or as the first or second member that there is: the names of others are no secret.

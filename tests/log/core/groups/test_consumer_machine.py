@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from semel.log.core.entries import ConsumerGroupChanged, PartitionName
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.log.core.groups.classic_steps import JoinRequest, SyncRequest
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import AWAY_EPOCH, JOIN_EPOCH
 from semel.log.core.groups.consumer_migration import check_heartbeat, decide_join, sync_answer
 from semel.log.core.groups.consumer_requests import LEAVE_EPOCH, Heartbeat
@@ -23,7 +24,7 @@ from semel.log.core.topics import Catalog
 from semel.log.storage.encoding import decode, encode
 from semel.wire.refusals import FENCED_MEMBER_EPOCH, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Refused
 
-RULES = ConsumerRules(session_timeout_ms=45_000, members_max=6)
+RULES = MemberRules(session_timeout_ms=45_000, members_max=6)
 REBALANCE_TIMEOUT_MS = 30_000
 NAMES = ["orders", "payments", "parcels"]
 # Names of topics, or an expression.

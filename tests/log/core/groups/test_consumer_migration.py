@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from refusal import refused
 from semel.log.core.entries import ClassicGroupChanged, ConsumerGroupChanged, PartitionName, StoredMember
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.log.core.groups.classic import begin_rebalance
 from semel.log.core.groups.classic_group import ClassicGroup
 from semel.log.core.groups.classic_steps import JoinAnswer, JoinRequest, Leaver, SyncRequest
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import JOIN_EPOCH
 from semel.log.core.groups.consumer_migration import (
     check_heartbeat,
@@ -31,7 +32,7 @@ from semel.log.core.groups.partitions import NOTHING, Partitions
 from semel.log.core.topics import Catalog
 from semel.wire import refusals
 
-RULES = ConsumerRules(members_max=4)
+RULES = MemberRules(members_max=4)
 
 
 @pytest.fixture

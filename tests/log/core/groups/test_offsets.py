@@ -15,7 +15,8 @@ from semel.log.core.entries import (
     TransactionalOffsets,
     TransactionEnded,
 )
-from semel.log.core.groups.groups import FORGOTTEN_AT_ONCE, Group, Groups
+from semel.log.core.groups.group import FORGOTTEN_AT_ONCE, Group
+from semel.log.core.groups.groups import Groups
 from semel.log.core.groups.offsets import DEFAULT_RETENTION, Committer
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused

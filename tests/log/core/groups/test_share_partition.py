@@ -175,7 +175,8 @@ class World:
     def restart(self) -> None:
         snapshot = json.loads(json.dumps(self.partition.snapshot()))
         self.partition = SharePartition.restore(snapshot)
-        self.commit(self.partition.decide_release(lambda _: True, self.rules))
+        assert self.partition.has_acquired == any(record.kind == ACQUIRED for record in self.table.values())
+        self.commit(self.partition.decide_overdue(self.now_ms, self.rules))
         self.release_in_table(lambda _: True)
 
     def release_in_table(self, which: Any) -> None:

@@ -7,7 +7,8 @@ from classic_driver import RULES as CLASSIC_RULES
 from classic_driver import SESSION_MS, Driver
 
 from semel.log.core.groups import classic, consumer_requests
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.assigned_group import MemberRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import JOIN_EPOCH
 from semel.log.core.groups.consumer_requests import Heartbeat
 from semel.log.core.groups.partitions import NOTHING
@@ -15,7 +16,7 @@ from semel.log.core.topics import Catalog
 from semel.wire import refusals
 from semel.wire.refusals import NONE
 
-RULES = ConsumerRules()
+RULES = MemberRules()
 SHARE_MS = SESSION_MS * 40 // 100
 
 

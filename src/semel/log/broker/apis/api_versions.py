@@ -24,10 +24,12 @@ from semel.wire.versions import API_VERSIONS, VersionRange
 API: Final = Api(API_VERSIONS, (0, 4), rights=(), standby=Here.SERVES, before_login=True, takes_any_version=True)
 
 # Features that concern several APIs, with their supported levels; the highest level is in force. transaction.version 2
-# is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848.
+# is Produce 12, TxnOffsetCommit 5 and EndTxn 5 together, group.version 1 the groups of KIP-848, share.version 1 those
+# of KIP-932.
 _FEATURES: Final[dict[str, VersionRange]] = {
     "transaction.version": VersionRange(0, 2),
     "group.version": VersionRange(0, 1),
+    "share.version": VersionRange(0, 1),
 }
 # Clients of older versions reject an answer with a feature whose lowest level is 0.
 _LEVEL_0_FROM: Final = 4

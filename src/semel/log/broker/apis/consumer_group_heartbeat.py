@@ -11,7 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
-from semel.log.broker.consumer_groups import HeartbeatAnswer
+from semel.log.broker.assigned_groups import HeartbeatAnswer
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_TOPIC, READ_GROUP

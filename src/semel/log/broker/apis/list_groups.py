@@ -10,7 +10,7 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.classic_group import State
-from semel.log.core.groups.groups import Group
+from semel.log.core.groups.group import Group
 from semel.wire import kafka
 from semel.wire.steps import Steps, each
 from semel.wire.versions import LIST_GROUPS

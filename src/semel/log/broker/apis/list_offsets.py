@@ -130,7 +130,7 @@ def _find(
         if timestamp_ms == _MAX_TIMESTAMP:
             timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
             yield len(partition.segments) // _SEGMENTS_PER_PIECE
-        return (yield from _first_since(broker, partition, timestamp_ms, committed_only))
+        return (yield from first_since(broker, partition, timestamp_ms, committed_only))
     except (OSError, Damaged, StoreError) as error:
         broker.runtime.read_failed(error)
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
@@ -145,7 +145,8 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
     return partition.stable if committed_only else partition.readable
 
 
-def _first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[_Place]:
+def first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[_Place]:
+    """The first existing record of this time or later."""
     offset = log_start = partition.state.log_start
     # Between two steps segments are added, deleted and compacted, so each step looks up the next batch again.
     while True:

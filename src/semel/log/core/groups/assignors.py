@@ -1,16 +1,18 @@
-"""Which member of a group reads which partition: the server-side assignors `uniform` and `range` of KIP-848.
+"""Which member of a group reads which partition: the server-side assignors `uniform` and `range` of KIP-848, and the
+one of share groups.
 
 An assignor is a function. It takes the topics that each member subscribes to and the partitions that each had before,
 and returns the partitions that each gets now. Every partition of a topic goes to exactly one of the members that
-subscribe to it. An assignor keeps no state and never fails: it leaves out a topic without subscribers, and gives no
-partitions to a member without topics. It works in steps, because there may be two thousand members and ten thousand
-topics.
+subscribe to it, or in a share group to at least one. An assignor keeps no state and never fails: it leaves out a topic
+without subscribers, and gives no partitions to a member without topics. It works in steps, because there may be two
+thousand members and ten thousand topics.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heapreplace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
 from semel.log.core.groups.partitions import Partitions, lowest, span_bits
@@ -66,6 +68,36 @@ def assign_uniformly(readers: Mapping[str, Reader], partition_counts: Mapping[in
 
 # The member that gives, the kind of topics, and the member that takes.
 _Step = tuple[str, int, str]
+
+
+def assign_shares(readers: Mapping[str, Reader], partition_counts: Mapping[int, int]) -> Steps[Assignment]:
+    """Every partition to equally many members with the same topics, and nearly equally many partitions to each of them.
+
+    A member may get other partitions whenever somebody comes or goes. In a share group that costs nothing: what it has
+    acquired stays its own.
+    """
+    given: dict[str, Partitions] = {}
+    alike: dict[frozenset[int], list[str]] = {}
+    for member_id in sorted(readers):
+        alike.setdefault(readers[member_id].topics, []).append(member_id)
+    for topics, member_ids in alike.items():
+        numbers = sorted(number for number in topics if partition_counts.get(number))
+        ends = list(accumulate(partition_counts[number] for number in numbers))
+        count, place_count = len(member_ids), ends[-1] if ends else 0
+        # The partitions of all topics in a row, so often that each member gets one at least.
+        row = -(-count // place_count) * place_count if place_count else 0
+        for place, member_id in enumerate(member_ids):
+            bits: dict[int, int] = {}
+            at, end = -(-row * place // count), -(-row * (place + 1) // count)
+            while at < end:
+                slot = bisect_right(ends, at % place_count)
+                begin = partition_counts[numbers[slot]] - (ends[slot] - at % place_count)
+                some = min(end - at, ends[slot] - at % place_count)
+                bits[numbers[slot]] = bits.get(numbers[slot], 0) | span_bits(begin, begin + some)
+                at += some
+            given[member_id] = Partitions(bits)
+            yield 1 + len(bits) // _PER_PIECE
+    return given
 
 
 class _Spread:

@@ -15,12 +15,14 @@ from semel.log.core.entries import (
     ConsumerPosition,
     ConsumerSubscription,
     ConsumerTarget,
+    MembersChanged,
     StoredMember,
 )
+from semel.log.core.groups.assigned_group import MemberRules
 from semel.log.core.groups.classic_group import CONSUMER, ClassicGroup
 from semel.log.core.groups.classic_members import Member as ClassicMember
 from semel.log.core.groups.classic_steps import NO_MEMBER_ID, JoinAnswer, JoinRequest, Leaver, SyncAnswer, SyncRequest
-from semel.log.core.groups.consumer import ConsumerGroup, ConsumerRules
+from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.consumer_members import (
     JOIN_EPOCH,
     STABLE,
@@ -57,7 +59,7 @@ from semel.wire.refusals import (
 # From one protocol to the other
 
 
-def upgrade(classic: ClassicGroup, catalog: Catalog, rules: ConsumerRules, now_ms: int) -> ConsumerGroupChanged:
+def upgrade(classic: ClassicGroup, catalog: Catalog, rules: MemberRules, now_ms: int) -> ConsumerGroupChanged:
     """The entry that changes a classic group to the new protocol. Each member keeps its partitions."""
     if classic.protocol_type != CONSUMER:
         raise Refused(GROUP_ID_NOT_FOUND, f"the members of group '{classic.name}' are no consumers")
@@ -145,8 +147,8 @@ def downgrade(name: str, group: ConsumerGroup, catalog: Catalog, now_ms: int) ->
 
 
 def decide_join(
-    name: str, group: ConsumerGroup, request: JoinRequest, catalog: Catalog, rules: ConsumerRules, now_ms: int
-) -> tuple[str, ConsumerGroupChanged | None]:
+    name: str, group: ConsumerGroup, request: JoinRequest, catalog: Catalog, rules: MemberRules, now_ms: int
+) -> tuple[str, MembersChanged | None]:
     """The member's id, and what its JoinGroup changes."""
     member_id = request.member_id or request.new_member_id
     subscription = _readable(group, request)

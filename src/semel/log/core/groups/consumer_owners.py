@@ -6,7 +6,7 @@ because the broker could not start again. Only the group's `apply` changes anyth
 
 from collections.abc import Iterator, Mapping
 
-from semel.log.core.entries import ConsumerGroupChanged
+from semel.log.core.entries import MembersChanged
 from semel.log.core.groups.consumer_members import Member, partitions_of, position_from
 from semel.log.core.groups.partitions import Partitions
 
@@ -31,7 +31,7 @@ class Owners:
 
     # Deciding
 
-    def check(self, entry: ConsumerGroupChanged, members: Mapping[str, Member]) -> None:
+    def check(self, entry: MembersChanged, members: Mapping[str, Member]) -> None:
         """ValueError unless the members that this step names exist and nothing gets a second owner."""
         leaving = set(entry.left)
         for member_id in entry.left:
@@ -40,7 +40,7 @@ class Owners:
         self._check_instances(entry, leaving)
         self._check_partitions(entry, leaving, members)
 
-    def _check_instances(self, entry: ConsumerGroupChanged, leaving: set[str]) -> None:
+    def _check_instances(self, entry: MembersChanged, leaving: set[str]) -> None:
         changing = leaving | {subscription[0] for subscription in entry.subscriptions}
         claimants: dict[str, str] = {}
         for member_id, instance_id, *_ in entry.subscriptions:
@@ -51,7 +51,7 @@ class Owners:
                 raise ValueError(f"instance '{instance_id}' is '{owner}', and not '{member_id}'")
             claimants[instance_id] = member_id
 
-    def _check_partitions(self, entry: ConsumerGroupChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
+    def _check_partitions(self, entry: MembersChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
         joining = {subscription[0] for subscription in entry.subscriptions}
         changing = leaving | {position[0] for position in entry.positions}
         present = [members[member_id] for member_id in changing if member_id in members]
@@ -99,6 +99,27 @@ class Owners:
                 self._owned[number] &= ~bits
                 if not self._owned[number]:
                     del self._owned[number]
+
+
+class NoOwners(Owners):
+    """The same in a share group, where any number of members may have a partition."""
+
+    __slots__ = ()
+
+    def free_of(self, partitions: Partitions) -> Partitions:
+        return partitions
+
+    def _check_partitions(self, entry: MembersChanged, leaving: set[str], members: Mapping[str, Member]) -> None:
+        joining = {subscription[0] for subscription in entry.subscriptions}
+        for member_id, *_ in entry.positions:
+            if member_id not in joining and (member_id in leaving or member_id not in members):
+                raise ValueError(f"'{member_id}' is no member")
+
+    def give(self, member: Member) -> None:
+        pass
+
+    def take_back(self, member: Member) -> None:
+        pass
 
 
 def _had_by(members: Mapping[str, Member]) -> Iterator[tuple[str, Partitions]]:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.log.core.access import Asker
 from semel.log.core.entries import ConsumerSubscription
-from semel.log.core.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Reader
+from semel.log.core.groups.assignors import DEFAULT_ASSIGNOR, Assignor, Reader
 from semel.log.core.groups.partitions import NOTHING, Partitions
 from semel.log.core.groups.topic_patterns import TopicPattern
 from semel.log.core.topics import Catalog
@@ -322,6 +322,7 @@ def preferred_assignor(subscriptions: Iterable[ConsumerSubscription]) -> str:
 
 
 def new_targets(
+    assign: Assignor,
     subscriptions: Mapping[str, ConsumerSubscription],
     targets: Mapping[str, Partitions],
     topics: Mapping[str, frozenset[int]],
@@ -333,7 +334,7 @@ def new_targets(
         for member_id, subscription in subscriptions.items()
     }
     counts = {number: count for _, number, count in wanted}
-    return (yield from ASSIGNORS[preferred_assignor(subscriptions.values())](readers, counts))
+    return (yield from assign(readers, counts))
 
 
 def is_large(topics: Mapping[str, frozenset[int]], topics_wanted: Wanted) -> bool:

@@ -1,38 +1,38 @@
 """All groups.
 
-A group has a name, its committed offsets (`offsets.py`) and, if it has or had members, one of two machines: the classic
-protocol (`classic.py`) or that of KIP-848 (`consumer.py`). `Machine` is the part of the two that concerns offsets: it
-says which member may commit, and when an offset begins to expire. A group without a machine belongs to consumers that
-assign their partitions themselves and only commit their offsets here.
+They are in the state of the broker with the configurations of groups, which need not exist. `Group` (`group.py`) is one
+of them. Only `apply` changes them, and nothing here may know how members are assigned.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from semel.log.core.entries import (
     ClassicGroupChanged,
     ConsumerGroupChanged,
     GroupConfigsChanged,
     GroupDeleted,
+    MembersChanged,
     OffsetsCommitted,
     OffsetsForgotten,
-    PartitionName,
+    ShareGroupChanged,
+    ShareStartsSet,
+    ShareStatesChanged,
     StoredOffset,
     TopicDeleted,
     TransactionalOffsets,
     TransactionEnded,
 )
-from semel.log.core.groups import consumer
 from semel.log.core.groups.classic_group import ClassicGroup
 from semel.log.core.groups.consumer import ConsumerGroup
-from semel.log.core.groups.offsets import CommittedOffset, Committer, GroupOffsets, Tally, growth
+from semel.log.core.groups.group import FORGOTTEN_AT_ONCE, Group
+from semel.log.core.groups.offsets import Committer, GroupOffsets, Tally, growth
+from semel.log.core.groups.share import ShareGroup, ShareTally
 from semel.wire.refusals import (
     GROUP_ID_NOT_FOUND,
-    GROUP_SUBSCRIBED_TO_TOPIC,
     INVALID_GROUP_ID,
     OFFSET_METADATA_TOO_LARGE,
     POLICY_VIOLATION,
-    UNKNOWN_MEMBER_ID,
     Refused,
 )
 from semel.wire.steps import Steps
@@ -41,8 +41,6 @@ from semel.wire.steps import Steps
 GROUPS_MAX: Final = 10_000
 # So the names of all groups take 10 MB at most.
 GROUP_NAME_BYTES_MAX: Final = 1_024
-# Offsets in one entry that forgets them.
-FORGOTTEN_AT_ONCE: Final = 500
 # Offsets in one transaction: as many as there are partitions. One entry commits all of them.
 TRANSACTION_OFFSETS_MAX: Final = 20_000
 # The offsets of all groups together, including pending ones: each takes 250 bytes in memory and 100 in a checkpoint.
@@ -58,137 +56,13 @@ GroupEntry = (
     | TransactionalOffsets
     | TransactionEnded
     | ClassicGroupChanged
-    | ConsumerGroupChanged
+    | MembersChanged
+    | ShareStatesChanged
+    | ShareStartsSet
     | GroupConfigsChanged
     | GroupDeleted
     | TopicDeleted
 )
-
-
-class Machine(Protocol):
-    """What the rules about offsets need to know about a group's members."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no members."""
-
-    def check_commit(self, who: Committer) -> None:
-        """Refused unless this sender may commit."""
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Refused if the request names a member that the group does not have."""
-
-    def check_forget(self) -> None:
-        """Refused if no offset of this group may be deleted now."""
-
-    def is_subscribed_to(self, topic_name: str) -> bool:
-        """Whether a member reads this topic, as far as that is known."""
-
-    def retention_begins_ms(self, committed_at_ms: int) -> int | None:
-        """The time from which an offset in a topic that no member reads is kept for the retention time; None while a
-        member may read any topic.
-        """
-
-    @property
-    def group_type(self) -> str:
-        """The protocol of the members: `classic` or `consumer`."""
-
-    @property
-    def state_name(self) -> str:
-        """The group's state, with Kafka's name."""
-
-    @property
-    def protocol_type(self) -> str | None:
-        """The protocol type that the members sent."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether the group outlives the process."""
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-
-class Group:
-    """One group. Only `Groups.apply` changes its offsets."""
-
-    __slots__ = ("machine", "name", "offsets")
-
-    def __init__(self, name: str, offsets: GroupOffsets) -> None:
-        self.name = name
-        self.offsets = offsets
-        self.machine: Machine | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are no members."""
-        return self.machine is None or self.machine.is_empty
-
-    def check_commit(self, who: Committer) -> None:
-        if self.machine is not None:
-            self.machine.check_commit(who)
-        elif who.generation_or_epoch >= 0:
-            raise Refused(UNKNOWN_MEMBER_ID, f"group '{self.name}' has no members")
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if self.machine is not None:
-            self.machine.check_fetch(member_id, member_epoch)
-
-    def check_forget(self) -> None:
-        if self.machine is not None:
-            self.machine.check_forget()
-
-    def is_subscribed_to(self, topic_name: str) -> bool:
-        return self.machine is not None and self.machine.is_subscribed_to(topic_name)
-
-    def decide_forget(self, topic_name: str, partitions: Sequence[PartitionName]) -> OffsetsForgotten | None:
-        """The entry that deletes these offsets of one topic on request; None if there is none to delete. `at_once` says
-        how many they should be.
-        """
-        if self.is_subscribed_to(topic_name):
-            raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, f"group '{self.name}' reads topic '{topic_name}'")
-        existing = dict.fromkeys([name for name in partitions if self.offsets.count_at(name)])
-        return OffsetsForgotten(self.name, tuple(existing)) if existing else None
-
-    def at_once(self, partitions: Sequence[PartitionName]) -> int:
-        """How many of these partitions, from the first one on, one entry may forget. A partition may have an offset in
-        each of thousands of open transactions.
-        """
-        offset_count = 0
-        for place, name in enumerate(partitions[:FORGOTTEN_AT_ONCE]):
-            offset_count += self.offsets.count_at(name)
-            if offset_count >= FORGOTTEN_AT_ONCE:
-                return place + 1
-        return min(len(partitions), FORGOTTEN_AT_ONCE)
-
-    def expired(
-        self, among: Iterable[PartitionName], now_ms: int, retention_ms: int, topic_name_of: Callable[[int], str]
-    ) -> list[PartitionName]:
-        """Those of these partitions whose offsets have expired."""
-        offsets = self.offsets
-        old = [
-            name
-            for name in among
-            if (offset := offsets.committed.get(name)) is not None
-            and self._is_too_old(offset, now_ms, retention_ms)
-            and not offsets.is_pending(name)
-        ]
-        unread = {number for number, _ in old if not self.is_subscribed_to(topic_name_of(number))}
-        return [name for name in old if name.number in unread]
-
-    def _is_too_old(self, offset: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
-        begins_ms = offset.at_ms if self.machine is None else self.machine.retention_begins_ms(offset.at_ms)
-        if begins_ms is None:
-            return False
-        if offset.retention_ms >= 0:
-            # A retention time that the client asked for begins with the commit.
-            return now_ms >= offset.at_ms + offset.retention_ms
-        # Kafka counts only from the time at which the group became empty. So if a person sets the offsets of a group
-        # that was empty for a week, Kafka deletes them within the hour.
-        return now_ms - max(begins_ms, offset.at_ms) >= retention_ms
-
-    def snapshot(self) -> dict[str, Any]:
-        members = self.machine.snapshot() if self.machine is not None and self.machine.is_stored else None
-        return {"name": self.name, "offsets": self.offsets.snapshot(), "members": members}
 
 
 class Groups:
@@ -212,6 +86,7 @@ class Groups:
         # The configurations of groups, by name. The groups need not exist.
         self._configs: dict[str, dict[str, str]] = {}
         self._tally = Tally()
+        self.shares = ShareTally()
         # While a snapshot is taken: the groups that are not in it yet, and the copies of those that are.
         self._untaken: dict[str, Group] = {}
         self._snapshots: list[dict[str, Any]] = []
@@ -312,7 +187,7 @@ class Groups:
                 expired = group.expired(some, now_ms, retention_ms, topic_name_of)
                 if expired:
                     yield OffsetsForgotten(group.name, tuple(expired))
-        if self._groups.get(group.name) is group and group.is_empty and not group.offsets:
+        if self._groups.get(group.name) is group and group.is_empty and not group.is_kept:
             yield GroupDeleted(group.name)
 
     # Applying
@@ -340,6 +215,15 @@ class Groups:
             group.machine = ConsumerGroup()
         return group.machine
 
+    def share(self, name: str) -> ShareGroup:
+        """The group's machine as a share group. A group of another type never becomes one."""
+        group = self.add(name)
+        if group.machine is None:
+            group.machine = ShareGroup(self.shares)
+        if not isinstance(group.machine, ShareGroup):
+            raise ValueError(f"group '{name}' is no share group")
+        return group.machine
+
     def drop(self, group: Group) -> None:
         """Remove a group that has no members, no offsets and nothing stored."""
         if group.is_empty and not group.offsets and (group.machine is None or not group.machine.is_stored):
@@ -354,6 +238,15 @@ class Groups:
             (machine if isinstance(machine, ConsumerGroup) else ConsumerGroup()).check(entry)
         elif isinstance(entry, ClassicGroupChanged):
             ClassicGroup.check(entry)
+        elif isinstance(entry, ShareGroupChanged | ShareStatesChanged | ShareStartsSet):
+            group = self._groups.get(entry.group)
+            share = ShareGroup(ShareTally()) if group is None or group.machine is None else group.machine
+            if not isinstance(share, ShareGroup):
+                raise ValueError(f"group '{entry.group}' is no share group")
+            if isinstance(entry, ShareGroupChanged):
+                share.check(entry)
+            elif isinstance(entry, ShareStatesChanged):
+                share.check_states(entry)
 
     def apply(self, entry: GroupEntry) -> None:
         """Change the groups as an entry says. An entry that ends or removes something of an unknown group has no
@@ -383,6 +276,12 @@ class Groups:
                 self.classic(entry.group).apply(entry)
             case ConsumerGroupChanged():
                 self.consumer(entry.group).apply(entry)
+            case ShareGroupChanged():
+                self.share(entry.group).apply(entry)
+            case ShareStatesChanged():
+                self.share(entry.group).apply_states(entry)
+            case ShareStartsSet():
+                self.share(entry.group).apply_starts(entry)
             case GroupConfigsChanged():
                 self._configs.pop(entry.group, None)
                 if entry.configs:
@@ -391,6 +290,8 @@ class Groups:
                 group = self._groups.pop(entry.group, None)
                 if group is not None:
                     group.offsets.clear()
+                    if isinstance(group.machine, ShareGroup):
+                        group.machine.clear()
 
     def free_waste(self) -> Steps[None]:
         """Free the offsets of deleted topics. Each later entry frees some of them as well."""
@@ -400,9 +301,11 @@ class Groups:
     def _leave_topic(self, number: int) -> None:
         """Delete the offsets of all groups in a deleted topic."""
         for group in self._groups.values():
-            if group.offsets.includes_topic(number):
+            if group.includes_topic(number):
                 self._before_change(group.name)
                 group.offsets.forget_topic(number)
+                if isinstance(group.machine, ShareGroup):
+                    group.machine.forget_topic(number)
 
     # Checkpoints
 
@@ -428,7 +331,7 @@ class Groups:
         then.
         """
         untaken = self._untaken.values()
-        yield from self.take([group.name for group in untaken if group.offsets.includes_topic(number)])
+        yield from self.take([group.name for group in untaken if group.includes_topic(number)])
 
     def take(self, names: Iterable[str]) -> Steps[None]:
         """Copy these groups, before all of them change at once."""
@@ -447,7 +350,8 @@ class Groups:
         members = record["members"] or {}
         partitions = sum(len(target.partitions) for target in members.get("targets", ()))
         topics = len(record["offsets"]["committed"]) // 20 + len(record["offsets"]["pending"])
-        return 3 + topics + len(members.get("positions", ())) + partitions // 100
+        runs = sum(len(partition["firsts"]) for *_, partition in members.get("shares", ()))
+        return 3 + topics + len(members.get("positions", ())) + (partitions + runs) // 100
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Load the state in `snapshot`. Only for new, empty `Groups`."""
@@ -456,7 +360,10 @@ class Groups:
             group = Group(group_fields["name"], GroupOffsets.restore(group_fields["offsets"], self._tally))
             self._groups[group.name] = group
             members = group_fields["members"]
-            if members is not None and members.get("kind") == consumer.KIND:
+            kind = None if members is None else members.get("kind")
+            if members is not None and kind == ConsumerGroup.KIND:
                 self.consumer(group.name).restore(members)
+            elif members is not None and kind == ShareGroup.KIND:
+                self.share(group.name).restore(members)
             elif members is not None:
                 self.classic(group.name).restore(members)

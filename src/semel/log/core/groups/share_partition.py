@@ -81,6 +81,10 @@ class ShareRules:
     locks_max: int = 2_000
     lock_ms: int = 30_000
     may_renew: bool = True
+    # Where a share partition begins: `earliest`, `latest` or a duration.
+    reset: str = "latest"
+    # Whether records of open transactions wait, and those of aborted ones are done.
+    committed_only: bool = False
 
     @property
     def suspect_from(self) -> int:
@@ -153,6 +157,10 @@ class SharePartition:
     def done_count(self) -> int:
         """How many offsets after `start` are done."""
         return sum(last - first + 1 for first, last, state in self.runs() if state.kind == DONE)
+
+    @property
+    def has_acquired(self) -> bool:
+        return any(state.kind == ACQUIRED for state in self._states)
 
     def runs(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, RunState]]:
         """The runs, or the parts of them between these offsets: the first and the last offset and the state of each."""
@@ -283,10 +291,10 @@ class SharePartition:
         return self._no_deadline_before_ms
 
     def decide_overdue(self, now_ms: int, rules: ShareRules) -> list[ShareBatch]:
-        """The changes of those whose lock has timed out."""
-        deadlines = {s.until_ms for s in self._states if s.holder is not None and s.until_ms > now_ms}
+        """The changes of those whose lock has timed out, as all locks have after a restart."""
+        deadlines = {state.until_ms for state in self._states if state.kind == ACQUIRED and state.until_ms > now_ms}
         self._no_deadline_before_ms = min(deadlines, default=None)
-        return self.decide_release(lambda state: state.holder is not None and state.until_ms <= now_ms, rules)
+        return self.decide_release(lambda state: state.until_ms <= now_ms, rules)
 
     # Applying
 
