@@ -28,9 +28,9 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "the rows of a batch are committed to SQLite before its claim",
         "semel.spark.tables.sqlite:SqliteConnection.commit",
-        "self.move(staged)",
+        "self.aside = move(self, self.target, list(self.types), staged, claim)",
         """
-        self.move(staged)
+        self.aside = move(self, self.target, list(self.types), staged, claim)
         self.connection.execute("COMMIT")
         self.connection.execute("BEGIN IMMEDIATE")
         """,
@@ -59,14 +59,14 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a null in one of two columns of a key passes",
-        "semel.spark.tables.statements:_has_null",
+        "semel.spark.tables.statements:has_null",
         '" OR "',
         '" AND "',
         (_COMMITS, "-k", "null_in_any_part"),
     ),
     Bug(
         "only the first column of a key is looked at for nulls",
-        "semel.spark.tables.statements:_has_null",
+        "semel.spark.tables.statements:has_null",
         "write.key",
         "write.key[:1]",
         (_COMMITS, "-k", "null_in_any_part"),
@@ -81,13 +81,13 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "PostgreSQL commits a batch whose staged rows are fewer",
         "semel.spark.tables.postgres:PostgresConnection.check_whole",
-        "count != staged.count",
-        "count > staged.count",
+        "count != staged.count + staged.bad_count",
+        "count > staged.count + staged.bad_count",
         (_COMMITS, "-k", "all_of_its_staged_rows"),
     ),
     Bug(
         "SQLite commits a batch whatever rows are staged",
-        "semel.spark.tables.sqlite:SqliteConnection.move",
+        "semel.spark.tables.sqlite:SqliteConnection.check_whole",
         "count != staged.count",
         "False",
         (_COMMITS, "-k", "all_of_its_staged_rows"),
@@ -129,7 +129,7 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "moments reach PostgreSQL in the zone of the session",
-        "semel.spark.tables.postgres:as_csv",
+        "semel.spark.tables.postgres_copy:as_csv",
         'column.cast(pyarrow.timestamp("us", "UTC")) if pyarrow.types.is_timestamp(column.type) else column',
         "column",
         (_COMMITS, "-k", "in_utc"),

@@ -20,7 +20,8 @@ from sink_places import BATCH_ROWS, KINDS, Place, once, verdict, whole_files
 
 from semel.spark.claims import Batch, BatchRefused, Outcome
 from semel.spark.tables import delta_sink, sqlite
-from semel.spark.tables.postgres import PostgresConnection, copy_rows
+from semel.spark.tables.postgres import PostgresConnection
+from semel.spark.tables.postgres_copy import Copying, copy_rows
 from semel.spark.tables.sql_sink import sql_sink
 from semel.spark.tables.sqlite import SqliteConnection
 from semel.testing.postgres import PostgresServer
@@ -245,7 +246,8 @@ def test_a_task_that_stages_late_adds_nothing(
 
     def again() -> None:
         rows = parquet.read_table(place.incoming / "0.parquet").to_batches()
-        assert copy_rows(place.url, tables[0], 999_999, set(), iter(rows)) == BATCH_ROWS
+        into = Copying(place.url, "rows", tables[0], None, set())
+        assert copy_rows(into, 999_999, iter(rows)) == (BATCH_ROWS, 0)
 
     failing_once(monkeypatch, PostgresConnection, "commit", stage_again)
     place.run(spark)
@@ -357,16 +359,16 @@ def dying(kind, directory):
         os._exit(1)
     return work
 
-def dies_when_it_has_staged(url, *rest):
-    count = copy_rows(url, *rest)
+def dies_when_it_has_staged(into, task, batches):
+    count = copy_rows(into, task, batches)
     try:
-        (root / f"staged-{rest[1] % 2}").touch(exist_ok=False)
+        (root / f"staged-{task % 2}").touch(exist_ok=False)
     except FileExistsError:
         return count
     os._exit(1)
 
-copy_rows = postgres.copy_rows
-postgres.copy_rows = lambda *all_: dies_when_it_has_staged(*all_)
+copy_rows = postgres_copy.copy_rows
+postgres_copy.copy_rows = lambda *all_: dies_when_it_has_staged(*all_)
 postgres.PostgresConnection.commit = stop
 sqlite.SqliteConnection.commit = stop
 delta_sink.committed = stop

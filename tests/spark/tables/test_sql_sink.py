@@ -272,7 +272,7 @@ def test_a_column_that_the_table_lacks_is_named(url: str, payments: DataFrame) -
     changed(url, "CREATE TABLE payments (id bigint)")
     with pytest.raises(ValueError, match="table payments has no column 'name': it has id") as refused:
         sql_sink(url, "payments").write(payments, FIRST)
-    [statement] = re.findall(r"\((ALTER TABLE .*?)\)", str(refused.value))
+    [statement] = re.findall(r"(ALTER TABLE .*?)\)", str(refused.value))
     changed(url, statement)
     assert sql_sink(url, "payments").write(payments, FIRST) is Outcome.ACCEPTED
     with pytest.raises(ValueError, match=r"key=\.\.\. names 'number', and table payments has no such column"):

@@ -31,7 +31,7 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     (tmp_path / "payments-in/1.json").write_text("\n".join(map(json.dumps, PAYMENTS)))
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     for block in blocks:
         own = block.replace("postgresql://app@127.0.0.1/shop", url).replace(
             "sqlite:///pay", f"sqlite:///{tmp_path}/pay"

@@ -61,7 +61,7 @@ def types_of(schema: spark_types.StructType, types: dict[type[spark_types.DataTy
     names = schema.fieldNames()
     doubled = [name for name in names if names.count(name) > 1]
     if doubled:
-        raise ValueError(f"the rows have two columns {doubled[0]!r}")
+        raise ValueError(f"the rows have two columns {doubled[0]!r}: rename one, or leave it out (columns=...)")
     return {field.name: type_of(field, types) for field in schema.fields}
 
 
@@ -72,7 +72,10 @@ def type_of(field: spark_types.StructField, types: dict[type[spark_types.DataTyp
         return f"numeric({kind.precision},{kind.scale})" if types is POSTGRES_TYPES else "TEXT"
     sql_type = types.get(type(kind))
     if sql_type is None:
-        raise ValueError(f"column {field.name!r} is of type {kind.simpleString()}, which no SQL type here stands for")
+        raise ValueError(
+            f"column {field.name!r} is of type {kind.simpleString()}, which no SQL type here stands for: cast it, or "
+            "leave it out (columns=...)"
+        )
     return sql_type
 
 

@@ -30,6 +30,10 @@ class Target:
     table: str
     claims_table: str
     write: Write
+    quarantine: str | None = None
+    """The table of the rows that `table` refuses; without it they end the query."""
+    add_columns: bool = False
+    """Whether a column that only the rows have is added to the table."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,16 @@ class Staged:
     rows: str
     """A subquery in brackets that gives exactly the rows that Spark reports as written."""
     count: int
+    bad: str | None = None
+    """A subquery in brackets that gives the rows that could not even be staged, as `reason` and `row`."""
+    bad_count: int = 0
 
 
 class Connected(Protocol):
     """One connection of the driver, for one batch. The tables exist."""
+
+    aside: int
+    """How many rows the commit has written into the quarantine."""
 
     def held(self) -> TableClaim | None: ...
 

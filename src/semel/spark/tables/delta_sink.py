@@ -24,7 +24,10 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import is_remote
 
 from semel.spark.claims import Batch, BatchRefused, Outcome
+from semel.spark.tables.bad_rows import bad_row, checked_choice, log_aside, quarantine_of
 from semel.spark.tables.claims import TableClaim, claim_of, judge
+from semel.spark.tables.database import Rule
+from semel.spark.tables.delta_rows import as_row, judge_quarantined, quarantined, reasons
 from semel.spark.tables.output_modes import check_output
 from semel.spark.tables.sink import EVERYTHING, Choice, Sink
 
@@ -66,6 +69,8 @@ class DeltaSink(Sink):
         sink_id: str,
         choice: Choice = EVERYTHING,
         accept_after: str | None = None,
+        quarantine: Path | None = None,
+        add_columns: bool = False,
     ) -> None:
         self.name = f"delta:{path}:{sink_id}"
         self.path = path
@@ -73,18 +78,45 @@ class DeltaSink(Sink):
         self.sink_id = sink_id
         self.choice = choice
         self.accept_after = accept_after
+        self.quarantine = quarantine
+        self.add_columns = add_columns
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, "append", batch)
         rows = self.choice.of(rows)
         claim = numbered(claim_of(batch))
         rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after, state=batch.state, afresh=AFRESH)
-        table = opened(self.path, rows, self.partition_by)
+        bad = None if self.quarantine is None else reasons(rows, self.partition_by)
+        if self.quarantine is None or bad is None:
+            return self.append(rows, claim, rule)
+        if rule(standing(self.opened(rows), self.sink_id)) is Outcome.DUPLICATE:
+            return Outcome.DUPLICATE
+        aside = quarantined(rows, bad, self.sink_id, batch.query_id, batch.batch_id)
+        if count := aside.count():
+            # With a claim of its own, which a replay finds.
+            keeper = DeltaSink(self.quarantine, (), self.sink_id)
+            keeper.append(aside, claim, partial(judge_quarantined, claim=claim))
+            log_aside(self.name, batch, count, self.quarantine)
+        return self.append(rows.where(bad.isNull()), claim, rule)
+
+    def opened(self, rows: DataFrame) -> DeltaTable:
+        return opened(self.path, rows, self.partition_by, add_columns=self.add_columns)
+
+    def append(self, rows: DataFrame, claim: TableClaim, rule: Rule) -> Outcome:
+        """Writes the rows into new files, and adds these to the table in one commit with the claim."""
+        table = self.opened(rows)
         if rule(standing(table, self.sink_id)) is Outcome.DUPLICATE:
             return Outcome.DUPLICATE
         attempt = secrets.randbits(62)
-        directory = self.path / f"semel-{batch.batch_id}-{attempt:016x}"
-        added = written(rows, self.path, directory, self.partition_by)
+        directory = self.path / f"semel-{claim.batch_id}-{attempt:016x}"
+        try:
+            added = written(rows, self.path, directory, self.partition_by)
+        except Exception as error:
+            # Spark names neither the row nor the column.
+            bad = reasons(rows, self.partition_by)
+            if bad is None or not (found := rows.where(bad.isNotNull()).select(bad, as_row(rows)).head(1)):
+                raise
+            raise bad_row(str(self.path), *found[0]) from error
         for _ in range(COMMITS_MAX):
             if rule(standing(table, self.sink_id)) is Outcome.DUPLICATE:
                 # It may be this very attempt, whose commit succeeded although it seemed to fail: then its files are
@@ -95,9 +127,10 @@ class DeltaSink(Sink):
                 return Outcome.DUPLICATE
             if committed(table, added, self.claimed(table, claim, attempt)):
                 return Outcome.ACCEPTED
-            table = opened(self.path, rows, self.partition_by)
+            table = self.opened(rows)
         raise RuntimeError(
-            f"{COMMITS_MAX} commits to {self.path} were lost to other writers: there are too many of them"
+            f"{COMMITS_MAX} commits to {self.path} were lost to other writers. Nothing was written: start the query "
+            "again when fewer of them write"
         )
 
     def claimed(self, table: DeltaTable, claim: TableClaim, attempt: int) -> CommitProperties:
@@ -120,6 +153,8 @@ def delta_sink(
     partition_by: Sequence[str] | str = (),
     columns: Sequence[str] = (),
     where: str | None = None,
+    on_bad_row: str = "fail",
+    add_columns: bool = False,
     sink_id: str | None = None,
     accept_after: str | None = None,
 ) -> DeltaSink:
@@ -127,7 +162,9 @@ def delta_sink(
 
     The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system. A
     path on an object store is refused. `where` chooses which rows are written, and `columns` what of them, as
-    expressions of Spark's SQL; without them, all rows and all columns. The batch is claimed in the table itself, under
+    expressions of Spark's SQL; without them, all rows and all columns. A row that the table cannot have ends the
+    query, or is written into the table `<path>_quarantine` with `on_bad_row="quarantine"`. A new column is refused, or
+    added to the table with `add_columns=True`. The batch is claimed in the table itself, under
     `sink_id`, or "semel". `accept_after` lets one batch follow that was refused: the refusal says which value.
     """
     try:
@@ -143,7 +180,9 @@ def delta_sink(
     # With Spark Connect another machine writes the rows, and may have the directory alone.
     if not is_remote() and (directory / "_delta_log").is_dir():
         check_table(deltalake.DeltaTable(directory), directory, partitions)
-    return DeltaSink(directory, partitions, sink_id or "semel", Choice(tuple(columns), where), accept_after)
+    quarantine = Path(quarantine_of(str(directory))) if checked_choice(on_bad_row) == "quarantine" else None
+    choice = Choice(tuple(columns), where)
+    return DeltaSink(directory, partitions, sink_id or "semel", choice, accept_after, quarantine, add_columns)
 
 
 def check_path(directory: Path) -> None:
@@ -230,8 +269,8 @@ def restored_version(table: DeltaTable, parameters: Mapping[str, str]) -> int:
     return int(found.version())
 
 
-def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTable:
-    """The table as it is now; raises if the rows do not fit it."""
+def opened(path: Path, rows: DataFrame, partition_by: Sequence[str], *, add_columns: bool = False) -> DeltaTable:
+    """The table as it is now, with the columns that were to be added; raises if the rows do not fit it."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import TableNotFoundError
 
@@ -243,6 +282,8 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
         schema = Schema.from_json(json.dumps(wanted))
         table = DeltaTable.create(path, schema, mode="ignore", partition_by=[*partition_by])
     check_table(table, path, partition_by)
+    if add_columns:
+        table = with_columns(table, path, wanted)
     has = json.loads(table.schema().to_json())
     types = {field["name"]: field["type"] for field in wanted["fields"]}
     check_types(path, types, {field["name"]: optional(field["type"]) for field in has["fields"]})
@@ -254,13 +295,37 @@ def opened(path: Path, rows: DataFrame, partition_by: Sequence[str]) -> DeltaTab
     return table
 
 
+def with_columns(table: DeltaTable, path: Path, wanted: dict[str, Any]) -> DeltaTable:
+    """The table with the columns that it lacked. They are added in a commit of their own, and stay if the batch
+    fails."""
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    for _ in range(COMMITS_MAX):
+        has = {field.name for field in table.schema().fields}
+        new = [field for field in Schema.from_json(json.dumps(wanted)).fields if field.name not in has]
+        if not new:
+            break
+        try:
+            table.alter.add_columns(new)
+        except (CommitFailedError, DeltaError):
+            # Another writer may have added them.
+            if {field.name for field in DeltaTable(path).schema().fields} == has:
+                raise
+        table = DeltaTable(path)
+    return table
+
+
 def check_table(table: DeltaTable, path: Path, partition_by: Sequence[str]) -> None:
     """Raises if this sink cannot write into the table, whatever the rows are."""
     check_promises(table, json.loads(table.schema().to_json()))
     check_kept(table, path)
     partitions = table.metadata().partition_columns
     if partitions != [*partition_by]:
-        raise ValueError(f"{path} is partitioned by {listed(partitions)}, and partition_by is {listed(partition_by)}")
+        raise ValueError(
+            f"{path} is partitioned by {listed(partitions)}, and partition_by is {listed(partition_by)}: "
+            "name the columns of the table"
+        )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -275,7 +340,7 @@ def check_types(path: Path, rows: Mapping[str, Any], table: Mapping[str, Any]) -
             field = f"deltalake.Field({name!r}, {kind!r})" if isinstance(kind, str) else "deltalake.Field(...)"
             raise ValueError(
                 f"{path} has no column {name!r}: it has {listed([*table])}. Nothing was written. Add it "
-                f"(DeltaTable(...).alter.add_columns({field})), or leave it out (columns=...)"
+                f"(add_columns=True, or DeltaTable(...).alter.add_columns({field})), or leave it out (columns=...)"
             )
         if kind != table[name]:
             raise ValueError(
@@ -307,7 +372,10 @@ def check_promises(table: DeltaTable, schema: dict[str, Any]) -> None:
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         promised.append("delta.columnMapping.mode")
     if promised:
-        raise ValueError(f"the table promises what this sink does not check for each row: {', '.join(promised)}")
+        raise ValueError(
+            f"the table promises what this sink does not check for each row: {', '.join(promised)}. Drop these, or "
+            f"write into another table than {table.table_uri}"
+        )
 
 
 def check_kept(table: DeltaTable, path: Path) -> None:

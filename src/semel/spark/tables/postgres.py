@@ -11,27 +11,29 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BinaryType
 
 from semel.spark.claims import Outcome
 from semel.spark.columns_by_number import map_in_arrow
+from semel.spark.tables.bad_rows import doubled_key, move
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
+from semel.spark.tables.postgres_copy import BAD_ROW, Copying, copy_task, in_hexadecimal, reason_of
 from semel.spark.tables.statements import (
     TASK_COLUMN,
+    added_columns,
     check_new_columns,
     count_statement,
     create_table,
     keyless,
     keyless_statement,
-    listed,
+    literal,
     qualified,
     quoted,
     upsert_by_merge,
@@ -39,7 +41,6 @@ from semel.spark.tables.statements import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow
     from psycopg import Connection
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -109,13 +110,15 @@ class PostgresConnection:
         self.types = types_of(schema, POSTGRES_TYPES)
         self.below: dict[str, str] = {}
         self.claims = qualified(target.claims_table)
+        self.aside = 0
 
     def make_tables(self) -> None:
         """Makes the claims table and the table if they are missing, and reads the type that each column really has.
         With a merge statement that the user wrote, the rows may have other columns than the table, and the table has to
         exist."""
         by_statement = isinstance(self.target.write.merge, str)
-        if not (self.exists(self.target.claims_table) and (by_statement or self.exists(self.target.table))):
+        needed = [self.target.claims_table, None if by_statement else self.target.table, self.target.quarantine]
+        if not all(table is None or self.exists(table) for table in needed):
             with self.connection.transaction():
                 # Without the lock, two sessions could both find that the table is missing, and one would fail to make
                 # it.
@@ -126,7 +129,14 @@ class PostgresConnection:
                 )
                 if not by_statement:
                     self.run(create_table(self.target.table, self.types, self.target.write.key))
+                if self.target.quarantine is not None:
+                    self.run(
+                        f"CREATE TABLE IF NOT EXISTS {qualified(self.target.quarantine)} (sink_id text, query_id text, "
+                        "batch_id bigint, reason text, row text, written_at timestamptz)"
+                    )
         columns = columns_of(self.connection, self.target.table)
+        if self.target.add_columns and not by_statement:
+            columns = self.with_columns([name for name, *_ in columns])
         existing: dict[str, str] = {name: type_ for name, type_, _ in columns}
         if not by_statement:
             check_new_columns(self.target.table, self.types, [*existing])
@@ -135,6 +145,14 @@ class PostgresConnection:
         # A domain rounds like its base type.
         self.below = {name: below for name, _, below in columns}
         check_columns(self.target.table, self.schema, self.below)
+
+    def with_columns(self, existing: list[str]) -> list[tuple[str, str, str]]:
+        """The columns, after those were added that the table lacked. They stay if the batch fails."""
+        for statement in added_columns(self.target.table, self.types, existing):
+            with suppress(psycopg.errors.DuplicateColumn):
+                # Another driver may have added it meanwhile.
+                self.run(statement)
+        return columns_of(self.connection, self.target.table)
 
     def check_bytes(self) -> None:
         """Binary values are staged as hexadecimal digits, which a text column would store as text."""
@@ -175,22 +193,32 @@ class PostgresConnection:
             for field in self.schema.fields
             if isinstance(field.dataType, TIMESTAMPS) and self.types[field.name] in SINCE_1970
         }
-        types = staging_types(self.types, self.below) | dict.fromkeys(counted, "bigint")
+        types = staging_types(self.types, self.below, counted)
         self.run(create_table(table, {**types, TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
+        bad = None if self.target.quarantine is None else f"{table}_bad"
+        if bad is not None:
+            self.run(create_table(bad, {"reason": "text", "row": "text", TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
         try:
-            copying = copy_task(self.url, table, counted)
-            done = map_in_arrow(travelling(rows, in_hexadecimal), copying, "task bigint, row_count bigint").collect()
+            copying = copy_task(Copying(self.url, self.target.table, table, bad, counted))
+            counts = "task bigint, row_count bigint, bad_count bigint"
+            done = map_in_arrow(travelling(rows, in_hexadecimal), copying, counts).collect()
             tasks = ", ".join(str(task.task) for task in done)
             chosen = ", ".join(
                 f"{SINCE_1970[type_].format(quoted(name)) if name in counted else quoted(name)} AS {quoted(name)}"
                 for name, type_ in self.types.items()
             )
             kept = f"WHERE {TASK_COLUMN} IN ({tasks})" if done else "WHERE false"
-            yield Staged(f"(SELECT {chosen} FROM {quoted(table)} {kept})", sum(task.row_count for task in done))
+            yield Staged(
+                f"(SELECT {chosen} FROM {quoted(table)} {kept})",
+                sum(task.row_count for task in done),
+                None if bad is None else f"(SELECT reason, row FROM {quoted(bad)} {kept})",
+                sum(task.bad_count for task in done),
+            )
         finally:
             # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(psycopg.Error):
-                self.drop(table)
+                for staging in filter(None, (table, bad)):
+                    self.drop(staging)
 
     def stage_prefix(self) -> str:
         """How the names of this sink's staging tables begin. Sinks with one name are different ones if their claims
@@ -222,8 +250,12 @@ class PostgresConnection:
             )
             if rule(self.claim("FOR UPDATE")) is Outcome.DUPLICATE:
                 return Outcome.DUPLICATE
+            # A row that a table refuses only at the end of the transaction could not be told from the others.
+            self.run("SET CONSTRAINTS ALL IMMEDIATE")
             self.check_whole(staged)
-            self.move(staged)
+            self.aside = move(self, self.target, list(self.types), staged, claim)
+            if staged.bad is not None:
+                self.aside += self.keep(f"SELECT {{}}, reason, row, clock_timestamp() FROM {staged.bad} AS bad", claim)
             self.connection.execute(
                 f"UPDATE {self.claims} SET query_id = %s, batch_id = %s, digest = %s, row_count = %s, "
                 "committed_at = clock_timestamp() WHERE sink_id = %s".encode(),
@@ -234,19 +266,44 @@ class PostgresConnection:
     def check_whole(self, staged: Staged) -> None:
         counting = count_statement(self.target.write, staged.rows).encode()
         count, without_key = self.connection.execute(counting).fetchone() or (0, 0)
-        if count != staged.count:
+        count += 0 if staged.bad is None else self.number_of(f"SELECT count(*) FROM {staged.bad} AS bad")
+        if count != staged.count + staged.bad_count:
             raise RuntimeError(
-                f"{staged.count} rows were staged for {self.target.table} and {count} are left: the server crashed "
-                "meanwhile, or somebody emptied the staging table. Nothing was written; the batch has to run again"
+                f"{staged.count + staged.bad_count} rows were staged for {self.target.table} and {count} are left: the "
+                "server crashed meanwhile, or somebody emptied the staging table. Nothing was written; the batch has "
+                "to run again"
             )
-        if without_key:
+        if without_key and self.target.quarantine is None:
             one = self.connection.execute(keyless_statement(self.target.write, staged.rows).encode()).fetchone() or ()
             raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=False)))
 
-    def move(self, staged: Staged) -> None:
-        if not staged.count:
-            return
-        write = (self.target.write, self.target.table, list(self.types), staged.rows)
+    def tried(self, rows: str) -> str | None:
+        try:
+            with self.connection.transaction():
+                self.move(rows)
+        except BAD_ROW as error:
+            return reason_of(error)
+        return None
+
+    def number_of(self, statement: str) -> int:
+        cursor = self.connection.execute(statement.encode())
+        row = cursor.fetchone() if cursor.description else None
+        return row[0] if row else 0
+
+    def put_aside(self, rows: str, reason: str, claim: TableClaim) -> int:
+        row = "row_to_json(aside)::text"
+        return self.keep(f"SELECT {{}}, {literal(reason)}, {row}, clock_timestamp() FROM {rows} AS aside", claim)
+
+    def keep(self, bad: str, claim: TableClaim) -> int:
+        whose = ", ".join(map(literal, (self.target.sink, claim.query_id, claim.batch_id)))
+        return self.run(f"INSERT INTO {qualified(str(self.target.quarantine))} {bad.format(whose)}")
+
+    def one_of(self, rows: str) -> str:
+        [row] = self.connection.execute(f"SELECT row_to_json(one)::text FROM {rows} AS one".encode()).fetchone() or [""]
+        return str(row)
+
+    def move(self, rows: str) -> None:
+        write = (self.target.write, self.target.table, list(self.types), rows)
         statement = write_statement(*write)
         try:
             if self.target.write.mode == "upsert" and self.connection.info.server_version >= MERGE_SINCE:
@@ -258,10 +315,7 @@ class PostgresConnection:
                     return
             self.run(statement)
         except psycopg.errors.CardinalityViolation as error:
-            raise ValueError(
-                f"two rows of one batch have the same key ({', '.join(self.target.write.key)}), and nothing says which "
-                "is the later one: name a version=... column, or bring one row for each key"
-            ) from error
+            raise doubled_key(self.target.write) from error
         except psycopg.errors.InvalidColumnReference as error:
             raise ValueError(
                 f"table {self.target.table} needs a primary key or a unique index on exactly "
@@ -272,69 +326,3 @@ class PostgresConnection:
 def columns_of(connection: Connection, table: str) -> list[tuple[str, str, str]]:
     """Each column of the table, its type, and its base type; none if there is no such table."""
     return connection.execute(_COLUMNS, [qualified(table)]).fetchall()
-
-
-def in_hexadecimal(column: Any) -> Any:
-    """Bytes in the text format that PostgreSQL reads."""
-    from pyspark.sql import functions as f
-
-    return f.concat(f.lit("\\x"), f.hex(column))
-
-
-def copy_task(
-    url: str, table: str, counted: set[str]
-) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """The function with which a task copies its rows. It is pickled, so it holds only what it needs."""
-
-    def copy(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        import pyarrow
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        task = context.taskAttemptId()
-        count = copy_rows(url, table, task, counted, iter(batches))
-        if count:
-            yield pyarrow.record_batch({"task": [task], "row_count": [count]})
-
-    return copy
-
-
-def copy_rows(url: str, table: str, task: int, counted: set[str], batches: Iterator[pyarrow.RecordBatch]) -> int:
-    """Copies all batches in one transaction, one batch in memory at a time; connects only if there is a row."""
-    first = next((batch for batch in batches if batch.num_rows), None)
-    if first is None:
-        return 0
-    count = 0
-    names = listed([*first.schema.names, TASK_COLUMN])
-    into = f"COPY {quoted(table)} ({names}) FROM STDIN (FORMAT csv)".encode()
-    with psycopg.connect(url, client_encoding="UTF8") as connection, connection.cursor().copy(into) as copy:
-        for batch in chain([first], batches):
-            copy.write(as_csv(batch, task, counted))
-            count += batch.num_rows
-    return count
-
-
-def as_csv(batch: pyarrow.RecordBatch, task: int, counted: set[str]) -> memoryview:
-    """The format that COPY reads: null is an empty field, the empty string is a pair of quotes, and Arrow writes both
-    like this."""
-    import pyarrow
-    from pyarrow import csv
-
-    def column_of(name: str) -> pyarrow.Array:
-        column = batch.column(name)
-        if name in counted:
-            return column.cast(pyarrow.int64())
-        # If the column has no zone, PostgreSQL would drop the offset of a timestamp in the session's zone; so it is
-        # written in UTC.
-        return column.cast(pyarrow.timestamp("us", "UTC")) if pyarrow.types.is_timestamp(column.type) else column
-
-    columns = [column_of(name) for name in batch.schema.names]
-    tasks = pyarrow.repeat(pyarrow.scalar(task, pyarrow.int64()), batch.num_rows)
-    written = pyarrow.BufferOutputStream()
-    csv.write_csv(
-        pyarrow.record_batch([*columns, tasks], names=[*batch.schema.names, TASK_COLUMN]),
-        written,
-        csv.WriteOptions(include_header=False),
-    )
-    return memoryview(written.getvalue())

@@ -9,7 +9,7 @@ another one. Only for a `varchar(n)` each value is checked, when it is staged, b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import types as spark_types
@@ -24,6 +24,8 @@ _PRECISE_MOMENT: Final = re.compile(r"timestamp(\(6\))? with(out)? time zone")
 # The only types that respect the time zone in a text.
 _ZONED_MOMENT: Final = re.compile(r"timestamp(\(6\))? with time zone")
 _MOMENT: Final = re.compile(r"timestamp\b.*|date|time\b.*")
+# Spark knows times that are earlier than any of PostgreSQL's.
+_EARLIEST_MICROSECONDS: Final = -210_866_803_200_000_000
 _MONEY: Final = "money"
 # The digits after the point in nearly every locale of a server.
 _MONEY_SCALE: Final = 2
@@ -58,21 +60,25 @@ def check_columns(table: str, schema: StructType, declared: Mapping[str, str]) -
             )
 
 
-def staging_types(types: Mapping[str, str], below: Mapping[str, str]) -> dict[str, str]:
+def staging_types(types: Mapping[str, str], below: Mapping[str, str], counted: Iterable[str]) -> dict[str, str]:
     """The types of the staging table: as in the table, except for a text of limited length, because PostgreSQL would
-    cut off the last spaces of a text that is too long. `below` has the base types of domains."""
+    cut off the last spaces of a text that is too long, and for the times that are `counted` as microseconds since 1970.
+    `below` has the base types of domains."""
     staged = dict(types)
     for number, (name, type_name) in enumerate(types.items(), 1):
         limited = _LENGTH_MAX.fullmatch(below.get(name, type_name))
         if limited is not None:
-            staged[name] = _limited(number, name, int(limited[1]))
+            fits = f"char_length({quoted(name)}) <= {limited[1]}"
+            staged[name] = _limited("text", number, name, f"fits character varying({limited[1]})", fits)
+        elif name in counted:
+            fits = f"{quoted(name)} >= {_EARLIEST_MICROSECONDS}"
+            staged[name] = _limited("bigint", number, name, "is not before 4714-11-24 BC", fits)
     return staged
 
 
-def _limited(number: int, name: str, length_max: int) -> str:
+def _limited(type_name: str, number: int, name: str, promise: str, condition: str) -> str:
     # PostgreSQL cuts off long names, so the part that makes them differ comes first.
-    promise = quoted(f"column {number} fits character varying({length_max}): {name}")
-    return f"text CONSTRAINT {promise} CHECK (char_length({quoted(name)}) <= {length_max})"
+    return f"{type_name} CONSTRAINT {quoted(f'column {number} {promise}: {name}')} CHECK ({condition})"
 
 
 def _change(kind: DataType, type_name: str) -> str | None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import is_remote
 
 from semel.spark.claims import Batch, Outcome
+from semel.spark.tables.bad_rows import checked_choice, log_aside, quarantine_of
 from semel.spark.tables.claims import claim_of, judge
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.output_modes import check_output, kind_of
@@ -53,7 +54,9 @@ class SqlSink(Sink):
             if rule(connection.held()) is Outcome.DUPLICATE:
                 return Outcome.DUPLICATE
             with connection.staged(rows) as staged:
-                return connection.commit(staged, claim, rule)
+                outcome = connection.commit(staged, claim, rule)
+            log_aside(self.name, batch, connection.aside, self.target.quarantine)
+            return outcome
 
 
 def sql_sink(
@@ -66,6 +69,8 @@ def sql_sink(
     merge: Mapping[str, str] | str | None = None,
     columns: Sequence[str] = (),
     where: str | None = None,
+    on_bad_row: str = "fail",
+    add_columns: bool = False,
     sink_id: str | None = None,
     accept_after: str | None = None,
     claims_table: str = CLAIMS_TABLE,
@@ -75,12 +80,17 @@ def sql_sink(
     `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
     later; `"merge"` combines them with the stored rows: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
     statement of your own in which `{rows}` stands for the rows. `where` chooses which rows are written, and `columns`
-    what of them, as expressions of Spark's SQL; without them, all rows and all columns. The batch is claimed in
-    `claims_table` of the same database under `sink_id`, which is the table's name unless you say otherwise.
-    `accept_after` lets one batch follow that was refused: the refusal says which value. A database that cannot be
-    reached is refused at once.
+    what of them, as expressions of Spark's SQL; without them, all rows and all columns. A row that the table refuses
+    ends the query, or is written into `<table>_quarantine` with `on_bad_row="quarantine"`. A new column is refused, or
+    added to the table with `add_columns=True`. The batch is claimed in `claims_table` of the same database under
+    `sink_id`, which is the table's name unless you say otherwise. `accept_after` lets one batch follow that was
+    refused: the refusal says which value. A database that cannot be reached is refused at once.
     """
-    target = Target(sink_id or table, table, claims_table, checked(mode, key, version, merge))
+    write = checked(mode, key, version, merge)
+    if add_columns and isinstance(merge, str):
+        raise ValueError("add_columns=True has no meaning for a merge statement of your own, which names the columns")
+    quarantine = quarantine_of(table) if checked_choice(on_bad_row, write) == "quarantine" else None
+    target = Target(sink_id or table, table, claims_table, write, quarantine, add_columns)
     database = database_of(url, target)
     if not is_remote():
         # With Spark Connect another machine writes the rows, and this one need not reach the database.

@@ -12,6 +12,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from pyspark.sql.types import DecimalType
 from semel.spark.claims import Outcome
 from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.affinities import check_affinities
+from semel.spark.tables.bad_rows import as_json, bad_row, doubled_key, move, one_line, refused, values_of
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.database import Rule, Staged, Target
 from semel.spark.tables.statements import (
     Write,
+    added_columns,
     check_new_columns,
     count_statement,
     create_table,
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
 # How long a batch waits for another query that writes into the same file.
 BUSY_TIMEOUT_SECONDS = 60.0
 STAGE = "semel_stage"
+SAVEPOINT = "semel_moving"
+NOW = "strftime('%Y-%m-%dT%H:%M:%fZ')"
+BAD_ROWS = "CREATE TABLE bad (reason TEXT, row TEXT)"
+# What SQLite says of a sum that no number can hold.
+OVERFLOW = "integer overflow"
 
 
 class Sqlite:
@@ -97,6 +105,7 @@ class SqliteConnection:
         check_decimals(target.write, schema)
         check_sums(target.write, self.types)
         self.claims = qualified(target.claims_table)
+        self.aside = 0
 
     def make_tables(self) -> None:
         """Makes the claims table and the table if they are missing, and checks that the table has all columns. With a
@@ -106,12 +115,29 @@ class SqliteConnection:
             f"CREATE TABLE IF NOT EXISTS {self.claims} (sink_id TEXT PRIMARY KEY NOT NULL, query_id TEXT NOT NULL, "
             "batch_id INTEGER NOT NULL, digest TEXT NOT NULL, row_count INTEGER NOT NULL, committed_at TEXT NOT NULL)"
         )
+        if self.target.quarantine is not None:
+            self.connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {qualified(self.target.quarantine)} (sink_id TEXT, query_id TEXT, "
+                "batch_id INTEGER, reason TEXT, row TEXT, written_at TEXT)"
+            )
         if isinstance(self.target.write.merge, str):
             return
         self.connection.execute(create_table(self.target.table, self.types, self.target.write.key))
         existing = columns_of(self.connection, self.target.table)
+        if self.target.add_columns and added_columns(self.target.table, self.types, [*existing]):
+            existing = self.with_columns()
         check_new_columns(self.target.table, self.types, [*existing])
         check_affinities(self.target.table, self.schema, existing)
+
+    def with_columns(self) -> dict[str, str]:
+        """The columns, after those were added that the table lacked. They stay if the batch fails."""
+        # Another driver may add them meanwhile.
+        self.connection.execute("BEGIN IMMEDIATE")
+        existing = columns_of(self.connection, self.target.table)
+        for statement in added_columns(self.target.table, self.types, [*existing]):
+            self.connection.execute(statement)
+        self.connection.execute("COMMIT")
+        return columns_of(self.connection, self.target.table)
 
     def held(self) -> TableClaim | None:
         row = self.connection.execute(
@@ -122,13 +148,14 @@ class SqliteConnection:
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
         """Gathers the rows in a file of their own, attached to the connection, one partition in memory at a time."""
-        chunks = map_in_arrow(travelling(rows), pack_task(self.types), "chunk binary, row_count bigint")
+        packing = Packing(self.target.table, self.types, self.target.quarantine is not None)
+        chunks = map_in_arrow(travelling(rows), pack_task(packing), "chunk binary, row_count bigint")
         with tempfile.TemporaryDirectory(prefix="semel-stage-") as directory:
             path = str(Path(directory, "rows.db"))
             count = gather(path, self.types, one_partition_at_a_time(chunks))
             self.connection.execute(f"ATTACH ? AS {STAGE}", [path])
             try:
-                yield Staged(f"(SELECT {listed(self.types)} FROM {STAGE}.rows)", count)
+                yield Staged(f"(SELECT {listed(self.types)} FROM {STAGE}.rows)", count, f"{STAGE}.bad")
             finally:
                 self.connection.execute(f"DETACH {STAGE}")
 
@@ -139,9 +166,13 @@ class SqliteConnection:
         try:
             outcome = rule(self.held())
             if outcome is Outcome.ACCEPTED:
-                self.move(staged)
+                self.check_whole(staged)
+                self.aside = move(self, self.target, list(self.types), staged, claim)
+                if self.target.quarantine is not None and staged.bad is not None:
+                    bad = self.connection.execute(f"SELECT reason, row FROM {staged.bad}")
+                    self.aside += self.keep(bad, claim)
                 self.connection.execute(
-                    f"INSERT OR REPLACE INTO {self.claims} VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ'))",
+                    f"INSERT OR REPLACE INTO {self.claims} VALUES (?, ?, ?, ?, ?, {NOW})",
                     [self.target.sink, claim.query_id, claim.batch_id, claim.digest, staged.count],
                 )
             self.connection.execute("COMMIT")
@@ -150,24 +181,57 @@ class SqliteConnection:
                 self.connection.execute("ROLLBACK")
         return outcome
 
-    def move(self, staged: Staged) -> None:
+    def check_whole(self, staged: Staged) -> None:
         counting = count_statement(self.target.write, staged.rows)
         count, without_key = self.connection.execute(counting).fetchone()
         if count != staged.count:
-            raise RuntimeError(f"{staged.count} rows were staged for {self.target.table} and {count} are left")
-        if without_key:
+            raise RuntimeError(
+                f"{staged.count} rows were staged for {self.target.table} and {count} are left: somebody changed the "
+                "file of temporary rows. Nothing was written; the batch has to run again"
+            )
+        if without_key and self.target.quarantine is None:
             one = self.connection.execute(keyless_statement(self.target.write, staged.rows)).fetchone()
             raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=True)))
-        doubled = doubled_keys(self.target.write, staged.rows)
-        if doubled is not None and self.connection.execute(doubled).fetchone() != (0,):
-            raise ValueError(
-                f"two rows of one batch have the same key ({', '.join(self.target.write.key)}), and nothing says which "
-                "is the later one: name a version=... column, or bring one row for each key"
-            )
+
+    def tried(self, rows: str) -> str | None:
+        self.connection.execute(f"SAVEPOINT {SAVEPOINT}")
         try:
-            self.connection.execute(
-                write_statement(self.target.write, self.target.table, list(self.types), staged.rows)
-            )
+            self.move(rows)
+        except sqlite3.Error as error:
+            if not (isinstance(error, sqlite3.IntegrityError) or str(error) == OVERFLOW):
+                raise
+            self.connection.execute(f"ROLLBACK TO {SAVEPOINT}")
+            return one_line(error)
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute(f"RELEASE {SAVEPOINT}")
+        return None
+
+    def number_of(self, statement: str) -> int:
+        row = self.connection.execute(statement).fetchone()
+        return row[0] if row else 0
+
+    def put_aside(self, rows: str, reason: str, claim: TableClaim) -> int:
+        return self.keep(((reason, row) for row in self.as_json(rows)), claim)
+
+    def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
+        whose = (self.target.sink, claim.query_id, claim.batch_id)
+        into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES (?, ?, ?, ?, ?, {NOW})"
+        return self.connection.executemany(into, ((*whose, reason, row) for reason, row in bad)).rowcount
+
+    def one_of(self, rows: str) -> str:
+        return next(self.as_json(rows))
+
+    def as_json(self, rows: str) -> Iterator[str]:
+        found = self.connection.execute(f"SELECT {listed(self.types)} FROM {rows} AS bad")
+        return (as_json(dict(zip(self.types, row, strict=True))) for row in found)
+
+    def move(self, rows: str) -> None:
+        doubled = doubled_keys(self.target.write, rows)
+        if doubled is not None and self.number_of(doubled):
+            raise doubled_key(self.target.write)
+        try:
+            self.connection.execute(write_statement(self.target.write, self.target.table, list(self.types), rows))
         except sqlite3.OperationalError as error:
             if "ON CONFLICT clause does not match" not in str(error):
                 raise
@@ -184,7 +248,7 @@ def check_decimals(write: Write, schema: StructType) -> None:
         if field.name in counted and isinstance(field.dataType, DecimalType):
             raise ValueError(
                 f"column {field.name!r} is a {field.dataType.simpleString()}, for which SQLite has no number: "
-                "use an integer of the smallest unit"
+                "use an integer of the smallest unit (columns=...)"
             )
 
 
@@ -192,7 +256,7 @@ def check_sums(write: Write, types: Mapping[str, str]) -> None:
     """SQLite adds up any value: of a text it takes the digits at the beginning."""
     for name, how in write.merge.items() if isinstance(write.merge, Mapping) else ():
         if how == "sum" and types[name] not in ("INTEGER", "REAL"):
-            raise ValueError(f"column {name!r} is no number, and cannot be added up")
+            raise ValueError(f"column {name!r} is no number, and cannot be added up: cast it (columns=...)")
 
 
 def one_partition_at_a_time(rows: DataFrame) -> Iterator[Any]:
@@ -216,15 +280,26 @@ def gather(path: str, types: dict[str, str], chunks: Iterator[Any]) -> int:
         staging.execute("PRAGMA journal_mode = OFF")
         staging.execute("PRAGMA synchronous = OFF")
         staging.execute(create_table("rows", types, ()))
+        staging.execute(BAD_ROWS)
         staging.execute("ATTACH ':memory:' AS chunk")
         for chunk in chunks:
             staging.deserialize(bytes(chunk.chunk), name="chunk")
             staging.execute("INSERT INTO main.rows SELECT * FROM chunk.rows")
+            staging.execute("INSERT INTO main.bad SELECT * FROM chunk.bad")
             count += chunk.row_count
     return count
 
 
-def pack_task(types: dict[str, str]) -> Any:
+@dataclass(frozen=True)
+class Packing:
+    """What a task needs to pack its rows; `keeps_bad` keeps those that SQLite cannot hold, which end the query else."""
+
+    table: str
+    types: dict[str, str]
+    keeps_bad: bool = False
+
+
+def pack_task(packing: Packing) -> Any:
     """The function with which a task turns each Arrow batch of its rows into a small database."""
 
     def pack(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -232,20 +307,37 @@ def pack_task(types: dict[str, str]) -> Any:
 
         for batch in batches:
             if batch.num_rows:
-                yield pyarrow.record_batch({"chunk": [packed(batch, types)], "row_count": [batch.num_rows]})
+                chunk, count = packed(batch, packing)
+                yield pyarrow.record_batch({"chunk": [chunk], "row_count": [count]})
 
     return pack
 
 
-def packed(batch: pyarrow.RecordBatch, types: dict[str, str]) -> bytes:
+def packed(batch: pyarrow.RecordBatch, packing: Packing) -> tuple[bytes, int]:
+    """The rows as a database, and how many they are without those that are kept as bad ones."""
+    marks = ", ".join("?" for _ in batch.columns)
+
+    def tried(first: int, end: int) -> str | None:
+        try:
+            values = [plain(column) for column in batch.slice(first, end - first).columns]
+        except ValueError as error:
+            return one_line(error)
+        chunk.executemany(f"INSERT INTO rows VALUES ({marks})", zip(*values, strict=True))
+        return None
+
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as chunk:
-        chunk.execute(create_table("rows", types, ()))
+        chunk.execute(create_table("rows", packing.types, ()))
+        chunk.execute(BAD_ROWS)
         chunk.execute("BEGIN")
-        marks = ", ".join("?" for _ in batch.columns)
-        values = zip(*(plain(column) for column in batch.columns), strict=True)
-        chunk.executemany(f"INSERT INTO rows VALUES ({marks})", values)
+        bad_count = 0
+        for place, reason in refused(0, batch.num_rows, tried):
+            row = as_json(values_of(batch, place))
+            if not packing.keeps_bad:
+                raise bad_row(packing.table, reason, row)
+            chunk.execute("INSERT INTO bad VALUES (?, ?)", (reason, row))
+            bad_count += 1
         chunk.execute("COMMIT")
-        return chunk.serialize()
+        return chunk.serialize(), batch.num_rows - bad_count
 
 
 def plain(column: pyarrow.Array) -> list[Any]:

@@ -110,16 +110,26 @@ def named_columns(write: Write) -> dict[str, str]:
     return dict.fromkeys(write.key, "key=...") | named
 
 
+def added_columns(table: str, types: Mapping[str, str], existing: Sequence[str]) -> list[str]:
+    """The statements that add the columns which only the rows have. A column that only the table has gets its default
+    there, or null."""
+    new = [name for name in types if name not in existing]
+    return [f"ALTER TABLE {qualified(table)} ADD COLUMN {quoted(name)} {types[name]}" for name in new]
+
+
 def check_new_columns(table: str, types: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Refuses rows that have a column more than the table. A column that only the table has gets its default there, or
-    null."""
+    """Refuses rows that have a column more than the table."""
     new = [name for name in types if name not in existing]
     if new:
-        added = "; ".join(f"ALTER TABLE {qualified(table)} ADD COLUMN {quoted(name)} {types[name]}" for name in new)
         raise ValueError(
             f"table {table} has no column {new[0]!r}: it has {', '.join(existing)}. Nothing was written. Add it "
-            f"({added}), or leave it out (columns=...)"
+            f"(add_columns=True, or {'; '.join(added_columns(table, types, existing))}), or leave it out (columns=...)"
         )
+
+
+def literal(value: object) -> str:
+    """A text or a number in a statement."""
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
 def quoted(name: str) -> str:
@@ -214,15 +224,15 @@ def combine(key: Sequence[str], merge: Mapping[str, str], table: str, rows: str)
 
 def count_statement(write: Write, rows: str) -> str:
     """Counts the rows, and the rows whose key has a null."""
-    return f"SELECT count(*), count(CASE WHEN {_has_null(write)} THEN 1 END) FROM {rows} AS staged"
+    return f"SELECT count(*), count(CASE WHEN {has_null(write)} THEN 1 END) FROM {rows} AS staged"
 
 
 def keyless_statement(write: Write, rows: str) -> str:
     """One of the rows whose key has a null."""
-    return f"SELECT * FROM {rows} AS staged WHERE {_has_null(write)} LIMIT 1"
+    return f"SELECT * FROM {rows} AS staged WHERE {has_null(write)} LIMIT 1"
 
 
-def _has_null(write: Write) -> str:
+def has_null(write: Write) -> str:
     return " OR ".join(f"{quoted(name)} IS NULL" for name in write.key) or "false"
 
 
@@ -233,15 +243,15 @@ def keyless(write: Write, count: int, row: Mapping[str, object]) -> ValueError:
     condition = " AND ".join(f"{name} IS NOT NULL" for name in write.key)
     return ValueError(
         f"{count} {'row has' if count == 1 else 'rows have'} null in the key ({', '.join(write.key)}), such as "
-        f"({values}). Nothing was written. Give the key a value, or leave such rows out (where={condition!r}) and send "
-        "them elsewhere (fan_out)"
+        f"({values}). Nothing was written. Give the key a value, leave such rows out (where={condition!r}), or write "
+        "them into a table beside it (on_bad_row='quarantine')"
     )
 
 
-def shown(value: object) -> str:
+def shown(value: object, characters_max: int = SHOWN_MAX) -> str:
     """A value as a message shows it."""
     text = str(value)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
 
 
 def doubled_keys(write: Write, rows: str) -> str | None:
