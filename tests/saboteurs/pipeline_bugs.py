@@ -136,12 +136,41 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "the rows of a batch are committed to PostgreSQL before its claim",
         "semel.spark.tables.postgres:PostgresConnection.commit",
-        "self.move(staged)",
+        "self.aside = move(self, self.target, list(self.types), staged, claim)",
         """
-        self.move(staged)
+        self.aside = move(self, self.target, list(self.types), staged, claim)
         self.run("COMMIT")
         """,
         ("tests/spark/tables/test_table_commits.py", "-k", "claim_fails"),
+    ),
+    Bug(
+        "a row that the table refuses is counted and kept nowhere",
+        "semel.spark.tables.bad_rows:move",
+        "mover.put_aside(one, why, claim)",
+        "1",
+        ("tests/spark/tables/test_bad_rows.py", "-k", "in_the_quarantine_once"),
+    ),
+    Bug(
+        "where a row is refused, the smallest version of a key stays",
+        "semel.spark.tables.bad_rows:in_order",
+        "NULLS FIRST",
+        "DESC NULLS LAST",
+        ("tests/spark/tables/test_bad_rows.py", "-k", "greatest_good_one"),
+    ),
+    # -- the audit of totals, and an address that nobody has reached --------------------------------------------------
+    Bug(
+        "a row without a time is left out of the totals without a word",
+        "semel.audit.totals:_Sums._added",
+        "self.skipped += len(rows.ids) - (pc.sum(has_all).as_py() or 0)",
+        "",
+        ("tests/audit/test_totals.py", "-k", "never_left_out"),
+    ),
+    Bug(
+        "a query that runs does not wait for a broker that comes back",
+        "semel.client.cluster:Cluster._over",
+        "self._may_be_wrong = False",
+        "",
+        ("tests/client/test_client_cluster.py", "-k", "may_be_wrong"),
     ),
     # -- the source: no offset of the same topic goes back -----------------------------------------------------------
     Bug(

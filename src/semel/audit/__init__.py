@@ -18,6 +18,7 @@ from semel.audit.places import Place
 from semel.audit.places.given import Given
 from semel.audit.run import Plan, Progress, run
 from semel.audit.spark_engine import on_spark
+from semel.audit.totals import Total, TotalsVerdict, WrongTotal, compare_totals
 from semel.audit.verdict import LISTED_DEFAULT, Counted, Finding, Findings, SinkVerdict, Verdict, WindowCount
 
 __all__ = [
@@ -28,9 +29,13 @@ __all__ = [
     "Given",
     "Place",
     "SinkVerdict",
+    "Total",
+    "TotalsVerdict",
     "Verdict",
     "WindowCount",
+    "WrongTotal",
     "audit",
+    "audit_totals",
     "on_spark",
 ]
 
@@ -62,6 +67,26 @@ def audit(
     all_sinks = [sinks] if isinstance(sinks, str) or not isinstance(sinks, Sequence) else sinks
     plan = Plan(window_ms, since_ms, before_ms, once, limit, buckets, key, processes)
     return run(_place(source, settings), [_place(sink, settings) for sink in all_sinks], plan, progress)
+
+
+def audit_totals(
+    source: str | Place,
+    sink: str | Place,
+    *,
+    count: str | None = None,
+    window_ms: int | None = None,
+    limit: int = LISTED_DEFAULT,
+    client: Mapping[str, object] | None = None,
+) -> TotalsVerdict:
+    """Compare an aggregate with the rows that it is of: `source` has the rows, `sink` a row for each total.
+
+    On both sides `id` is the key, `time` the event's time or the beginning of the window, and `amount` what is summed;
+    `count` is the column of the sink that counts rows. Memory grows with the number of totals.
+    """
+    settings = client or {}
+    return compare_totals(
+        _place(source, settings), _place(sink, settings), count=count, window_ms=window_ms, limit=limit
+    )
 
 
 def _place(where: str | Place, client: Mapping[str, object]) -> Place:

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from semel.ui.cli.subcommands import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from semel.audit import Counted, Finding, Findings, SinkVerdict, Verdict
+    from semel.audit import Counted, Finding, Findings, SinkVerdict, TotalsVerdict, Verdict
     from semel.audit.reader_check import ReaderVerdict
 
 EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=key" --sink "parquet:./out?id=event_id"
@@ -31,6 +32,8 @@ EXAMPLE: Final = """  semel audit --source "semel://127.0.0.1:9092/payments?id=k
               --sink "postgresql://app@127.0.0.1/shop/payments?id=id&amount=amount" \\
               --sink "delta:./lake/payments?id=id&amount=amount" --sink "sqlite:./app.db/payments?id=id&amount=amount"
   semel audit parquet ./out --id event_id
+  semel audit totals --source "sqlite:shop.db/orders?id=customer&time=at&amount=cents" \\
+              --sink "sqlite:shop.db/totals?id=customer&time=minute&amount=cents" --count orders --window 1m
 
 addresses:
   semel://HOST:PORT/TOPIC?id=key            key, value, header.NAME, or value.$.FIELD for what is in JSON; the committed
@@ -91,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="add the verdict to this directory, whose history semel console --audits DIR shows",
     )
-    checks = parser.add_subparsers(dest="check", metavar="[parquet DIR]", title="a check of readers")
+    checks = parser.add_subparsers(dest="check", metavar="[parquet DIR | totals]", title="other audits")
     check = checks.add_parser(
         "parquet",
         help="would a reader that ignores Spark's _spark_metadata see something else?",
@@ -103,6 +106,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     # The command itself has options with the same names, which a default here would overwrite.
     check.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="name up to N ids (100)")
     check.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
+    totals = checks.add_parser(
+        "totals",
+        help="is each total of an aggregate that of its rows?",
+        description="Compare an aggregate with the rows that it is of, by key, or by key and window: how many rows, "
+        "and their sum. id=... is the key, time=... the time of the event or the beginning of the window.",
+        allow_abbrev=False,
+    )
+    totals.add_argument("--source", default=argparse.SUPPRESS, metavar="ADDRESS", help="the rows")
+    totals.add_argument("--sink", default=argparse.SUPPRESS, metavar="ADDRESS", help="the totals")
+    totals.add_argument("--count", metavar="COLUMN", help="the column of the sink that counts rows")
+    totals.add_argument(
+        "--window", type=_duration, default=argparse.SUPPRESS, metavar="1m", help="the length of a window (no windows)"
+    )
+    totals.add_argument("--limit", type=count, default=argparse.SUPPRESS, metavar="N", help="show up to N totals (100)")
+    totals.add_argument(
+        "--command-config", default=argparse.SUPPRESS, metavar="FILE", help="a client's settings, as for semel audit"
+    )
+    totals.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="the verdict as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -111,7 +132,8 @@ def run(options: argparse.Namespace) -> int:
     except ImportError as error:
         return _nothing_said(str(error))
     try:
-        return _check_readers(options) if options.check else _audit(options)
+        audits = {"parquet": _check_readers, "totals": _audit_totals}
+        return audits.get(options.check, _audit)(options)
     except (AuditFailed, Failure) as failure:
         return _nothing_said(str(failure))
 
@@ -327,6 +349,53 @@ def _show_readers(verdict: "ReaderVerdict") -> None:
             _show_findings(sink)
     print()
     print("clean: every reader sees the same rows" if verdict.is_clean else f"NOT CLEAN: {verdict.summary}")
+
+
+# -- the totals of an aggregate -------------------------------------------------------------------------------------
+
+
+def _audit_totals(options: argparse.Namespace) -> int:
+    from semel.audit import AuditFailed, audit_totals
+    from semel.audit.verdict import LISTED_DEFAULT
+
+    if not options.source or not options.sink or isinstance(options.sink, list):
+        raise AuditFailed("name the rows and the totals: semel audit totals --source ADDRESS --sink ADDRESS")
+    for address in (options.source, options.sink):
+        warn_of_password(address)
+    verdict = audit_totals(
+        options.source,
+        options.sink,
+        count=options.count,
+        window_ms=options.window,
+        limit=LISTED_DEFAULT if options.limit is None else options.limit,
+        client={} if options.command_config is None else read_client_settings(options.command_config),
+    )
+    with while_somebody_reads():
+        if options.json:
+            print(json.dumps(verdict.as_json(), indent=2))
+        else:
+            _show_totals(verdict)
+    return EXIT_CLEAN if verdict.is_clean else EXIT_WRONG
+
+
+def _show_totals(verdict: "TotalsVerdict") -> None:
+    if verdict.wrong:
+        cut = f"; the first {len(verdict.wrong)}" if len(verdict.wrong) < verdict.wrong_count else ""
+        print(f"{verdict.sink}: {verdict.wrong_count:,} totals are not those of their rows{cut}")
+        rows = [["  key", "window", "rows", "count", "sum of the rows", "sum"]]
+        for wrong in verdict.wrong:
+            numbers = zip(wrong.expected or (None, None), wrong.stored or (None, None), strict=True)
+            shown = [_number_shown(number) for pair in numbers for number in pair]
+            rows.append([f"  {wrong.key}", wrong.window or "", *shown])
+        print_table(rows, right=True)
+    if verdict.skipped:
+        print(f"{verdict.skipped:,} rows have no key, no time, or an amount that cannot be read: they are in no total")
+    print(f"{verdict.rows:,} rows of {verdict.source} and {verdict.totals:,} totals of {verdict.sink}")
+    print("clean: every total is that of its rows" if verdict.is_clean else "NOT CLEAN")
+
+
+def _number_shown(number: Decimal | int | None) -> str:
+    return "" if number is None else f"{Decimal(number).normalize():,f}"
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
