@@ -50,6 +50,7 @@ GROUPS: Final = {
     },
     "pipeline": {
         "audit": "check whether every sink has each event exactly once, and name lost and doubled ones",
+        "reset": "have a streaming query start over: delete its checkpoint, rows, claims and topics",
     },
     "proof": {
         "demo": "send payments through a bad network, three ways, and on through Spark to the last row",
