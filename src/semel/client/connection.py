@@ -132,7 +132,7 @@ class ConnectionLost(LogError):
 
 
 class ConnectionRefused(ConnectionLost):
-    """No program listens at the address, or at any of several."""
+    """No program listens at the address, or there is no such host."""
 
 
 class NotSpoken(RefusedByBroker):
@@ -310,7 +310,7 @@ class Connection:
 def _connect(address: Address, settings: ClientSettings, where: str) -> socket.socket:
     try:
         connected = socket.create_connection(address, timeout=settings.connect_timeout_ms / 1000)
-    except ConnectionRefusedError as error:
+    except (ConnectionRefusedError, socket.gaierror) as error:
         raise ConnectionRefused(f"cannot connect to {where}: {_reason(error)}") from None
     except OSError as error:
         raise ConnectionLost(f"cannot connect to {where}: {_reason(error)}") from None

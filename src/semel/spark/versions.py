@@ -16,7 +16,9 @@ try:
     from pyspark.errors import AnalysisException
     from pyspark.sql import datasource
 except ImportError:
-    raise ImportError(f"semel.spark needs Spark 4.0 or newer, and this is Spark {pyspark.__version__}") from None
+    raise ImportError(
+        f"semel.spark needs Spark 4.0 or newer, and this is Spark {pyspark.__version__}: pip install 'semel[spark]'"
+    ) from None
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -61,7 +61,9 @@ def test_a_group_is_set_only_by_those_who_say_so(bootstrap: str) -> None:
     shown = reset(bootstrap, "asking", "--topic", "asked", "--to", "3")
     assert shown[-1] == "nothing was changed; pass --execute to do it"
     assert table(shown)[:2] == [["asked", "0", "-", "3"], ["asked", "1", "-", "0"]]
-    assert semel_failure("groups", "describe", "asking", bootstrap) == "there is no group 'asking'"
+    assert semel_failure("groups", "describe", "asking", bootstrap) == (
+        "there is no group 'asking': semel groups list shows all"
+    )
     done = reset(bootstrap, "asking", "--topic", "asked", "--to", "3", "--execute")
     assert done[:-1] == shown[:-1]
     assert done[-1] == "group asking is set to these offsets"
@@ -174,7 +176,9 @@ def test_a_group_is_deleted_only_by_those_who_are_sure(bootstrap: str) -> None:
     reset(bootstrap, "keeping", "--topic", "kept", "--to", "1", "--execute")
     assert "--yes" in semel_failure("groups", "delete", "keeping", bootstrap)
     assert semel_lines("groups", "delete", "keeping", "--yes", bootstrap) == ["deleted keeping"]
-    assert semel_failure("groups", "delete", "keeping", "--yes", bootstrap) == "there is no group 'keeping'"
+    assert semel_failure("groups", "delete", "keeping", "--yes", bootstrap) == (
+        "there is no group 'keeping': semel groups list shows all"
+    )
 
 
 def test_a_group_that_lost_its_offsets_says_so(bootstrap: str) -> None:

@@ -62,4 +62,4 @@ def test_a_number_that_is_not_in_the_quarantine_is_one_line(tmp_path: Path, numb
     url = f"sqlite:///{tmp_path}/app.db"
     schema.make(engine_of(url), "outbox")
     told = semel_failure("outbox", "quarantine", "retry", number, "--database", url)
-    assert told == f"there is no {number} in the quarantine"
+    assert told == f"there is no {number} in the quarantine: semel outbox quarantine list shows all"

@@ -148,7 +148,9 @@ def test_a_topic_gets_the_partitions_that_were_set_for_all(serve: Serve) -> None
 def test_a_directory_has_one_broker(serve: Serve, tmp_path: Path) -> None:
     first = serve()
     data = tmp_path / "data"
-    assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}") == f"{data} is in use by another broker"
+    assert semel_failure("serve", "--listen=127.0.0.1:0", f"--data={data}") == (
+        f"{data} is in use by another broker: stop that one, or name another directory"
+    )
     first.stop()
     assert first.exit_code == 0
 

@@ -34,7 +34,7 @@ class DeltaPlace:
         # The library follows links, and decodes a literal `%20` in what it finds.
         real = str(self.path.resolve())
         if unquote(real) != real:
-            raise AuditFailed(f"{self.name}: deltalake would read {real} as another path, {unquote(real)}")
+            raise AuditFailed(f"{self.name}: deltalake would read {real} as another path, {unquote(real)}: link to it")
         try:
             table = DeltaTable(self.path, version=self.version)
             # This refuses tables with features that only some readers understand.
@@ -44,5 +44,7 @@ class DeltaPlace:
             raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None
         for column in self.wanted.columns:
             if column in partitioned:
-                raise AuditFailed(f"{self.name}: {column!r} partitions the table and so stands in none of its files")
+                raise AuditFailed(
+                    f"{self.name}: {column!r} partitions the table, so it is in none of its files: take another column"
+                )
         return pieces_of(self.path / file for file in files)

@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 def _group(cluster: Cluster, name: str) -> Listed:
     group = groups.listed(cluster).get(name)
     if group is None:
-        raise Failure(f"there is no group {name!r}")
+        raise Failure(f"there is no group {name!r}: semel groups list shows all")
     return group
 
 

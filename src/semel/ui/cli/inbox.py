@@ -91,7 +91,7 @@ def _chosen(options: argparse.Namespace, events: "list[QuarantinedEvent]") -> li
         return known
     strange = [number for number in options.numbers if number not in known]
     if strange:
-        raise Failure(f"there is no {strange[0]} waiting in the quarantine")
+        raise Failure(f"there is no {strange[0]} waiting in the quarantine: semel inbox list shows all")
     return list(dict.fromkeys(options.numbers))
 
 

@@ -72,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="semel-lab-") as directory:
             return _run_on(directory, _lines(options.file, interactive), interactive, form)
     except BlockingIOError:
-        raise Failure(f"{options.data} is in use by another broker") from None
+        raise Failure(
+            f"{options.data} is in use by a broker: stop it, or give the lab a copy of the directory"
+        ) from None
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}") from None
     except BrokenPipeError:

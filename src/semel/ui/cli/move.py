@@ -113,7 +113,7 @@ def _move_at_rest(options: argparse.Namespace) -> int:
     except (BrokenHistory, Damaged, StoreError) as error:
         raise Failure(str(error)) from None
     except BlockingIOError:
-        raise Failure(f"{directory} is in use by a broker") from None
+        raise Failure(f"{directory} is in use by a broker: stop it first") from None
     except OSError as error:
         raise Failure(f"{error.filename or directory}: {error.strerror or error}") from None
     what = f"{counted(moved.topics, 'topic')}, {counted(moved.partitions, 'partition')}"

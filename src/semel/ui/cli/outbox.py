@@ -264,7 +264,7 @@ def _quarantine(options: argparse.Namespace, engine: "Engine") -> int:
         numbers = known if options.all else list(dict.fromkeys(options.numbers))
         # Here, because a database takes no number of more than 64 bits.
         for number in set(numbers).difference(known):
-            raise Failure(f"there is no {number} in the quarantine")
+            raise Failure(f"there is no {number} in the quarantine: semel outbox quarantine list shows all")
         change = quarantine.retry if options.action == "retry" else quarantine.drop
         change(connection, numbers)
     print(f"{len(numbers)} {'wait to be tried again' if options.action == 'retry' else 'dropped'}")

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             return _remove_set_aside(options.data)
         return _set_aside(options.data) if options.set_aside else _look(options.data)
     except BlockingIOError:
-        raise Failure(f"{options.data} is in use by a broker") from None
+        raise Failure(f"{options.data} is in use by a broker: stop it first") from None
     except OSError as error:
         raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
 

@@ -401,7 +401,7 @@ def _readable_errors(options: argparse.Namespace) -> Iterator[None]:
     except Damaged as error:
         raise Failure(f"the data directory cannot be used: {error}; bring it back, or restore a backup") from None
     except BlockingIOError:
-        raise Failure(f"{options.data} is in use by another broker") from None
+        raise Failure(f"{options.data} is in use by another broker: stop that one, or name another directory") from None
     except OSError as error:
         raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
 
