@@ -150,13 +150,6 @@ PIPELINE_BUGS: Final[tuple[Bug, ...]] = (
         "1",
         ("tests/spark/tables/test_bad_rows.py", "-k", "in_the_quarantine_once"),
     ),
-    Bug(
-        "where a row is refused, the smallest version of a key stays",
-        "semel.spark.tables.bad_rows:in_order",
-        "NULLS FIRST",
-        "DESC NULLS LAST",
-        ("tests/spark/tables/test_bad_rows.py", "-k", "greatest_good_one"),
-    ),
     # -- the audit of totals, and an address that nobody has reached --------------------------------------------------
     Bug(
         "a row without a time is left out of the totals without a word",

@@ -18,7 +18,7 @@ from semel.audit.errors import AuditFailed
 from semel.audit.places import Place
 from semel.audit.rows import Rows, Selector, Wanted
 
-# So many groups of single batches are held before they are added up.
+# How many groups of single batches are held before they are added up.
 _GROUPS_MAX: Final = 1_000_000
 _SUM_TYPE: Final = pa.decimal256(76, 9)
 _BY: Final = ("key", "window")

@@ -95,6 +95,12 @@ def test_a_wrong_call_says_how_it_is_called_and_is_2(words: tuple[str, ...]) -> 
     assert done.stderr.startswith("usage: semel")
 
 
+def test_what_a_command_does_not_know_is_told_with_its_own_usage() -> None:
+    done = semel("repair", "data", "--yes")
+    assert done.stderr.startswith("usage: semel repair ")
+    assert done.stderr.endswith("semel repair: error: unrecognized arguments: --yes\n")
+
+
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e20", "-1", "soon"])
 @pytest.mark.parametrize("command", ["chaos", "demo", "outbox run --database sqlite:// --drain"])
 def test_a_time_that_nobody_can_wait_is_refused(command: str, seconds: str) -> None:

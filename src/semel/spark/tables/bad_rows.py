@@ -26,7 +26,7 @@ ON_BAD_ROW: Final = ("fail", "quarantine")
 # A table of the transaction: the rows with their place in the order.
 NUMBERED: Final = "semel_numbered"
 PLACE: Final = "semel_place"
-# Of a reason and a row, which may be long.
+# How much is kept of a reason, and shown of a row, which may be long.
 REASON_CHARACTERS_MAX: Final = 1_000
 ROW_SHOWN_MAX: Final = 500
 
@@ -117,7 +117,7 @@ def refused(first: int, end: int, tried: Callable[[int, int], str | None]) -> It
 
 
 def in_order(write: Write, columns: Sequence[str], rows: str) -> str:
-    """The rows, each with its place. Of two rows of one key, the one that has to stay is the later one."""
+    """The rows, each with its place. If two have one key, the one that has to stay is the later one."""
     order = ""
     if write.version is not None:
         tied = [name for name in columns if name not in (*write.key, write.version)]

@@ -148,7 +148,10 @@ def _run(words: list[str]) -> int:
             from semel.ui.cli.flags_file import with_file
 
             words = [name, *with_file(own, words[1:])]
-        options = parser.parse_args(words)
+        options, unknown = parser.parse_known_args(words)
+        if unknown:
+            # By the command's own parser, whose usage says what it takes.
+            own.error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = options.run(options)
         sys.stdout.flush()
     except Failure as failure:

@@ -1,6 +1,6 @@
 """`semel reset`: deletes all that a streaming query has made, so that it starts over as a new one.
 
-First it shows what there is, and asks. The sinks come first and the checkpoint last: if the command dies in between, a
+First it shows all of it, and asks. The sinks come first and the checkpoint last: if the command dies in between, a
 sink refuses the query, and the command can be run again. It must never delete what it has not shown, nor a directory
 that is neither a checkpoint nor a Delta table.
 """
