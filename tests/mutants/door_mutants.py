@@ -242,6 +242,13 @@ batch, size = [], len(body.content)""",
         (_PROGRESS, "-k", "too_large"),
     ),
     Bug(
+        "a move keeps its progress in a topic that forgets it",
+        "semel.ui.transfer.topics:progress_topic",
+        'if target.config_of(name, "cleanup.policy") != TOPIC_CONFIGS["cleanup.policy"]: ...',
+        "",
+        (_PROGRESS, "-k", "in_time"),
+    ),
+    Bug(
         "a text may be missing in every later version as well",
         "semel.wire.message:field",
         "Field(kind, False, since, until, null_since, null_until, tag, default)",

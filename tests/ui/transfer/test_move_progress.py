@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from semel.client import EARLIEST, Isolation, Slice, Topic, TopicPartition
+import pytest
+from clusters import client_of
+
+from semel.client import EARLIEST, Isolation, Slice, Topic, TopicPartition, admin
 from semel.client.settings import from_options
-from semel.ui.transfer.progress import _BATCH_BYTES, _batches, read_progress
+from semel.ui.transfer.progress import _BATCH_BYTES, MoveRefused, _batches, read_progress
+from semel.ui.transfer.topics import progress_topic
 from semel.wire.record_bodies import RecordBody
 
 
@@ -42,3 +46,11 @@ def test_progress_is_read_when_the_last_transaction_of_the_former_move_has_ended
     cluster: Any = LateCluster()
     assert read_progress(cluster, Topic("semel-move-x", uuid4(), 1)).known == 3
     assert cluster.stable_ends == []
+
+
+def test_a_topic_that_would_delete_the_progress_in_time_is_refused(target: str) -> None:
+    """A move that goes on after a week would begin anew, and double every record."""
+    with client_of(target) as client:
+        admin.create_topic(client.cluster, "semel-move-y", 1, {})
+        with pytest.raises(MoveRefused, match=r"set cleanup\.policy=compact"):
+            progress_topic(client, "semel-move-y")

@@ -49,7 +49,8 @@ def merge(table: Array, added: Array) -> Array:
     """Both tables in one, sorted. No key may be in both."""
     if not len(added):
         return table
-    together = numpy.concatenate([table, added])
+    # Without the layout, numpy would bring the numbers into the order of bytes of this machine.
+    together = numpy.concatenate([table, added], dtype=table.dtype)
     return together[numpy.lexsort((together[LOW], together[HIGH]))]
 
 
