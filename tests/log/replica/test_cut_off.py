@@ -58,8 +58,8 @@ class Line:
         return passing
 
 
-def broker_on(line: Line, **options: Any) -> Broker:
-    return Broker(store=line, lease_seconds=LEASE_SECONDS, **options)  # type: ignore[arg-type]
+def broker_on(line: Line, lease_seconds: float = LEASE_SECONDS, **options: Any) -> Broker:
+    return Broker(store=line, lease_seconds=lease_seconds, **options)  # type: ignore[arg-type]
 
 
 async def until(what: Any) -> None:
@@ -141,6 +141,41 @@ async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active(
     client.close()
     await first.stop()
     await second.stop()
+
+
+def named_active(ask: Asker) -> int:
+    """The port of the broker to which Metadata and FindCoordinator lead."""
+    fields = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
+    metadata = ask(versions.METADATA, 8, topics=[], allow_auto_topic_creation=False, **fields)
+    (port,) = {broker.port for broker in metadata.brokers if broker.node_id == metadata.controller_id}
+    assert ask(versions.FIND_COORDINATOR, 2, key="payments", key_type=0).port == port
+    return int(port)
+
+
+async def test_a_standby_leads_nobody_to_a_broker_that_is_probably_lost() -> None:
+    """Clients try again after ever longer pauses to reach a broker that they were told of, and so find the next one
+    late. A standby answers them when it is active."""
+    store = MemoryStore()
+    line = Line(store)
+    async with broker_on(line, lease_seconds=2) as first, broker_on(Line(store), lease_seconds=2) as second:
+        with await asyncio.to_thread(Asker, second.bootstrap) as ask:
+            assert await asyncio.to_thread(named_active, ask) == first.listeners[0].port
+            line.cut()
+            await until(lambda: second.role.is_in_doubt or second.role.is_active)
+            assert await asyncio.to_thread(named_active, ask) == second.listeners[0].port
+        assert second.role.is_active
+
+
+async def test_no_question_waits_for_longer_than_a_lease() -> None:
+    """The store is away for both: nobody takes over, and whoever asks is told what was known last."""
+    store = MemoryStore()
+    lines = Line(store), Line(store)
+    async with broker_on(lines[0]) as first, broker_on(lines[1]) as second:
+        with await asyncio.to_thread(Asker, second.bootstrap) as ask:
+            lines[0].cut()
+            await until(lambda: second.role.is_in_doubt)
+            lines[1].cut()
+            assert await asyncio.to_thread(named_active, ask) in (first.listeners[0].port, second.listeners[0].port)
 
 
 async def test_a_broker_that_has_stood_still_serves_nobody_before_it_gives_its_clients_up() -> None:

@@ -23,6 +23,7 @@ class Alone:
     cache: Final = None
     is_active: Final = True
     is_another_active: Final = False
+    is_in_doubt: Final = False
     may_serve: Final = True
     node_id: Final = NODE_ID
     takeovers: Final = 0

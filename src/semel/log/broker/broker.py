@@ -41,6 +41,7 @@ from semel.log.broker.limits import Limits, log_settings
 from semel.log.broker.members import Members
 from semel.log.broker.metrics import Metrics
 from semel.log.broker.open_files import shares_of_open_files, within_open_files
+from semel.log.broker.questions import Questions
 from semel.log.broker.receive_buffer import ReceiveMemory
 from semel.log.broker.role import Role
 from semel.log.broker.runtime import Runtime
@@ -161,8 +162,7 @@ class Broker:
         self._stopping = False
         # Whether the lease has ended, and this broker had no clients any more before another one could be active.
         self._gave_up_in_time = False
-        # While this broker hands over: the requests that ask which broker is active, to be served when that is known.
-        self._questions: list[Callable[[], None]] | None = None
+        self._questions = Questions(lambda: self.role.is_in_doubt and not self._stopping)
         # The broker that was active while this one stood by.
         self._stood_by_for = ""
         # What `stop` waits for.
@@ -377,8 +377,7 @@ class Broker:
         which one is as soon as there is one; none of them has to find out by a connection that is refused.
         """
         self.role.lead_no_more()
-        questions: list[Callable[[], None]] = []
-        self._questions = questions
+        self._questions.are_held = True
         self._stop_chores()
         self.compactor.stop()
         self.groups.stop()
@@ -392,11 +391,8 @@ class Broker:
                 if not self.failed.done():
                     await self.role.hand_over()
         finally:
-            self._questions = None
-        for serve in questions:
-            serve()
-            # Others are served in between.
-            await asyncio.sleep(0)
+            self._questions.are_held = False
+        await self._questions.answer()
         if self.role.is_another_active:
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARD_SECONDS_MAX):
@@ -459,10 +455,9 @@ class Broker:
 
     def serve(self, exchange: Exchange, body: memoryview, done: Callable[[], None]) -> None:
         """Have the handler of its API answer a request; call `done` when the next request may begin."""
-        if self._questions is not None and exchange.api is not None and exchange.api.asks_who:
-            # An answer now would lead the client back here. librdkafka asks for a coordinator twice a second.
-            self._questions.append(lambda: self.serve(exchange, body, done))
-        elif self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
+        if self._questions.take(exchange, body, lambda copy: self.serve(exchange, copy, done)):
+            return
+        if self.role.is_another_active and self._may_forward and self._forwarder.takes(exchange):
             copy = bytes(body)
             address = self.role.active_at(exchange.listener)
             # The next request of the client waits, because it may depend on this one.

@@ -198,6 +198,11 @@ class Role:
         return self._active is not None and self._active.addresses != self._membership.addresses
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether another broker was active and is probably lost, so that nobody knows for a moment who is."""
+        return self.is_another_active and self._membership.is_in_doubt
+
+    @property
     def may_serve(self) -> bool:
         """Whether this broker is active, and its lease still excludes any other."""
         return self.is_active and self._leads and self._membership.may_serve

@@ -17,6 +17,8 @@ LEASE_KEY: Final = "lease"
 LEASE_SECONDS: Final = 3.0
 # Writes in a period: two of them may fail.
 PUTS: Final = 3
+# After so many missed writes a standby takes the broker for lost, in what it tells clients, and in nothing else.
+MISSED: Final = 2
 # How often a standby looks in a period.
 LOOKS: Final = 10
 # The last part of a period in which its holder does not count on it any more. It needs a moment to end what it does for
@@ -128,6 +130,11 @@ class LeaseWatch:
     def is_over(self) -> bool:
         """Whether no broker holds the lease any more."""
         return self.lease is None or self.lease.is_released or self._silent_seconds >= self.lease.seconds
+
+    @property
+    def misses_renewals(self) -> bool:
+        """Whether the broker that holds the lease is probably lost: it was to renew it twice since."""
+        return self.lease is not None and self._silent_seconds >= self.lease.seconds * MISSED / PUTS
 
     async def look(self, clock: Callable[[], float]) -> None:
         """Read the lease. After a StoreError the time since the last look does not count."""

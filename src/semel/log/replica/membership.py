@@ -165,11 +165,21 @@ class Membership:
         self._is_noted = asyncio.Event()
         # How far the active broker has sent slots, according to the lease.
         self._active_position = 0
+        # Since when the active broker has missed its renewals, by the clock; None if it has not.
+        self._in_doubt_since: float | None = None
 
     @property
     def may_serve(self) -> bool:
         """Whether, according to the lease, no other broker can have begun to serve."""
         return self._holder.is_held(self._clock())
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the active broker is probably lost, and this one, or another, soon takes over. If nobody has done so
+        after a lease, the store is away, and the doubt could last.
+        """
+        since = self._in_doubt_since
+        return since is not None and self._clock() - since < self._holder.seconds
 
     @property
     def lag_bytes(self) -> int:
@@ -257,6 +267,10 @@ class Membership:
                     is_full = True
                 await watch.look(self._clock)
                 self._active_position = 0 if watch.lease is None else max(watch.lease.position, 0)
+                if not watch.misses_renewals:
+                    self._in_doubt_since = None
+                elif self._in_doubt_since is None:
+                    self._in_doubt_since = self._clock()
                 # Only now can its note say how far behind it is.
                 self._has_read.set()
                 if watch.lease is not None:
