@@ -211,13 +211,6 @@ JUDGED: Final[tuple[Judged, ...]] = (
         "The entry of whoever joins with the new protocol next replaces it, and until then no answer asks for it.",
     ),
     Judged(
-        "an id of just the largest length for which ids are hashed as they are has a stand-in",
-        "semel.audit.long_ids:shortened",
-        "pc.greater(pc.binary_length(ids), LENGTH_MAX)",
-        "pc.greater_equal(pc.binary_length(ids), LENGTH_MAX)",
-        "It has the same one on both sides, whose sums agree as those of the ids do.",
-    ),
-    Judged(
         "a standby that is behind looks for a hole",
         "semel.log.replica.membership:Membership._follow",
         "not is_behind and not is_full",
