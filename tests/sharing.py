@@ -7,7 +7,6 @@ from typing import Any
 
 from asking import Asker, at
 from semel.wire.versions import (
-    ALTER_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
@@ -27,12 +26,6 @@ def configure(ask: Asker, group: str = "workers", **configs: str) -> None:
     resource = {"resource_type": GROUP, "resource_name": group, "configs": changes}
     (answer,) = ask(INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False).responses
     assert answer.error_code == 0, answer.error_message
-
-
-def forget_configurations(ask: Asker, group: str = "workers") -> None:
-    """Take away what an earlier test has set: configurations stay when their group is deleted."""
-    resource = {"resource_type": GROUP, "resource_name": group, "configs": []}
-    assert ask(ALTER_CONFIGS, resources=[resource], validate_only=False).responses[0].error_code == 0
 
 
 class Sharer:
@@ -116,7 +109,6 @@ def sharer(ask: Asker, records: int = 0, member_id: str = "ada") -> Sharer:
     topic = ask.create("jobs")
     for number in range(records):
         ask.produce("jobs", at(1000 + number))
-    forget_configurations(ask)
     configure(ask, auto_offset_reset="earliest")
     member = Sharer(ask, topic.topic_id, member_id)
     assert member.beat(0, "jobs").error_code == 0

@@ -20,6 +20,8 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -68,6 +70,28 @@ def test_a_group_reads_records_and_is_described_reset_and_deleted(tool: Tool, to
     assert tool(CONSUMER, "--topic", topic, *options) == "one\ntwo\nthree\n"
     tool(GROUPS, "--delete", "--group", topic)
     assert topic not in tool(GROUPS, "--list").splitlines()
+
+
+def test_a_share_group_reads_records_and_is_described_reset_and_deleted(tool: Tool, topic: str) -> None:
+    tool(TOPICS, "--create", "--topic", topic)
+    tool(PRODUCER, "--topic", topic, input="one\ntwo\nthree\n")
+    entity = ["--entity-type", "groups", "--entity-name", topic]
+    tool(CONFIGS, *entity, "--alter", "--add-config", "share.auto.offset.reset=earliest")
+    read = tool(SHARE_CONSUMER, "--topic", topic, "--group", topic, "--max-messages", "2", "--timeout-ms", "30000")
+    assert read == "one\ntwo\n"
+    assert topic in tool(SHARE_GROUPS, "--list").split()
+    assert described_start(tool(SHARE_GROUPS, "--describe", "--group", topic)) == "2"
+    reset = ["--reset-offsets", "--to-earliest", "--all-topics", "--execute", "--group", topic]
+    tool(SHARE_GROUPS, *reset)
+    assert described_start(tool(SHARE_GROUPS, "--describe", "--group", topic)) == "0"
+    tool(SHARE_GROUPS, "--delete-offsets", "--topic", topic, "--group", topic)
+    assert "successful" in tool(SHARE_GROUPS, "--delete", "--group", topic)
+
+
+def described_start(described: str) -> str:
+    """The start of the one partition in the table of a group: GROUP, TOPIC, PARTITION, START-OFFSET, LAG."""
+    (row,) = [line.split() for line in described.splitlines() if line.split()[2:3] == ["0"]]
+    return row[3]
 
 
 def test_transactions_are_listed_and_described(tool: Tool, run_java: Run, bootstrap: str, topic: str) -> None:

@@ -22,6 +22,7 @@ from semel.log.doubles import (
     APIS,
     Buffer,
     Exchange,
+    GroupConfigsChanged,
     GroupDeleted,
     NotHere,
     PartitionLog,
@@ -230,8 +231,8 @@ class FaultyBroker(EmbeddedBroker):
         return self._call(names())
 
     def clear(self) -> None:
-        """Delete all topics, groups, access rules, quotas and users, except the user of `login`, who gets the original
-        password; forget all transactions and faults. For use between two tests.
+        """Delete all topics, groups with their configurations, access rules, quotas and users, except the user of
+        `login`, who gets the original password; forget all transactions and faults. For use between two tests.
         """
 
         async def delete() -> None:
@@ -379,6 +380,8 @@ class _Misbehaving(Broker):
         self.groups.stop()
         for group in list(self.log.state.groups):
             self.runtime.commit(GroupDeleted(group.name))
+        for name in self.log.state.groups.configured:
+            self.runtime.commit(GroupConfigsChanged(name, {}))
         removed = self.log.state.access.decide_remove(self.log.state.access)
         if removed is not None:
             self.runtime.commit(removed)

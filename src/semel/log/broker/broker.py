@@ -427,6 +427,7 @@ class Broker:
     def _stop_chores(self) -> None:
         """Begin no more chores, checkpoints and deadlines."""
         self.runtime.alarm.stop()
+        self.share_groups.stop()
         self._chores.stop()
         self.pump.make_no_more_checkpoints()
 

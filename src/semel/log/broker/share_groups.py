@@ -69,6 +69,7 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         limits = runtime.limits
         self._group_rules = group_rules(limits)
         self.sessions = ShareSessions(limits.share_sessions_max, limits.share_session_partitions_max)
+        self._stops = False
         # The share partitions of each group in which a lock may time out, and those in which each member may hold some.
         self._locked: dict[str, dict[PartitionName, None]] = {}
         self._held: dict[SharerName, dict[PartitionName, None]] = {}
@@ -216,8 +217,14 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
                     changes += [ShareChange(*name, tuple(batches))] if batches else []
             self._commit_states(who.group, changes)
 
+    def stop(self) -> None:
+        """The broker stops: what its members hold is released at the next start."""
+        self._stops = True
+
     def end_sessions_of(self, connection_number: int) -> None:
         """This connection is lost."""
+        if self._stops:
+            return
         for who in self.sessions.of_connection(connection_number):
             self._runtime.attempt(partial(self.end_session, who))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -319,6 +320,17 @@ def test_a_renewed_lock_begins_again_unless_the_group_forbids_it() -> None:
     with pytest.raises(Refused) as refused:
         world.partition.decide_acknowledge("ada", [Ack(0, 0, [RENEW])], world.rules)
     assert refused.value.error == INVALID_RECORD_STATE
+
+
+def test_a_million_runs_take_less_than_40_mb() -> None:
+    states = [(AVAILABLE, 1), (DONE, 1)] * 500_000
+    snapshot = {"firsts": list(range(1_000_000)), "states": states, "end": 1_000_000}
+    tracemalloc.start()
+    partition = SharePartition.restore(snapshot)
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert partition.run_count == 1_000_000
+    assert size_bytes < 40_000_000
 
 
 def test_a_million_records_in_flight_are_a_few_runs() -> None:

@@ -32,6 +32,7 @@ is not delivered for ever, however often the broker restarts. Times and names ar
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -125,7 +126,13 @@ class Acknowledgement(NamedTuple):
     renewed: list[ShareBatch]
 
 
-_NEW: Final = RunState(AVAILABLE, 0)
+@cache
+def _held_by_nobody(kind: int, deliveries: int) -> RunState:
+    """The same object for all runs, of which there may be a million. A group delivers a record 25 times at most."""
+    return RunState(kind, deliveries)
+
+
+_NEW: Final = _held_by_nobody(AVAILABLE, 0)
 
 
 class SharePartition:
@@ -279,10 +286,12 @@ class SharePartition:
 
     def hold(self, batches: Iterable[ShareBatch], holder: str, until_ms: int) -> None:
         """These acquired runs belong to a member until then."""
+        held: dict[int, RunState] = {}
         for batch in batches:
             for first, last, state in list(self.runs(batch.first, batch.last)):
                 if state.kind == ACQUIRED:
-                    self._set(first, last, RunState(ACQUIRED, state.deliveries, holder, until_ms))
+                    new = held.setdefault(state.deliveries, RunState(ACQUIRED, state.deliveries, holder, until_ms))
+                    self._set(first, last, new)
         if self._no_deadline_before_ms is None or until_ms < self._no_deadline_before_ms:
             self._no_deadline_before_ms = until_ms
 
@@ -310,7 +319,7 @@ class SharePartition:
         """Change these runs, as `check` has accepted them."""
         for first, last, kind, deliveries in batches:
             if last >= self.start:
-                self._set(max(first, self.start), last, RunState(kind, deliveries))
+                self._set(max(first, self.start), last, _held_by_nobody(kind, deliveries))
                 if kind == AVAILABLE:
                     self._no_available_before = min(self._no_available_before, max(first, self.start))
         count = 0
@@ -351,7 +360,7 @@ class SharePartition:
     def restore(cls, snapshot: Mapping[str, Any]) -> "SharePartition":
         partition = cls(snapshot["end"])
         partition._firsts = array("q", snapshot["firsts"])
-        partition._states = [RunState(kind, deliveries) for kind, deliveries in snapshot["states"]]
+        partition._states = [_held_by_nobody(kind, deliveries) for kind, deliveries in snapshot["states"]]
         partition._no_available_before = partition.start
         return partition
 
