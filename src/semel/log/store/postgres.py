@@ -58,9 +58,9 @@ _IS_KEPT_TWICE: Final = (
 _NOTHING: Final = "substring(body FOR 0)"
 # Something to commit, because a transaction that only reads does not wait for the standby.
 _MESSAGE: Final = "pg_logical_emit_message(true, 'semel', '')"
-# The number of the lock under which the table is created: two processes cannot create it at the same time.
 # After so many executions a statement is prepared.
 _PREPARE_THRESHOLD: Final = 2
+# The number of the lock under which the table is created: two processes cannot create it at the same time.
 _LOCK: Final = 0x73656D656C
 _ALONE: Final = (
     "acknowledged data would be on this server alone: set synchronous_standby_names there, and behind a pooler "
@@ -282,8 +282,7 @@ class PostgresStore:
             self._busy.pop(session, None)
 
     def _opened(self) -> "_Session":
-        prepares = None if self._is_pooled else _PREPARE_THRESHOLD
-        session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=prepares))
+        session = _Session(self._psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None))
         with self._lock:
             if self._watch is None:
                 self._watch = threading.Thread(target=self._end_overdue, name="semel-store-watch", daemon=True)
@@ -299,6 +298,8 @@ class PostgresStore:
                 finally:
                     self._busy.pop(session, None)
                 self._prepared = True
+        # Only now is it known whether a pooler is between, to all that connect at the same time, too.
+        session.connection.prepare_threshold = None if self._is_pooled else _PREPARE_THRESHOLD
         return session
 
     def _end_overdue(self) -> None:
@@ -321,7 +322,6 @@ class PostgresStore:
         if session.run("SELECT pg_backend_pid()")[0][0] != session.connection.info.backend_pid:
             # Another session of the server, which such as PgBouncer may choose, knows no prepared statement.
             self._is_pooled = True
-            session.connection.prepare_threshold = None
         if not session.run(f"SELECT {self._is_kept}")[0][0]:
             raise self._refusal()
 
