@@ -417,9 +417,12 @@ def test_a_provider_that_never_comes_to_the_content_is_left_after_some_time(
 
     class Putting(Quiet):
         def do_GET(self) -> None:
+            # Python bounds how many lines there are before the content and how long each is, but not how slow.
             with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
                 while True:
-                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    for byte in b"Padding: " + b"a" * 60_000 + b"\r\n":
+                        self.wfile.write(bytes([byte]))
 
     with serving(authority, Putting) as url, pytest.raises(TimeoutError):
         fetch(f"{url}/keys", seconds_max=0.1)
