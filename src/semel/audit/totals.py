@@ -1,7 +1,8 @@
 """An aggregate compared with the rows below it: for each key, or each key and window, how many rows, and their sum.
 
-Both sides are read once, and added up in memory by key and window, so memory grows with the number of totals, and not
-with the rows. A total that is stored twice counts twice. Nothing here may guess: sums are of decimals, exactly.
+The rows are read once, and the totals once more if a column of them counts rows. All are added up in memory by key and
+window, so memory grows with the number of totals, and not with the rows. A total that is stored twice counts twice.
+Nothing here may guess: sums are of decimals, exactly.
 """
 
 from collections.abc import Iterator
