@@ -384,7 +384,7 @@ ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the members of a consumer group are shown with topics that the client may not see",
-        "semel.log.broker.apis.consumer_group_describe:_members",
+        "semel.log.broker.apis.lookup:names_seen",
         "broker.guard.sees(exchange, DESCRIBE_TOPIC, name)",
         "True",
         _SHOWN,

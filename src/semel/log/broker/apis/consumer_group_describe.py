@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.lookup import names_seen
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.guard import NOT_ASKED
@@ -84,12 +85,8 @@ def _members(
             if topic is not None:
                 broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
         described = _member(broker, member, target)
-        names_seen = []
-        for name in member.subscription.topic_names:
-            if broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
-                names_seen.append(name)
-            yield 1
-        described.subscribed_topic_names = names_seen
+        names = member.subscription.topic_names
+        described.subscribed_topic_names = yield from names_seen(broker, exchange, names)
         members.append(described)
         yield 1 + len(member.held) + len(target)
     return members

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
+from semel.log.broker.exchange import Exchange
+from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.topics import Topic
 from semel.log.storage.partition_log import PartitionLog
@@ -26,6 +28,16 @@ def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, P
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
     return topic, partition
+
+
+def names_seen(broker: Serving, exchange: Exchange, names: Iterable[str]) -> Steps[list[str]]:
+    """Those of these topics that the client may see."""
+    seen = []
+    for name in names:
+        if broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
+            seen.append(name)
+        yield 1
+    return seen
 
 
 def check_leader_epoch(broker: Serving, epoch: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.lookup import names_seen
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.guard import NOT_ASKED
@@ -76,17 +77,12 @@ def _member(broker: Serving, exchange: Exchange, member: Member) -> Steps[kafka.
         if topic is not None:
             broker.guard.check(exchange, DESCRIBE_TOPIC, topic.name)
             topics.append(api.TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=indexes))
-    names_seen = []
-    for name in member.subscription.topic_names:
-        if broker.guard.sees(exchange, DESCRIBE_TOPIC, name):
-            names_seen.append(name)
-        yield 1
     return api.Member(
         member_id=member.member_id,
         rack_id=member.subscription.rack_id,
         member_epoch=member.epoch,
         client_id=member.subscription.client_id,
         client_host=member.subscription.client_host,
-        subscribed_topic_names=names_seen,
+        subscribed_topic_names=(yield from names_seen(broker, exchange, member.subscription.topic_names)),
         assignment=api.Assignment(topic_partitions=topics),
     )
