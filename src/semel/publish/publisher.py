@@ -297,15 +297,11 @@ class Publisher:
         except FencedOff:
             self._end_fenced()
         except Interrupted as reason:
-            right = lacking(reason.error.code(), "Write", self._settings.transactional_id) if reason.error else ""
-            why = (
-                f"{reason}{right}"
-                if right
-                else self._note_interrupted or self._settings.events.why(str(reason), NO_COORDINATOR)
-            )
-            raise self._settings.events.failure(
-                f"publisher {self._settings.name!r} could not be claimed: {why}"
-            ) from None
+            what = f"publisher {self._settings.name!r} could not be claimed"
+            if reason.error and (right := lacking(reason.error.code(), "Write", self._settings.transactional_id)):
+                raise CursorRefused(f"{what}: {reason}{right}") from None
+            why = self._note_interrupted or self._settings.events.why(str(reason), NO_COORDINATOR)
+            raise self._settings.events.failure(f"{what}: {why}") from None
 
     def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
         """The cursor, when it is final. An open transaction before that may belong to a publisher that fenced this one

@@ -109,7 +109,8 @@ class PublishRefused(PublishError, ValueError):
 
 
 class CursorRefused(PublishError):
-    """The cursor topic, or a record in it, cannot be relied on; nothing was written."""
+    """The cursor topic, or a record in it, cannot be relied on, or a right to keep the cursor is missing; nothing was
+    written."""
 
 
 class Gap(PublishError):

@@ -30,7 +30,8 @@ PIECES: Final[Mapping[str, Piece]] = {
             _TOPICS_OF_RECORDS,
             Right(_OWN_TOPIC, "topic:semel-publish-{name}"),
             Right(("write",), "transactional-id:semel-publish-{name}"),
-            Right(("read",), "group:semel-publish-{name}"),
+            # The reader of the cursor joins no group, and asks for the coordinator of one.
+            Right(("describe",), "group:semel-publish-{name}"),
         ),
         "the publisher's name",
     ),
@@ -40,7 +41,7 @@ PIECES: Final[Mapping[str, Piece]] = {
             # Its publishers have names that begin so: one for each shard.
             Right(_OWN_TOPIC, "topic:semel-publish-{name}-", True),
             Right(("write",), "transactional-id:semel-publish-{name}-", True),
-            Right(("read",), "group:semel-publish-{name}-", True),
+            Right(("describe",), "group:semel-publish-{name}-", True),
         ),
         "the outbox's name; the first relay calls it outbox",
     ),
