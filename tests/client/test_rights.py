@@ -10,9 +10,11 @@ from semel.client.arrow import read_slice
 from semel.client.arrow.encoding import Columns, column_of, encoded
 from semel.client.places import TopicPartition
 from semel.client.transaction import Transaction
-from semel.publish import CursorRefused, Publisher, PublishFailed
+from semel.publish import CursorRefused, Publisher
 from semel.spark.lanes import progress
+from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.progress import ProgressRefused
+from semel.spark.lanes.protocol import LaneClaim
 from semel.testing.broker import FaultyBroker
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
@@ -69,6 +71,14 @@ def test_who_may_not_even_see_a_topic_is_told_what_it_takes_to_do_what_it_wants(
             client.cluster.leader_of(TopicPartition("refunds", 0))
 
 
+def test_a_lane_that_may_not_see_its_topic_needs_the_right_to_write_to_it(broker: FaultyBroker) -> None:
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        place = progress.prepare(client.settings, "progress", 1, may_grow=False)
+        cluster.topics_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        with pytest.raises(LaneFailed, match="needs the right Write on topic 'payments'"):
+            LaneWriter(client.settings, place, "payments", 60_000).write(LaneClaim("sink", 0, 1, "query", 0), [])
+
+
 def test_a_writer_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:
     ask.create("payments")
     where = TopicPartition("payments", 0)
@@ -95,5 +105,5 @@ def test_a_publisher_is_told_which_right_it_lacks(broker: FaultyBroker) -> None:
             Publisher(cluster.bootstrap, "orders").__enter__()
         cluster.configs_error = None
         cluster.coordinator_errors = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 9
-        with pytest.raises(PublishFailed, match="needs the right Write on transactional id 'semel-publish-orders'"):
+        with pytest.raises(CursorRefused, match="needs the right Write on transactional id 'semel-publish-orders'"):
             Publisher(cluster.bootstrap, "orders").__enter__()

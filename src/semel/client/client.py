@@ -51,10 +51,10 @@ class LogClient:
     def close(self) -> None:
         self.cluster.close()
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that exist."""
+    def topics(self, names: Iterable[str], *, to_write: bool = False) -> dict[str, Topic]:
+        """The topics of these names that exist. A refusal names the right to read them, or to write to them."""
         wanted = list(names)
-        return self.patiently(lambda: self.cluster.topics(wanted))
+        return self.patiently(lambda: self.cluster.topics(wanted, to_write=to_write))
 
     def topic_to_write(self, name: str) -> Topic:
         """The topic; a broker that creates topics automatically creates it if it is missing."""

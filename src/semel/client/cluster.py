@@ -157,9 +157,12 @@ class Cluster:
 
     # -- topics
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that exist."""
+    def topics(self, names: Iterable[str], *, to_write: bool = False) -> dict[str, Topic]:
+        """The topics of these names that exist. Who may not see one learns which right is missing: the one to read, or
+        the one to write."""
         wanted = list(dict.fromkeys(names))
+        if to_write:
+            self._written.update(wanted)
         return self._describe(wanted) if wanted else {}
 
     def every_topic(self, *, with_internal: bool = False) -> dict[str, Topic]:

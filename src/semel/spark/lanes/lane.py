@@ -95,7 +95,7 @@ class LaneWriter:
         if self.topic is None:
             return None
         try:
-            topic = client.topics([self.topic]).get(self.topic)
+            topic = client.topics([self.topic], to_write=True).get(self.topic)
         except LogError as error:
             raise LaneFailed(f"{_name(claim)} cannot be claimed: {error}") from None
         return str(topic.id) if topic is not None and topic.id.int else None
