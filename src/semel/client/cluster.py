@@ -158,8 +158,7 @@ class Cluster:
     # -- topics
 
     def topics(self, names: Iterable[str], *, to_write: bool = False) -> dict[str, Topic]:
-        """The topics of these names that exist. Who may not see one learns which right is missing: the one to read, or
-        the one to write."""
+        """The topics of these names that exist. A refusal names the right to read them, or to write to them."""
         wanted = list(dict.fromkeys(names))
         if to_write:
             self._written.update(wanted)

@@ -1,6 +1,9 @@
 """What `semel doctor` promises: everything missing is named with its remedy, and only what is fatal fails."""
 
+import os
 import re
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -154,6 +157,17 @@ def test_a_spark_that_would_be_started_instead_is_named(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "spark-submit").touch()
     assert examined(capsys, tmp_path)[1]["SPARK_HOME"].startswith(f"-- {tmp_path}: it has to be Spark ")
+
+
+def test_where_no_script_can_be_kept_for_spark_its_processes_are_slower_and_that_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "a space"
+    place.mkdir()
+    environment = {**os.environ, "TMPDIR": str(place), "XDG_CACHE_HOME": str(place)}
+    command = [Path(sys.executable).with_name("semel"), "doctor", "--data", str(place)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    [said] = [line for line in done.stdout.splitlines() if "Spark's Python" in line]
+    assert "compiles PySpark in each of its processes" in said
+    assert "set TMPDIR" in said
 
 
 def test_what_a_small_container_lacks_is_named_and_not_fatal(

@@ -213,7 +213,7 @@ def _pipeline() -> list[Finding]:
     findings = [_package("PySpark", "pyspark", "for the pipeline", "semel[spark]"), _pandas()]
     findings += [
         _package("pyarrow", "pyarrow", "for the pipeline", "semel[spark]"),
-        *_other_spark(),
+        *(_other_spark() or _script_for_spark()),
         _java(),
         _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
         _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
@@ -240,6 +240,18 @@ def _other_spark() -> list[Finding]:
         return [Finding(Mark.WANTING, "SPARK_HOME", f"{home} holds no Spark", "unset SPARK_HOME")]
     remedy = f"it has to be Spark {_version('pyspark')}, as PySpark is, or unset SPARK_HOME"
     return [Finding(Mark.WANTING, "SPARK_HOME", home, remedy)]
+
+
+def _script_for_spark() -> list[Finding]:
+    """Whether Spark's processes can take PySpark as it is compiled."""
+    try:
+        from semel.spark.python import python_for_spark
+    except ImportError:
+        return []
+    if python_for_spark() != sys.executable:
+        return []
+    remedy = "set TMPDIR to a directory where scripts run, and whose path is ASCII without a space"
+    return [Finding(Mark.WANTING, "Spark's Python", "compiles PySpark in each of its processes", remedy)]
 
 
 def _pandas() -> Finding:
