@@ -11,6 +11,7 @@ import plain_messages as messages
 from asking import NEWEST, topic_wanted
 from semel.log.broker.apis import served_by_its_handler
 from semel.log.broker.broker import Broker
+from semel.log.broker.limits import Limits
 from semel.log.core.access import ANONYMOUS
 from semel.wire.frames import SIZE_BYTES, parse_request_header, parse_response_header
 from semel.wire.steps import Pace
@@ -97,11 +98,11 @@ def ask(broker: Broker, api_key: int, version: int | None = None, *, over: int =
     return Asked(broker, api_key, version, over=over, **values).answer()
 
 
-def in_a_broker(test: Callable[[Broker], None]) -> None:
+def in_a_broker(test: Callable[[Broker], None], **limits: int) -> None:
     """Run this on the loop of a broker for which what is written counts at once."""
 
     async def run() -> None:
-        async with Broker(durability="os", pace=SMALL_STEPS) as broker:
+        async with Broker(durability="os", pace=SMALL_STEPS, limits=Limits(**limits)) as broker:
             test(broker)
             broker.log.sync_now()
 

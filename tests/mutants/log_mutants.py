@@ -280,9 +280,9 @@ LOG_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an address takes several places at once that it would not get one by one",
-        "semel.log.core.shares:Shares.check",
-        "taken + 2 * count - 1 > free",
-        "taken + count > free",
+        "semel.log.core.shares:is_within_share",
+        "taken + 2 * count - 1 <= free",
+        "taken + count <= free",
         ("tests/log/core/test_shares_of_addresses.py",),
     ),
     Bug(

@@ -67,14 +67,14 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a fetch waits for the store as long as that takes",
-        "semel.log.broker.apis.fetch:_ParkedFetch._serve",
+        "semel.log.broker.apis.fetch:_ParkedFetch.serve",
         "wait_ms > 0",
         "True",
         (f"{_COLD}::test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_nothing",),
     ),
     Bug(
         "what a producer appends makes a fetch read what the thread has not brought yet",
-        "semel.log.broker.apis.fetch:_ParkedFetch._bring",
+        "semel.log.broker.apis.harvest:WaitingFetch.bring",
         "self._next_patience = harvest.next_patience",
         "self._patience = self._next_patience = harvest.next_patience",
         ("tests/log/broker/test_cold_reads.py", "-k", "another_partition"),

@@ -174,9 +174,9 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     # -- room for producers: shared out, and given back by time alone ------------------------------------------------
     Bug(
         "an address gets all the room that there is",
-        "semel.log.core.shares:Shares.check",
-        "taken + 2 * count - 1 > free",
-        "False",
+        "semel.log.core.shares:is_within_share",
+        "taken + 2 * count - 1 <= free",
+        "True",
         (
             "tests/log/core/test_shares_of_addresses.py",
             "tests/log/broker/test_shares.py",

@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _PARTITION: Final = "tests/log/core/groups/test_share_partition.py"
 _MODEL: Final = (f"{_PARTITION}::test_it_is_a_table_with_a_line_for_each_record",)
 _FETCH: Final = "tests/log/broker/apis/test_share_fetch.py"
+_HOSTILE: Final = "tests/log/broker/test_hostile_sharers.py"
 _GROUPS: Final = "semel.log.broker.share_groups"
 _RULES: Final = "semel.log.core.groups.share_partition"
 
@@ -28,14 +29,14 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a member acknowledges what another holds",
         f"{_RULES}:SharePartition.decide_acknowledge",
-        "state.kind != ACQUIRED or state.holder != member_id",
+        "state.kind != ACQUIRED or state.holder != holder",
         "state.kind != ACQUIRED",
         _MODEL,
     ),
     Bug(
         "a record that is done is acknowledged again",
         f"{_RULES}:SharePartition.decide_acknowledge",
-        "state.kind != ACQUIRED or state.holder != member_id",
+        "state.kind != ACQUIRED or state.holder != holder",
         "state.kind == AVAILABLE",
         _MODEL,
     ),
@@ -98,7 +99,7 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a lock that is renewed times out as before",
         f"{_RULES}:SharePartition.decide_acknowledge",
-        "result.renewed.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))",
+        "result.held.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))",
         "pass",
         _MODEL,
     ),
@@ -119,8 +120,8 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint forgets how often a record was delivered",
         f"{_RULES}:SharePartition.snapshot",
-        "(s.kind, s.deliveries)",
-        "(s.kind, 1)",
+        "list(map(itemgetter(1), states))",
+        "[1] * len(states)",
         _MODEL,
     ),
     Bug(
@@ -134,8 +135,8 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a kill forgets how often a record was delivered",
         f"{_GROUPS}:ShareGroupCoordinator._commit_states",
-        "self._runtime.commit(ShareStatesChanged(name, tuple(changes)))",
-        "self._state.apply(ShareStatesChanged(name, tuple(changes)))",
+        "self._runtime.commit(ShareStatesChanged(group, tuple(changes)))",
+        "self._state.apply(ShareStatesChanged(group, tuple(changes)))",
         (f"{_FETCH}::test_what_was_acknowledged_and_how_often_a_record_was_delivered_survive_a_kill",),
     ),
     Bug(
@@ -148,15 +149,15 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a lost connection keeps its records",
         f"{_GROUPS}:ShareGroupCoordinator.end_sessions_of",
-        "self._runtime.attempt(partial(self.end_session, who))",
+        "self._runtime.turns.begin(self._release(group, sessions), self._runtime.note_end)",
         "pass",
         (f"{_FETCH}::test_a_lost_connection_releases_what_its_members_hold",),
     ),
     Bug(
         "a renewed lock ends as before",
-        f"{_GROUPS}:ShareGroupCoordinator.acknowledge",
-        "renewed.items()",
-        "()",
+        f"{_GROUPS}:ShareGroupCoordinator._commit_states",
+        "partition.hold(outcome.held, holder, until_ms)",
+        "outcome.changes and partition.hold(outcome.held, holder, until_ms)",
         ("tests/log/broker/apis/test_share_acknowledge.py::test_a_lock_is_renewed",),
     ),
     Bug(
@@ -189,5 +190,40 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
         "epoch not in (FINAL_EPOCH, session.epoch)",
         "False",
         (f"{_FETCH}::test_a_session_has_epochs_and_an_owner",),
+    ),
+    Bug(
+        "a record gets two words in one request",
+        f"{_RULES}:check_acks",
+        "ack.first == end",
+        "False",
+        (f"{_PARTITION}::test_no_record_gets_two_words_in_one_request",),
+    ),
+    Bug(
+        "one address gets all share sessions",
+        "semel.log.broker.share_sessions:ShareSessions._check_space",
+        "not is_within_share(count, limit, in_use, taken)",
+        "in_use + count > limit",
+        (f"{_HOSTILE}::test_one_address_does_not_get_all_share_sessions",),
+    ),
+    Bug(
+        "a member acquires records for a session that has ended",
+        f"{_GROUPS}:ShareGroupCoordinator.acquire",
+        "session.is_over",
+        "False",
+        (f"{_HOSTILE}::test_what_a_member_acquires_while_its_session_ends_is_free_in_the_end",),
+    ),
+    Bug(
+        "a group that has all records in flight stops all others",
+        f"{_GROUPS}:ShareGroupCoordinator.acquire",
+        "self._records_left() or wish.records_max",
+        "self._records_left()",
+        (f"{_HOSTILE}::test_a_group_that_has_all_records_in_flight_does_not_stop_another",),
+    ),
+    Bug(
+        "a share partition begins in a topic that is gone",
+        f"{_GROUPS}:ShareGroupCoordinator._in_the_log",
+        "self._state.catalog.numbered(start.number) is not None",
+        "True",
+        (f"{_HOSTILE}::test_a_topic_that_goes_while_a_member_looks_for_records_leaves_nothing_behind",),
     ),
 )

@@ -201,7 +201,7 @@ def test_old_records_are_brought_for_a_fetch_that_waits_for_more_than_it_has(
 
 def test_a_fetch_whose_time_is_over_waits_for_no_thread(old_records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread may be far behind, and one that never gets its records does not go on at all."""
-    monkeypatch.setattr(fetch, "_DISK_WAIT_MS", 20)
+    monkeypatch.setattr(fetch, "DISK_WAIT_MS", 20)
     with FaultyBroker(old_records) as broker, Asker(broker.bootstrap) as asker:
         disk = Disk(monkeypatch)
         disk.may_read.clear()

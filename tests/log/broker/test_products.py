@@ -7,9 +7,11 @@ those at the limits. A loop over one limit within a loop over another grows with
 import runpy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+import share_corners
+from corners import CORNERS, corner
 
 from asking import NEWEST
 from counted_steps import steps_of
@@ -60,30 +62,13 @@ from semel.wire.steps import Pace, Steps, finish
 from semel.wire.versions import FETCH, INCREMENTAL_ALTER_CONFIGS
 from stepping import ask, create, in_a_broker
 
+assert share_corners, "it has corners of its own"
 TABLE: dict[str, Any] = {
     product.name: product
     for product in runpy.run_path(str(Path(__file__).parents[3] / "tools/products.py"))["PRODUCTS"]
 }
 TOPIC, OTHER_TOPIC = 1, 2
 GROUP = "readers"
-
-
-class Corner(NamedTuple):
-    """What is done in one turn at a size, and the size at which all limits are reached."""
-
-    build: Callable[[int], Callable[[], object]]
-    small: int
-    at_limits: int
-
-
-CORNERS: dict[str, Corner] = {}
-
-
-def corner(name: str, *, small: int, at_limits: int) -> Callable[[Callable[[int], Callable[[], object]]], None]:
-    def note(build: Callable[[int], Callable[[], object]]) -> None:
-        CORNERS[name] = Corner(build, small, at_limits)
-
-    return note
 
 
 def offsets(count: int, *, number: int = TOPIC, first: int = 0, value: int = 5) -> tuple[StoredOffset, ...]:
@@ -417,7 +402,7 @@ def test_fetches_that_wait_are_told_and_answered_in_steps() -> None:
 
 
 def test_every_product_of_limits_has_a_corner_that_is_built_here() -> None:
-    assert list(CORNERS) == list(TABLE)
+    assert CORNERS.keys() == TABLE.keys()
 
 
 @pytest.mark.parametrize("name", CORNERS)

@@ -211,7 +211,7 @@ async def test_a_fetch_that_would_wait_too_long_for_the_store_is_answered_with_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A consumer goes on with its heartbeats, and asks again."""
-    monkeypatch.setattr(fetch, "_DISK_WAIT_MS", 20)
+    monkeypatch.setattr(fetch, "DISK_WAIT_MS", 20)
     store = HeldStore()
     async with cold(store) as broker:
         store.is_open.clear()

@@ -15,6 +15,7 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.limits import Limits
 from semel.log.broker.members import MemberName, Members
 from semel.log.broker.runtime import Runtime
+from semel.log.broker.share_groups import ShareGroupCoordinator
 from semel.log.core.groups import classic
 from semel.log.core.groups.classic_admission import growth_bytes
 from semel.log.core.groups.classic_group import ClassicGroup
@@ -103,7 +104,13 @@ class WaitingRequest(Generic[A]):
 class ClassicGroupCoordinator:
     """The classic groups of one broker."""
 
-    def __init__(self, runtime: Runtime, members: Members, consumer_groups: ConsumerGroupCoordinator) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        members: Members,
+        consumer_groups: ConsumerGroupCoordinator,
+        share_groups: ShareGroupCoordinator,
+    ) -> None:
         """`members` are those of all groups. `consumer_groups` come first, because a classic member may be in one of
         them.
         """
@@ -111,6 +118,7 @@ class ClassicGroupCoordinator:
         self._state = runtime.log.state
         self._members = members
         self._consumer_groups = consumer_groups
+        self._share_groups = share_groups
         consumer_groups.classic = self
         self._rules = _rules_of(runtime.limits)
         self._deadlines = runtime.alarm.deadlines(self._pass_time)
@@ -239,14 +247,16 @@ class ClassicGroupCoordinator:
             machine = self._machine_with(name, member_id)
             if isinstance(machine, ConsumerGroup):
                 self._consumer_groups.connection_lost(name, machine, member_id)
+            elif isinstance(machine, ShareGroup):
+                self._share_groups.connection_lost(name, machine, member_id)
             elif machine is not None:
                 deadline_ms = classic.connection_lost(machine, member_id, now_ms, self._rules)
                 self._deadlines.note(name, deadline_ms)
 
-    def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def _machine_with(self, name: str, member_id: str) -> ClassicGroup | ConsumerGroup | ShareGroup | None:
         group = self._state.groups.named(name)
         machine = None if group is None else group.machine
-        if isinstance(machine, ClassicGroup | ConsumerGroup) and member_id in machine.members:
+        if isinstance(machine, ClassicGroup | ConsumerGroup | ShareGroup) and member_id in machine.members:
             return machine
         return None
 

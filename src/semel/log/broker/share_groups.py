@@ -1,21 +1,20 @@
 """Runs the share groups: their members, and what these acquire and acknowledge.
 
-The rules are in `semel.log.core.groups.share` and `share_partition`. All that one request changes in share partitions
-is one entry, and its answer waits until that is durable, so no record is delivered whose delivery is not counted. The
-holders of records are in memory only: the locks have an alarm, a lost connection releases what its members hold, and at
-a start every lock has timed out. This file must never read a record.
+The rules are in `semel.log.core.groups.share` and `share_partition`. What one request changes in share partitions is
+one entry, or several if that is much, and its answer waits until they are durable, so no record is delivered whose
+delivery is not counted. The holders of records are in memory only: the locks have an alarm, the end of a session
+releases what it holds, and at a start every lock has timed out. This file must never read a record.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeGuard
 
 from semel.log.broker.assigned_groups import AssignedGroupCoordinator
 from semel.log.broker.limits import group_rules
 from semel.log.broker.members import Members
 from semel.log.broker.runtime import Runtime
-from semel.log.broker.share_sessions import Place, SharerName, ShareSession, ShareSessions
+from semel.log.broker.share_sessions import SharerName, ShareSession, ShareSessions
 from semel.log.core.access import Principal
 from semel.log.core.entries import (
     MembersChanged,
@@ -39,8 +38,8 @@ from semel.log.core.groups.share_partition import (
     RELEASE,
     RENEW,
     Ack,
-    Acknowledgement,
     LogSpan,
+    Outcome,
     SharePartition,
     ShareRules,
     Wish,
@@ -50,6 +49,12 @@ from semel.wire.steps import APPEND_PIECES, Steps
 
 # Share partitions that begin in one entry: some milliseconds.
 _STARTS_AT_ONCE: Final = 200
+# Runs that are looked at or changed in one entry, beside those of one share partition.
+_RUNS_AT_ONCE: Final = 2_000
+# Runs that are looked at for one piece of work.
+_RUNS_PER_PIECE: Final = 20
+# As far as a share partition always gets, even if all others together have as many records in flight as they may.
+_RECORDS_MIN: Final = 10
 
 
 class Reading(NamedTuple):
@@ -70,9 +75,8 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         self._group_rules = group_rules(limits)
         self.sessions = ShareSessions(limits.share_sessions_max, limits.share_session_partitions_max)
         self._stops = False
-        # The share partitions of each group in which a lock may time out, and those in which each member may hold some.
+        # The share partitions of each group in which a lock may time out: all of those in which somebody holds records.
         self._locked: dict[str, dict[PartitionName, None]] = {}
-        self._held: dict[SharerName, dict[PartitionName, None]] = {}
         self._locks = runtime.alarm.deadlines(self._pass_lock_time)
 
     # -- what differs from other groups that the broker assigns -------------------------------------------------
@@ -88,7 +92,12 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
 
     def share_rules_of(self, name: str) -> ShareRules:
         """The rules for the records of a group."""
-        return group_configs.shares_with(self._group_rules, self._state.groups.configs_of(name))
+        rules = group_configs.shares_with(self._group_rules, self._state.groups.configs_of(name))
+        return rules if self._records_left() else replace(rules, locks_max=min(rules.locks_max, _RECORDS_MIN))
+
+    def _records_left(self) -> int:
+        """How many more records all groups together may have in flight."""
+        return max(self._runtime.limits.share_records_max - self._state.groups.shares.records, 0)
 
     def _machine(self, name: str, beat: Heartbeat) -> tuple[ShareGroup, MembersChanged | None]:
         if beat.epoch != JOIN_EPOCH or self._state.groups.named(name) is not None:
@@ -119,7 +128,9 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         for first in range(0, len(starts), _STARTS_AT_ONCE):
             machine = self.existing(name)
             some = starts[first : first + _STARTS_AT_ONCE]
-            new = tuple([ShareStart(*place, offset) for place, offset in some if machine.partition(place) is None])
+            new = self._in_the_log(
+                ShareStart(*place, offset) for place, offset in some if machine.partition(place) is None
+            )
             if new:
                 self._check_space(new)
                 self._runtime.commit(ShareStartsSet(name, new))
@@ -131,7 +142,7 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         """
         groups = self._state.groups
         for first in range(0, max(len(starts), 1), _STARTS_AT_ONCE):
-            some = tuple(starts[first : first + _STARTS_AT_ONCE])
+            some = self._in_the_log(starts[first : first + _STARTS_AT_ONCE])
             if groups.named(name) is None and may_create:
                 groups.check_addable(name)
             elif not self.existing(name).is_empty:
@@ -141,81 +152,92 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
                 self._runtime.commit(ShareStartsSet(name, some))
             yield APPEND_PIECES + len(some)
 
+    def _in_the_log(self, starts: Iterable[ShareStart]) -> tuple[ShareStart, ...]:
+        """Those whose topics have not been deleted meanwhile."""
+        return tuple([start for start in starts if self._state.catalog.numbered(start.number) is not None])
+
     def _check_space(self, starts: Sequence[ShareStart]) -> None:
         count = self._state.groups.shares.partitions
-        if count + len(starts) > self._runtime.limits.share_partitions_max:
+        more = sum(start.offset >= 0 for start in starts)
+        if more and count + more > self._runtime.limits.share_partitions_max:
             raise Refused(POLICY_VIOLATION, f"there are {count} share partitions, no more are allowed")
 
     def acquire(
-        self, who: SharerName, readings: Iterable[Reading], wish: Wish
-    ) -> dict[PartitionName, list[ShareBatch]]:
+        self, session: ShareSession, readings: Iterable[Reading], wish: Wish
+    ) -> Steps[dict[PartitionName, list[ShareBatch]]]:
         """What a member acquires of these records, partition by partition."""
-        machine, rules = self.existing(who.group), self.share_rules_of(who.group)
-        left = min(wish.records_max, self._runtime.limits.share_records_max - self._state.groups.shares.records)
-        changes, acquired = [], {}
-        for reading in readings:
-            partition = machine.partition(reading.name)
-            if partition is None or left <= 0:
-                continue
-            some = partition.decide_acquire(
-                reading.spans, reading.begin, reading.log_start, wish._replace(records_max=left), rules
-            )
-            count = sum(batch.last - batch.first + 1 for batch in some.acquired)
-            self._runtime.metrics.shared_records["acquired"] += count
-            left -= count
-            if some.changes:
-                changes.append(ShareChange(*reading.name, tuple(some.changes)))
-            if some.acquired:
-                acquired[reading.name] = some.acquired
-        self._commit_states(who.group, changes)
-        for name, batches in acquired.items():
-            self._hold(who, name, batches, rules)
+        rules = self.share_rules_of(session.name.group)
+        left = min(wish.records_max, self._records_left() or wish.records_max)
+        of_partition = {reading.name: reading for reading in readings}
+        acquired: dict[PartitionName, list[ShareBatch]] = {}
+
+        def decide(name: PartitionName, partition: SharePartition | None) -> Outcome:
+            nonlocal left
+            if partition is None or left <= 0 or session.is_over:
+                return _NO_CHANGE
+            reading = of_partition[name]
+            wish_now = wish._replace(records_max=left)
+            outcome = partition.decide_acquire(reading.spans, reading.begin, reading.log_start, wish_now, rules)
+            left -= _count_of(outcome.held)
+            if outcome.held:
+                self._note("acquired", _count_of(outcome.held))
+                acquired[name] = outcome.held
+            return outcome
+
+        yield from self._change(session.name.group, of_partition, decide, session)
         return acquired
 
-    def acknowledge(self, who: SharerName, acks: Mapping[PartitionName, Sequence[Ack]]) -> dict[PartitionName, Refused]:
+    def acknowledge(
+        self, session: ShareSession, acks: Mapping[PartitionName, Sequence[Ack]]
+    ) -> Steps[dict[PartitionName, Refused]]:
         """Do what a member says about records that it holds; return the refusals. Each partition counts by itself."""
-        machine, rules = self.existing(who.group), self.share_rules_of(who.group)
-        changes, renewed, refused = [], {}, {}
-        for name, of_partition in acks.items():
-            partition = machine.partition(name)
+        rules = self.share_rules_of(session.name.group)
+        refused: dict[PartitionName, Refused] = {}
+
+        def decide(name: PartitionName, partition: SharePartition | None) -> Outcome:
             try:
                 if partition is None:
                     raise Refused(INVALID_RECORD_STATE, "no record of this partition was delivered to anybody")
-                done = partition.decide_acknowledge(who.member_id, of_partition, rules)
+                outcome = partition.decide_acknowledge(session, acks[name], rules)
             except Refused as refusal:
                 refused[name] = refusal.with_traceback(None)
-                continue
-            self._count(of_partition, done)
-            if done.changes:
-                changes.append(ShareChange(*name, tuple(done.changes)))
-            if done.renewed:
-                renewed[name] = done.renewed
-        self._commit_states(who.group, changes)
-        for name, batches in renewed.items():
-            self._hold(who, name, batches, rules)
+                return _NO_CHANGE
+            self._note("accepted", outcome.said.get(ACCEPT, 0))
+            self._note("rejected", outcome.said.get(REJECT, 0))
+            self._note("renewed", outcome.said.get(RENEW, 0))
+            released = _count_of(batch for batch in outcome.changes if batch.kind == AVAILABLE)
+            self._note("released", released)
+            self._note("given_up", outcome.said.get(RELEASE, 0) - released)
+            return outcome
+
+        yield from self._change(session.name.group, acks, decide, session)
         return refused
 
     def begin_session(
-        self, who: SharerName, owner: Principal, connection_number: int, places: Iterable[Place]
-    ) -> ShareSession:
+        self, who: SharerName, owner: Principal, connection_number: int, address: str
+    ) -> Steps[ShareSession]:
         """Begin a session in place of the member's former one, which gives up what it holds."""
         self.sessions.check_owner(who, owner)
-        self.end_session(who)
-        return self.sessions.begin(who, owner, connection_number, places)
+        while (former := self.sessions.of(who)) is not None:
+            yield from self.end_session(former)
+        return self.sessions.begin(who, owner, connection_number, address)
 
-    def end_session(self, who: SharerName) -> None:
-        """The member's session has ended: release what it holds."""
-        self.sessions.end(who)
-        machine, names = self._existing(who.group), self._held.pop(who, None)
-        if machine is not None and names:
-            rules, changes = self.share_rules_of(who.group), []
-            for name in names:
-                partition = machine.partition(name)
-                if partition is not None:
-                    batches = partition.decide_release(lambda state: state.holder == who.member_id, rules)
-                    self._count_released("released", batches)
-                    changes += [ShareChange(*name, tuple(batches))] if batches else []
-            self._commit_states(who.group, changes)
+    def end_session(self, session: ShareSession) -> Steps[None]:
+        """End a member's session, and release what it holds."""
+        if not session.is_over:
+            self.sessions.end(session)
+            yield from self._release(session.name.group, {session})
+
+    def _release(self, group: str, sessions: Collection[ShareSession]) -> Steps[None]:
+        """These sessions have ended."""
+
+        def decide(_: PartitionName, partition: SharePartition | None) -> Outcome:
+            if partition is None:
+                return _NO_CHANGE
+            rules = self.share_rules_of(group)
+            return self._let_go("released", partition.decide_release(lambda state: state.holder in sessions, rules))
+
+        yield from self._change(group, list(self._locked.get(group, ())), decide)
 
     def stop(self) -> None:
         """The broker stops: what its members hold is released at the next start."""
@@ -225,63 +247,93 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         """This connection is lost."""
         if self._stops:
             return
-        for who in self.sessions.of_connection(connection_number):
-            self._runtime.attempt(partial(self.end_session, who))
+        of_groups: dict[str, set[ShareSession]] = {}
+        for session in self.sessions.of_connection(connection_number):
+            self.sessions.end(session)
+            of_groups.setdefault(session.name.group, set()).add(session)
+        for group, sessions in of_groups.items():
+            self._runtime.turns.begin(self._release(group, sessions), self._runtime.note_end)
 
     def _pass_lock_time(self, name: str, now_ms: int) -> Steps[None]:
         """Release the records of a group whose locks have timed out."""
         locked = self._locked.get(name, {})
-        for place in list(locked):
-            machine = self._existing(name)
-            partition = None if machine is None else machine.partition(place)
-            if machine is not None and partition is not None:
-                batches = partition.decide_overdue(now_ms, self.share_rules_of(name))
-                self._count_released("timed_out", batches)
-                self._commit_states(name, [ShareChange(*place, tuple(batches))] if batches else [])
-            locked.pop(place, None)
-            if partition is not None:
-                self._note_lock(name, place, partition)
-            yield 1 + (0 if partition is None else partition.run_count // 20)
+
+        def decide(place: PartitionName, partition: SharePartition | None) -> Outcome:
+            if partition is None:
+                locked.pop(place, None)
+                return _NO_CHANGE
+            outcome = self._let_go("timed_out", partition.decide_overdue(now_ms, self.share_rules_of(name)))
+            if partition.next_deadline_ms() is None:
+                locked.pop(place, None)
+            self._note_lock(name, place, partition)
+            return outcome
+
+        yield from self._change(name, list(locked), decide)
         if not locked:
             self._locked.pop(name, None)
 
-    def _count(self, acks: Iterable[Ack], done: Acknowledgement) -> None:
-        """Count what a member has said about records."""
-        words = Counter[int]()
-        for ack in acks:
-            words.update({ack.words[0]: ack.last - ack.first + 1} if len(ack.words) == 1 else Counter(ack.words))
-        counts = self._runtime.metrics.shared_records
-        counts["accepted"] += words[ACCEPT]
-        counts["rejected"] += words[REJECT]
-        counts["renewed"] += words[RENEW]
-        again = sum(batch.last - batch.first + 1 for batch in done.changes if batch.kind == AVAILABLE)
-        counts["released"] += again
-        counts["given_up"] += max(words[RELEASE] - again, 0)
+    def _let_go(self, event: str, batches: list[ShareBatch]) -> Outcome:
+        """Nobody holds these runs any more."""
+        again = _count_of(batch for batch in batches if batch.kind == AVAILABLE)
+        self._note(event, again)
+        self._note("given_up", _count_of(batches) - again)
+        return Outcome(batches, [])
 
-    def _count_released(self, event: str, batches: Iterable[ShareBatch]) -> None:
-        counts = self._runtime.metrics.shared_records
-        for batch in batches:
-            counts[event if batch.kind == AVAILABLE else "given_up"] += batch.last - batch.first + 1
+    def _note(self, event: str, count: int) -> None:
+        """Count what happened to so many records."""
+        self._runtime.metrics.shared_records[event] += count
 
-    def _commit_states(self, name: str, changes: Sequence[ShareChange]) -> None:
-        if not changes:
-            return
-        self._runtime.commit(ShareStatesChanged(name, tuple(changes)))
+    def _change(
+        self,
+        group: str,
+        names: Iterable[PartitionName],
+        decide: Callable[[PartitionName, SharePartition | None], Outcome],
+        holder: ShareSession | None = None,
+    ) -> Steps[None]:
+        """Commit what is decided about these share partitions, one entry for those that are decided in one turn."""
+        some: dict[PartitionName, Outcome] = {}
+        runs = 0
+        for name in names:
+            machine = self._existing(group)
+            partition = None if machine is None else machine.partition(name)
+            some[name] = outcome = decide(name, partition)
+            runs += _RUNS_PER_PIECE + len(outcome.changes) + (0 if partition is None else partition.run_count)
+            if runs >= _RUNS_AT_ONCE:
+                self._commit_states(group, some, holder)
+                yield APPEND_PIECES + runs // _RUNS_PER_PIECE
+                some, runs = {}, 0
+        self._commit_states(group, some, holder)
+        yield 1 + runs // _RUNS_PER_PIECE
+
+    def _commit_states(
+        self, group: str, outcomes: Mapping[PartitionName, Outcome], holder: ShareSession | None
+    ) -> None:
+        changes = [ShareChange(*name, tuple(outcome.changes)) for name, outcome in outcomes.items() if outcome.changes]
+        if changes:
+            self._runtime.commit(ShareStatesChanged(group, tuple(changes)))
         for number, index, _ in changes:
             of_log = self._state.partitions.at(number, index)
             if of_log is not None and of_log.watchers:
                 # Records are available again, or there is space for more.
                 self._runtime.log.note_moved(of_log)
-
-    def _hold(self, who: SharerName, name: PartitionName, batches: Iterable[ShareBatch], rules: ShareRules) -> None:
-        partition = self.existing(who.group).partition(name)
-        if partition is not None:
-            partition.hold(batches, who.member_id, self._runtime.clock.steady_ms() + rules.lock_ms)
-            self._held.setdefault(who, {})[name] = None
-            self._note_lock(who.group, name, partition)
+        until_ms = self._runtime.clock.steady_ms() + self.share_rules_of(group).lock_ms
+        for name, outcome in outcomes.items():
+            if outcome.held:
+                partition = self.existing(group).partition(name)
+                assert partition is not None
+                partition.hold(outcome.held, holder, until_ms)
+                self._note_lock(group, name, partition)
 
     def _note_lock(self, group: str, name: PartitionName, partition: SharePartition) -> None:
         deadline_ms = partition.next_deadline_ms()
         if deadline_ms is not None:
             self._locked.setdefault(group, {})[name] = None
             self._locks.note(group, deadline_ms)
+
+
+_NO_CHANGE: Final = Outcome([], [])
+
+
+def _count_of(batches: Iterable[ShareBatch]) -> int:
+    """The records in these runs."""
+    return sum(batch.last - batch.first + 1 for batch in batches)

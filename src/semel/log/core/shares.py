@@ -54,12 +54,10 @@ class Shares:
         free = self._states_max - in_use
         if count > free:
             raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
-        if address is None or 2 * (in_use + count) <= self._states_max:
+        if address is None:
             return
-        # As if they came one by one: before the last one, the address has `count` - 1 more, and `count` - 1 fewer are
-        # free.
         taken = self.charged(address, horizon_ms)
-        if taken + 2 * count - 1 > free:
+        if not is_within_share(count, self._states_max, in_use, taken):
             raise NoShareLeft(
                 POLICY_VIOLATION,
                 f"{address} has put {taken} {self._things} on record, and there is space for {free} more, which "
@@ -95,6 +93,13 @@ class Shares:
 
     def restore(self, snapshot: Iterable[Any]) -> None:
         self._charges = {address: dict(buckets) for address, buckets in snapshot}
+
+
+def is_within_share(count: int, limit: int, in_use: int, taken: int) -> bool:
+    """Whether somebody who has `taken` of the `in_use` ones gets `count` more."""
+    free = limit - in_use
+    # As if they came one by one: before the last one, `count` - 1 more are taken, and `count` - 1 fewer are free.
+    return count <= free and (2 * (in_use + count) <= limit or taken + 2 * count - 1 <= free)
 
 
 def address_of(host: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counted_steps import steps_of
 from semel.log.core.entries import ShareBatch
 from semel.log.core.groups.share_partition import (
     ACCEPT,
@@ -23,6 +24,7 @@ from semel.log.core.groups.share_partition import (
     REJECT,
     RELEASE,
     RENEW,
+    WORDS_MAX,
     Ack,
     LogSpan,
     SharePartition,
@@ -85,7 +87,7 @@ class World:
         result = self.partition.decide_acquire(self.spans, begin, self.log_start, wish, self.rules)
         self.commit(result.changes)
         until_ms = self.now_ms + self.rules.lock_ms
-        self.partition.hold(result.acquired, member, until_ms)
+        self.partition.hold(result.held, member, until_ms)
         for one in result.changes:
             for offset in range(one.first, one.last + 1):
                 if one.kind == DONE:
@@ -93,8 +95,8 @@ class World:
                     assert not is_there
                     assert before[offset].kind != ACQUIRED or offset < self.log_start
                     self.table[offset] = Record(DONE, one.deliveries)
-        got = [offset for one in result.acquired for offset in range(one.first, one.last + 1)]
-        for one in result.acquired:
+        got = [offset for one in result.held for offset in range(one.first, one.last + 1)]
+        for one in result.held:
             for offset in range(one.first, one.last + 1):
                 assert one.deliveries == before[offset].deliveries + 1
                 self.table[offset] = Record(ACQUIRED, one.deliveries, member, until_ms)
@@ -152,7 +154,7 @@ class World:
             return refused.error
         assert not error
         self.commit(done.changes)
-        self.partition.hold(done.renewed, member, self.now_ms + self.rules.lock_ms)
+        self.partition.hold(done.held, member, self.now_ms + self.rules.lock_ms)
         self.table.update(expected)
         self.check_same()
         return 0
@@ -260,7 +262,7 @@ def test_a_strict_limit_divides_a_batch_and_the_rest_is_for_the_next() -> None:
 
 def test_an_answer_is_divided_where_a_batch_of_the_log_ends() -> None:
     partition = SharePartition(0)
-    got = partition.decide_acquire(spans_of(2, 2, 2, 2), 0, 0, Wish(100, False, 3), RULES).acquired
+    got = partition.decide_acquire(spans_of(2, 2, 2, 2), 0, 0, Wish(100, False, 3), RULES).held
     assert [(batch.first, batch.last) for batch in got] == [(0, 3), (4, 7)]
 
 
@@ -323,8 +325,8 @@ def test_a_renewed_lock_begins_again_unless_the_group_forbids_it() -> None:
 
 
 def test_a_million_runs_take_less_than_40_mb() -> None:
-    states = [(AVAILABLE, 1), (DONE, 1)] * 500_000
-    snapshot = {"firsts": list(range(1_000_000)), "states": states, "end": 1_000_000}
+    kinds, deliveries = [AVAILABLE, DONE] * 500_000, [1] * 1_000_000
+    snapshot = {"firsts": list(range(1_000_000)), "kinds": kinds, "deliveries": deliveries, "end": 1_000_000}
     tracemalloc.start()
     partition = SharePartition.restore(snapshot)
     size_bytes, _ = tracemalloc.get_traced_memory()
@@ -338,7 +340,7 @@ def test_a_million_records_in_flight_are_a_few_runs() -> None:
     partition = SharePartition(0)
     some = partition.decide_acquire([LogSpan(0, 10**6 - 1, True)], 0, 0, Wish(10**6, False, 10**6), rules)
     partition.apply(some.changes)
-    partition.hold(some.acquired, "ada", 1)
+    partition.hold(some.held, "ada", 1)
     assert partition.run_count == 1
     partition.apply(partition.decide_acknowledge("ada", [Ack(5, 10**6 - 2, [ACCEPT])], rules).changes)
     assert partition.run_count == 3
@@ -354,12 +356,36 @@ def test_a_million_records_in_flight_are_a_few_runs() -> None:
         [Ack(0, 0, [5])],
         [Ack(0, 0, [-1])],
         [Ack(0, 0, [RENEW])],
+        [Ack(0, WORDS_MAX, [ACCEPT] * (WORDS_MAX + 1))],
     ],
 )
 def test_acknowledgements_that_make_no_sense_are_refused(acks: list[Ack]) -> None:
     with pytest.raises(Refused) as refused:
         list(check_acks(acks, renews=False, word_max=RENEW))
     assert refused.value.error == INVALID_REQUEST
+
+
+def test_no_record_gets_two_words_in_one_request() -> None:
+    """What the first word gives back, the second one no longer finds."""
+    with pytest.raises(Refused) as refused:
+        list(check_acks([Ack(0, 3, [ACCEPT]), Ack(3, 3, [RELEASE])], renews=False, word_max=RENEW))
+    assert refused.value.error == INVALID_RECORD_STATE
+
+
+def test_a_group_whose_window_became_smaller_looks_for_nothing_behind_it() -> None:
+    """Its members would look for those records again and again, and get none."""
+    partition = SharePartition(0)
+    partition.apply([ShareBatch(0, 149, ACQUIRED, 1), ShareBatch(150, 199, AVAILABLE, 1)])
+    assert partition.next_offset(0, ShareRules(locks_max=200)) == 150
+    assert partition.next_offset(0, ShareRules(locks_max=100)) is None
+
+
+def test_words_about_records_that_are_done_are_not_looked_at() -> None:
+    partition = SharePartition(50_000)
+    partition.apply([ShareBatch(50_000, 50_009, ACQUIRED, 1)])
+    partition.hold([ShareBatch(50_000, 50_009, ACQUIRED, 1)], "ada", 1)
+    acks = [Ack(0, 50_009, [ACCEPT, RELEASE] * 25_005)]
+    assert steps_of(lambda: partition.decide_acknowledge("ada", acks, RULES)) < 10_000
 
 
 @pytest.mark.parametrize("batch", [ShareBatch(1, 2, DONE, 0), ShareBatch(0, -1, DONE, 0), ShareBatch(0, 0, 7, 0)])

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
+from semel.log.broker.apis.lookup import identified
 from semel.log.broker.assigned_groups import HeartbeatAnswer
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -106,9 +107,8 @@ def _response_of(
 ) -> kafka.consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
     api = kafka.consumer_group_heartbeat
     topics = [
-        api.ResponseTopicPartitions(topic_id=topic.topic_id, partitions=indexes)
-        for number, indexes in (answer.may_read or NOTHING).indexes()
-        if (topic := broker.log.state.catalog.numbered(number)) is not None
+        api.ResponseTopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in identified(broker, answer.may_read or NOTHING)
     ]
     return api.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,

@@ -10,18 +10,24 @@ A consumer with read_committed gets all records up to the last stable offset, an
 among them: the client itself leaves out their records.
 """
 
-import asyncio
 from typing import Final
 
-from semel.log.broker.apis.harvest import Harvest, Patience, gather, until_of
+from semel.log.broker.apis.harvest import (
+    DISK_WAIT_MS,
+    Harvest,
+    Patience,
+    WaitingFetch,
+    gather,
+    until_of,
+    wait_ms_of,
+)
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC
-from semel.log.broker.serving import Serving, serve_on
+from semel.log.broker.serving import Serving
 from semel.log.broker.sessions import FetchContext
 from semel.log.core.quotas import FETCHED
-from semel.log.replica.cache import NO_FAILURES, Failures
-from semel.log.storage.partition_log import PartitionLog, Watcher
+from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Mark
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import (
@@ -37,8 +43,6 @@ from semel.wire.versions import FETCH
 API: Final = Api(FETCH, (4, 18), rights=(READ_TOPIC,), standby=Here.NOT_LEADER)
 
 _TOPIC_IDS_FROM = 13
-# The time that even a client with a wait time of 0 waits until existing records are read from the disk.
-_DISK_WAIT_MS = 1_000
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
@@ -56,12 +60,9 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         request = _within_quota(broker, exchange, request)
     with Harvest(broker, Patience.NOTHING) as harvest:
         yield from gather(broker, exchange, request, context.interests, harvest)
-        wait_ms = min(request.wait_ms_max, broker.limits.fetch_wait_ms_max)
-        if broker.waiting_partitions + len(context.interests) > broker.limits.waiting_partitions_max:
-            # A fetch that waits takes memory, so beyond the limit it is answered at once.
-            wait_ms = 0
+        wait_ms = wait_ms_of(broker, request.wait_ms_max, len(context.interests))
         if harvest.cold and not harvest.bytes:
-            _ParkedFetch(broker, exchange, request, context, max(wait_ms, _DISK_WAIT_MS)).wait(harvest)
+            _ParkedFetch(broker, exchange, request, context, max(wait_ms, DISK_WAIT_MS)).wait(harvest)
         elif harvest.bytes >= request.bytes_min or harvest.has_error or wait_ms <= 0 or not context.interests:
             if harvest.cold:
                 # Send the records of the other partitions now; those from the disk will be in memory at the next fetch.
@@ -71,63 +72,32 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
             _ParkedFetch(broker, exchange, request, context, wait_ms).wait(harvest)
 
 
-class _ParkedFetch(Watcher):
-    """A fetch that waits for records, or for the end of its wait time.
+class _ParkedFetch(WaitingFetch[tuple[Mark, int]]):
+    """A fetch that waits. Of each partition it knows up to where it was read, and how many more bytes count."""
 
-    While a thread brings records for it, new records of other partitions may end the wait. It is served then with the
-    patience that it had before: only the thread's word allows it to read what was cold.
-    """
-
-    __slots__ = (
-        *("_broker", "_bytes", "_context", "_deadline_ms", "_exchange", "_failures", "_is_bringing"),
-        *("_next_patience", "_patience", "_request", "_timer", "_watched"),
-    )
-
-    _timer: asyncio.Handle
+    __slots__ = ("_bytes", "_context", "_request")
 
     def __init__(
         self, broker: Serving, exchange: Exchange, request: FetchRequest, context: FetchContext, wait_ms: int
     ) -> None:
-        self._broker = broker
-        self._exchange = exchange
+        super().__init__(broker, exchange, wait_ms)
         self._request = request
         self._context = context
         self._bytes = 0
-        self._watched: dict[PartitionLog, tuple[Mark, int]] = {}
-        self._patience = self._next_patience = Patience.NOTHING
-        # Whether the thread has not yet brought all that it was asked for.
-        self._is_bringing = False
-        self._failures = NO_FAILURES
-        self._deadline_ms = broker.clock.steady_ms() + wait_ms
 
     def wait(self, harvest: Harvest) -> None:
         """Wait for more than this harvest, and have its cold parts brought."""
-        broker, loop = self._broker, asyncio.get_running_loop()
         # The bytes that the partitions had when they were read. Later growth is only counted: otherwise a client that
         # waits for many bytes would have all of them read again with each new batch.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
-        wait_ms = max(self._deadline_ms - broker.clock.steady_ms(), 0)
-        self._timer = loop.call_later(wait_ms / 1000, self._broker.wakeups.note_ready, self)
-        for partition in self._watched:
-            partition.watchers[self] = None
-        broker.waiting_partitions += len(self._context.interests)
-        self._exchange.park(self)
+        self.park()
         for partition, (until, _) in list(self._watched.items()):
             # The first partitions may have grown, or been deleted, while the others were read.
             if until_of(self._request, partition) != until or self._is_gone(partition):
                 self.moved(partition)
         if harvest.cold and self._watched:
-            self._bring(harvest)
-
-    def _bring(self, harvest: Harvest) -> None:
-        if self._patience > harvest.patience:
-            # All that the thread was asked for has come while the partitions were read.
-            self._broker.wakeups.note_ready(self)
-        elif not self._is_bringing:
-            self._is_bringing = True
-            self._next_patience = harvest.next_patience
-            self._broker.warmer.warm(harvest.cold, self.warmed)
+            self.bring(harvest)
 
     def moved(self, partition: PartitionLog) -> None:
         if partition not in self._watched:
@@ -144,18 +114,7 @@ class _ParkedFetch(Watcher):
     def _is_gone(self, partition: PartitionLog) -> bool:
         return self._broker.log.state.catalog.numbered(partition.topic_number) is None
 
-    def warmed(self, failures: Failures) -> None:
-        """The records are in the page cache now, or cannot come."""
-        self._is_bringing = False
-        self._patience, self._failures = self._next_patience, failures
-        if self._watched:
-            self.finish()
-
-    def finish(self) -> None:
-        self._leave()
-        serve_on(self._broker, self._exchange, self._serve())
-
-    def _serve(self) -> Steps[None]:
+    def serve(self) -> Steps[None]:
         if (yield from _answer_over_quota(self._broker, self._exchange, self._context)):
             return
         broker = self._broker
@@ -173,22 +132,6 @@ class _ParkedFetch(Watcher):
                     # As in `handle`: those from the disk will be in memory at the next fetch.
                     broker.warmer.warm(harvest.cold, lambda _: None)
                 yield from _answer(self._exchange, self._context, harvest)
-
-    def give_up(self) -> None:
-        self._leave()
-
-    def answer_now(self) -> None:
-        self._deadline_ms = 0
-        self.finish()
-
-    def _leave(self) -> None:
-        self._timer.cancel()
-        self._broker.wakeups.forget(self)
-        for partition in self._watched:
-            partition.watchers.pop(self, None)
-        self._watched = {}
-        self._exchange.unpark(self)
-        self._broker.waiting_partitions -= len(self._context.interests)
 
 
 def _within_quota(broker: Serving, exchange: Exchange, request: FetchRequest) -> FetchRequest:

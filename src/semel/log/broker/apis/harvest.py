@@ -1,22 +1,24 @@
-"""Reads the records that partitions have at one moment, for Fetch and ShareFetch: whole batches, as far as consumers
-may read, within bounds.
+"""What Fetch and ShareFetch have in common: reading what partitions have at one moment, and waiting for more.
 
-What is not in the page cache is noted and not read, unless the caller has the patience for it; what is only in a store
-is never waited for here. Nothing here may answer a request.
+Whole batches are read, as far as consumers may read, within bounds. What is not in the page cache is noted and not
+read, unless the caller has the patience for it; what is only in a store is never waited for here. Nothing here may
+answer a request.
 """
 
+import asyncio
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final, Generic, TypeVar
 
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC
-from semel.log.broker.serving import Serving
+from semel.log.broker.serving import Serving, serve_on
 from semel.log.broker.sessions import Interest
 from semel.log.core.topics import Topic
 from semel.log.replica.cache import NO_FAILURES, Failures, Unreadable
 from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Damaged
-from semel.log.storage.partition_log import PartitionLog
+from semel.log.storage.partition_log import PartitionLog, Watcher
 from semel.log.storage.segment import Mark, Stretch
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import ABORTED, FetchPartitionAnswer, FetchRequest
@@ -32,6 +34,10 @@ _ABORTED_PER_PIECE = 20
 # The most parts of files that one fetch gets from the store; each may be far larger than the records that are sent from
 # it. The next fetch gets the parts of other partitions.
 _ABSENT_MAX = 4
+# The time that even a client with a wait time of 0 waits until existing records are read from the disk.
+DISK_WAIT_MS: Final = 1_000
+
+W = TypeVar("W")
 
 
 class Patience(IntEnum):
@@ -96,6 +102,89 @@ class Harvest:
     def note_read(self, size: int) -> None:
         self.bytes += size
         self._broker.unsent_bytes += size
+
+
+class WaitingFetch(Watcher, Generic[W]):
+    """A fetch that may wait for records, or for the end of its wait time.
+
+    While a thread brings records for it, new records of other partitions may end the wait. It is served then with the
+    patience that it had before: only the thread's word allows it to read what was cold.
+    """
+
+    __slots__ = (
+        *("_broker", "_deadline_ms", "_exchange", "_failures", "_is_bringing", "_next_patience"),
+        *("_patience", "_timer", "_watched"),
+    )
+
+    _timer: asyncio.Handle
+
+    def __init__(self, broker: Serving, exchange: Exchange, wait_ms: int) -> None:
+        self._broker = broker
+        self._exchange = exchange
+        # What it has to know about each partition for which it waits.
+        self._watched: dict[PartitionLog, W] = {}
+        self._patience = self._next_patience = Patience.NOTHING
+        # Whether the thread has not yet brought all that it was asked for.
+        self._is_bringing = False
+        self._failures = NO_FAILURES
+        self._deadline_ms = broker.clock.steady_ms() + wait_ms
+
+    def serve(self) -> Steps[None]:
+        """Answer, or wait again."""
+        raise NotImplementedError
+
+    def park(self) -> None:
+        """Wait for the partitions that are watched, until the deadline."""
+        broker = self._broker
+        wait_ms = max(self._deadline_ms - broker.clock.steady_ms(), 0)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, broker.wakeups.note_ready, self)
+        for partition in self._watched:
+            partition.watchers[self] = None
+        broker.waiting_partitions += len(self._watched)
+        self._exchange.park(self)
+
+    def bring(self, harvest: Harvest) -> None:
+        """Have the cold parts of this harvest brought."""
+        if self._patience > harvest.patience:
+            # All that the thread was asked for has come while the partitions were read.
+            self._broker.wakeups.note_ready(self)
+        elif not self._is_bringing:
+            self._is_bringing = True
+            self._next_patience = harvest.next_patience
+            self._broker.warmer.warm(harvest.cold, self.warmed)
+
+    def warmed(self, failures: Failures) -> None:
+        """The records are in the page cache now, or cannot come."""
+        self._is_bringing = False
+        self._patience, self._failures = self._next_patience, failures
+        if self._watched:
+            self.finish()
+
+    def finish(self) -> None:
+        self.give_up()
+        serve_on(self._broker, self._exchange, self.serve())
+
+    def answer_now(self) -> None:
+        self._deadline_ms = 0
+        self.finish()
+
+    def give_up(self) -> None:
+        """Wait no longer."""
+        self._timer.cancel()
+        self._broker.wakeups.forget(self)
+        for partition in self._watched:
+            partition.watchers.pop(self, None)
+        self._broker.waiting_partitions -= len(self._watched)
+        self._watched = {}
+        self._exchange.unpark(self)
+
+
+def wait_ms_of(broker: Serving, wait_ms: int, partition_count: int) -> int:
+    """How long a fetch of so many partitions may wait that asks for `wait_ms`."""
+    if broker.waiting_partitions + partition_count > broker.limits.waiting_partitions_max:
+        # A fetch that waits takes memory, so beyond the limit it is answered at once.
+        return 0
+    return min(wait_ms, broker.limits.fetch_wait_ms_max)
 
 
 def gather(

@@ -6,6 +6,7 @@ from typing import TypeVar
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
+from semel.log.core.groups.partitions import Partitions
 from semel.log.core.topics import Topic
 from semel.log.storage.partition_log import PartitionLog
 from semel.wire.errors import ErrorCode
@@ -28,6 +29,15 @@ def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, P
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
     return topic, partition
+
+
+def identified(broker: Serving, partitions: Partitions) -> list[tuple[bytes, list[int]]]:
+    """The id of each topic of these partitions, and their indexes; without topics that were deleted."""
+    return [
+        (topic.topic_id, indexes)
+        for number, indexes in partitions.indexes()
+        if (topic := broker.log.state.catalog.numbered(number)) is not None
+    ]
 
 
 def names_seen(broker: Serving, exchange: Exchange, names: Iterable[str]) -> Steps[list[str]]:

@@ -33,7 +33,7 @@ def handle(
             error_code=outcomes.error, error_message=outcomes.message, responses=(), node_endpoints=()
         )
     topics = []
-    for topic_id, indexes in by_topic(outcomes).items():
+    for topic_id, indexes in (yield from by_topic(outcomes)).items():
         partitions = [
             api.PartitionData(
                 partition_index=index,
@@ -61,8 +61,8 @@ def _acknowledge(
     who = SharerName(request.group_id, check_member_id(request.member_id))
     if request.share_session_epoch == INITIAL_EPOCH:
         raise Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "only ShareFetch begins a session")
-    broker.share_groups.sessions.next(who, exchange.principal, request.share_session_epoch)
-    outcomes = yield from acknowledged(broker, exchange, who, request.topics, renews=request.is_renew_ack)
+    session = broker.share_groups.sessions.next(who, exchange.principal, request.share_session_epoch)
+    outcomes = yield from acknowledged(broker, exchange, session, request.topics, renews=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
-        broker.share_groups.end_session(who)
+        yield from broker.share_groups.end_session(session)
     return outcomes

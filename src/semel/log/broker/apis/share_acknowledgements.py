@@ -1,5 +1,5 @@
 """What a share consumer says about records that it holds, in ShareAcknowledge and in ShareFetch: each partition by
-itself, all of them in one entry.
+itself.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from typing import Final
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC
 from semel.log.broker.serving import Serving
-from semel.log.broker.share_sessions import Place, SharerName
+from semel.log.broker.share_sessions import Place, ShareSession
 from semel.log.core.entries import PartitionName
 from semel.log.core.groups.share_partition import REJECT, RENEW, Ack, check_acks
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
-from semel.wire.refusals import Refused
+from semel.wire.refusals import INVALID_REQUEST, Refused
 from semel.wire.steps import Steps
 
 # The first version that knows how to renew a lock.
 RENEWS_FROM: Final = 2
-# Ranges that are looked at for one piece of work.
+# Ranges, or words, that are looked at for one piece of work.
 _RANGES_PER_PIECE: Final = 10
-
-
-SaidOfTopic = kafka.share_acknowledge.AcknowledgeTopic | kafka.share_fetch.FetchTopic
+_WORDS_PER_PIECE: Final = 100
 
 
 def acknowledged(
     broker: Serving,
     exchange: Exchange,
-    who: SharerName,
+    session: ShareSession,
     topics: Iterable[kafka.share_acknowledge.AcknowledgeTopic | kafka.share_fetch.FetchTopic],
     *,
     renews: bool,
@@ -39,32 +37,37 @@ def acknowledged(
     outcomes: dict[Place, Refused | None] = {}
     acks: dict[PartitionName, list[Ack]] = {}
     places: dict[PartitionName, Place] = {}
+    word_max = RENEW if exchange.version >= RENEWS_FROM else REJECT
     for topic in topics:
         for partition in topic.partitions:
             place = topic.topic_id, partition.partition_index
             try:
                 name = name_of(broker, exchange, place)
-                machine = broker.share_groups.existing(who.group)
-                known = machine.partition(name)
+                if place in outcomes:
+                    acks.pop(name, None)
+                    raise Refused(INVALID_REQUEST, "the request names the partition twice")
+                outcomes[place] = None
+                known = broker.share_groups.existing(session.name.group).partition(name)
                 start = 0 if known is None else known.start
                 valid: list[Ack] = []
+                pieces = 0
                 said = (
                     Ack(one.first_offset, one.last_offset, one.acknowledge_types)
                     for one in partition.acknowledgement_batches
                 )
-                word_max = RENEW if exchange.version >= RENEWS_FROM else REJECT
                 for count, ack in enumerate(check_acks(said, renews=renews, word_max=word_max)):
                     if ack.last >= start:
                         valid.append(ack)
-                    if count % _RANGES_PER_PIECE == 0:
-                        yield 1 + len(ack.words) // 100
-                outcomes[place] = None
+                    pieces += len(ack.words) // _WORDS_PER_PIECE
+                    if pieces or count % _RANGES_PER_PIECE == 0:
+                        yield 1 + pieces
+                        pieces = 0
                 if valid:
                     acks[name], places[name] = valid, place
             except Refused as refused:
                 outcomes[place] = refused.with_traceback(None)
             yield 2
-    for name, refusal in broker.share_groups.acknowledge(who, acks).items() if acks else ():
+    for name, refusal in (yield from broker.share_groups.acknowledge(session, acks)).items():
         outcomes[places[name]] = refusal
     return outcomes
 
@@ -80,9 +83,11 @@ def name_of(broker: Serving, exchange: Exchange, place: Place) -> PartitionName:
     return PartitionName(topic.number, place[1])
 
 
-def by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
+def by_topic(places: Iterable[Place]) -> Steps[dict[bytes, list[int]]]:
     """The indexes of these partitions, by the ids of their topics."""
     of_topics: dict[bytes, list[int]] = {}
-    for topic_id, index in places:
+    for count, (topic_id, index) in enumerate(places):
         of_topics.setdefault(topic_id, []).append(index)
+        if count % _RANGES_PER_PIECE == 0:
+            yield 1
     return of_topics

@@ -8,7 +8,6 @@ of their records the member has acquired.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +15,21 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from semel.log.broker.apis.answers import answer_in_steps, attempted, attempted_in_steps, decoded, error_of, message_of
-from semel.log.broker.apis.harvest import READ_COMMITTED, Harvest, Patience, gather
+from semel.log.broker.apis.harvest import (
+    DISK_WAIT_MS,
+    READ_COMMITTED,
+    Harvest,
+    Patience,
+    WaitingFetch,
+    gather,
+    wait_ms_of,
+)
 from semel.log.broker.apis.list_offsets import first_since
 from semel.log.broker.apis.share_acknowledgements import acknowledged, by_topic, name_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_GROUP, READ_TOPIC
-from semel.log.broker.serving import Serving, serve_on
+from semel.log.broker.serving import Serving
 from semel.log.broker.sessions import Interest
 from semel.log.broker.share_groups import Reading
 from semel.log.broker.share_sessions import (
@@ -37,8 +44,7 @@ from semel.log.core.configs import duration_ms_of
 from semel.log.core.entries import PartitionName, ShareBatch
 from semel.log.core.groups.share_partition import LogSpan, ShareRules, Wish
 from semel.log.core.quotas import FETCHED
-from semel.log.replica.cache import NO_FAILURES, Failures
-from semel.log.storage.partition_log import PartitionLog, Watcher
+from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Mark
 from semel.wire import kafka
 from semel.wire.batch import Buffer, read_header
@@ -52,12 +58,13 @@ API: Final = Api(SHARE_FETCH, (1, 2), rights=(READ_GROUP, READ_TOPIC), standby=H
 
 # With this mode a member never gets more records than it asked for.
 _STRICT: Final = 1
-# The time that even a client with a wait time of 0 waits until existing records are read from the disk.
-_DISK_WAIT_MS: Final = 1_000
 # Batches that one request may acquire, because all of them are acquired at once. The next request gets the others.
 _HEADERS_MAX: Final = 5_000
 # Headers of batches that are looked at for one piece of work.
 _HEADERS_PER_PIECE: Final = 10
+# Partitions that are looked at for one piece of work, and those that a session is given at once.
+_PLACES_PER_PIECE: Final = 10
+_PLACES_AT_ONCE: Final = 1_000
 
 
 class _Read(NamedTuple):
@@ -90,35 +97,29 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
     request = yield from decoded(exchange, kafka.share_fetch.ShareFetchRequest, body)
     fetch = _ShareFetch(broker, exchange, request)
     refused = yield from attempted_in_steps(fetch.begin())
-    if not isinstance(refused, Refused):
-        refused = yield from attempted_in_steps(fetch.serve())
     if isinstance(refused, Refused):
-        yield from _refuse(broker, exchange, refused)
+        yield from fetch.refuse(refused)
+    else:
+        yield from fetch.serve()
 
 
-class _ShareFetch(Watcher):
+_NOTHING: Final = _Yield({}, {}, {})
+
+
+class _ShareFetch(WaitingFetch[None]):
     """One request, which may wait for records."""
 
-    __slots__ = (
-        *("_acks", "_broker", "_deadline_ms", "_exchange", "_failures", "_is_bringing", "_next_patience", "_patience"),
-        *("_request", "_session", "_timer", "_watched", "_who"),
-    )
+    __slots__ = ("_acks", "_no_space", "_request", "_session", "_who")
 
-    _timer: asyncio.Handle
     _session: ShareSession
     _who: SharerName
 
     def __init__(self, broker: Serving, exchange: Exchange, request: kafka.share_fetch.ShareFetchRequest) -> None:
-        self._broker = broker
-        self._exchange = exchange
+        super().__init__(broker, exchange, wait_ms_of(broker, request.max_wait_ms, 0))
         self._request = request
         self._acks: dict[Place, Refused | None] = {}
-        self._watched: dict[PartitionLog, None] = {}
-        self._patience = self._next_patience = Patience.NOTHING
-        self._is_bringing = False
-        self._failures = NO_FAILURES
-        wait_ms = min(request.max_wait_ms, broker.limits.fetch_wait_ms_max)
-        self._deadline_ms = broker.clock.steady_ms() + wait_ms
+        # Why the member gets no session, once it has waited.
+        self._no_space: Refused | None = None
 
     # -- the session, and what the request acknowledges ---------------------------------------------------------
 
@@ -133,64 +134,100 @@ class _ShareFetch(Watcher):
             (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
         ):
             raise Refused(INVALID_REQUEST, "a request that renews locks must not ask for records")
-        groups = broker.share_groups
-        places = [
-            (topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions
-        ]
-        yield 1 + len(places) // 10
-        has_acks = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
-        if request.share_session_epoch == INITIAL_EPOCH:
-            if has_acks:
+        groups, epoch = broker.share_groups, request.share_session_epoch
+        places, said = yield from _named(request)
+        if epoch == INITIAL_EPOCH:
+            if said:
                 raise Refused(INVALID_REQUEST, "a new session holds no records")
-            self._session = groups.begin_session(who, exchange.principal, exchange.connection_number, places)
+            self._session = yield from groups.begin_session(
+                who, exchange.principal, exchange.connection_number, exchange.address
+            )
+            added = yield from attempted_in_steps(self._add(places))
+            if isinstance(added, Refused):
+                yield from groups.end_session(self._session)
+                raise added
             return
-        self._session = groups.sessions.next(who, exchange.principal, request.share_session_epoch)
-        if request.share_session_epoch != FINAL_EPOCH:
-            forgotten = [
-                (topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions
-            ]
-            groups.sessions.change(self._session, places, forgotten)
-        if has_acks:
-            said = [topic for topic in request.topics if any(one.acknowledgement_batches for one in topic.partitions)]
-            self._acks = yield from acknowledged(broker, exchange, who, said, renews=request.is_renew_ack)
+        self._session = groups.sessions.next(who, exchange.principal, epoch)
+        if epoch != FINAL_EPOCH:
+            for topic in request.forgotten_topics_data:
+                groups.sessions.forget(self._session, [(topic.topic_id, index) for index in topic.partitions])
+                yield 1 + len(topic.partitions) // _PLACES_PER_PIECE
+            yield from self._add(places)
+        if said:
+            self._acks = yield from acknowledged(broker, exchange, self._session, said, renews=request.is_renew_ack)
+
+    def _add(self, places: Sequence[Place]) -> Steps[None]:
+        for first in range(0, len(places), _PLACES_AT_ONCE):
+            some = places[first : first + _PLACES_AT_ONCE]
+            self._broker.share_groups.sessions.add(self._session, some)
+            yield 1 + len(some) // _PLACES_PER_PIECE
+
+    def refuse(self, refused: Refused) -> Steps[None]:
+        """Answer with an error. As in Apache Kafka, a client that gets no session waits first, or it would ask again at
+        once.
+        """
+        if refused.error == ErrorCode.SHARE_SESSION_LIMIT_REACHED and self._no_space is None:
+            self._no_space = refused
+            self.park()
+            return
+        response = kafka.share_fetch.ShareFetchResponse(
+            error_code=refused.error,
+            error_message=refused.message,
+            acquisition_lock_timeout_ms=0,
+            responses=(),
+            node_endpoints=(),
+        )
+        yield from answer_in_steps(self._exchange, response, after=self._broker.log.end)
 
     # -- acquiring ----------------------------------------------------------------------------------------------
 
     def serve(self) -> Steps[None]:
         """Answer with what the member acquires now, or wait until there is something."""
+        refused = self._no_space or (yield from attempted_in_steps(self._serve()))
+        if isinstance(refused, Refused):
+            yield from self.refuse(refused)
+
+    def _serve(self) -> Steps[None]:
         broker, request = self._broker, self._request
         if request.share_session_epoch == FINAL_EPOCH or request.is_renew_ack:
             if request.share_session_epoch == FINAL_EPOCH:
-                broker.share_groups.end_session(self._who)
-            yield from self._answer(_Yield({}, {}, {}), 0)
+                yield from broker.share_groups.end_session(self._session)
+            yield from self._answer(_NOTHING, 0)
             return
         bytes_max = self._bytes_within_quota()
-        if bytes_max is None:
-            # It has to wait, and gets no records until then.
-            yield from self._answer(_Yield({}, {}, {}), 0)
+        if bytes_max is None or request.max_records <= 0:
+            # It gets no records; if it is over its quota, it has to wait first.
+            yield from self._answer(_NOTHING, 0)
             return
+        # Much may have changed while the request waited.
+        broker.guard.check(self._exchange, READ_GROUP, self._who.group)
+        if self._session.is_over:
+            raise Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session has ended")
         rules = broker.share_groups.share_rules_of(self._who.group)
         is_late = broker.clock.steady_ms() >= self._deadline_ms
         with Harvest(broker, Patience.ALL if is_late else self._patience, self._failures) as harvest:
             refused: dict[Place, Refused] = {}
-            interests = yield from self._interests(rules, refused)
+            watched: dict[PartitionLog, None] = {}
+            interests = yield from self._interests(rules, refused, watched)
             isolation = READ_COMMITTED if rules.committed_only else 0
             order = FetchRequest(0, request.min_bytes, bytes_max, isolation, 0, -1, [], [], "")
             yield from gather(broker, self._exchange, order, list(interests.values()), harvest)
             reads = yield from _reads(interests, harvest, refused)
-            acquired = attempted(self._acquire, reads)
+            acquired = yield from attempted_in_steps(self._acquire(reads))
             if isinstance(acquired, Refused):
                 refused |= dict.fromkeys(reads, acquired)
                 reads, acquired = {}, {}
-            wait_ms = self._deadline_ms - broker.clock.steady_ms()
+            now_ms = broker.clock.steady_ms()
             if harvest.cold and not harvest.bytes and not is_late:
-                wait_ms = max(wait_ms, _DISK_WAIT_MS)
-            if reads or refused or self._acks or wait_ms <= 0 or not self._session.places:
+                self._deadline_ms = max(self._deadline_ms, now_ms + DISK_WAIT_MS)
+            wait_ms = wait_ms_of(broker, self._deadline_ms - now_ms, len(watched))
+            if acquired or refused or self._acks or wait_ms <= 0 or not self._session.places:
                 if harvest.cold and not self._is_bringing:
                     broker.warmer.warm(harvest.cold, lambda _: None)
                 yield from self._answer(_Yield(refused, reads, acquired), harvest.bytes)
             else:
-                self._wait(harvest, wait_ms)
+                self._watched = watched
+                self._wait(harvest)
 
     def _bytes_within_quota(self) -> int | None:
         """How many bytes the member may have at once; None if it is over its quota."""
@@ -202,9 +239,11 @@ class _ShareFetch(Watcher):
         amount_max = throttle.amount_max(self._exchange, FETCHED)
         return bytes_max if amount_max is None else min(bytes_max, int(amount_max))
 
-    def _interests(self, rules: ShareRules, refused: dict[Place, Refused]) -> Steps[dict[PartitionName, Interest]]:
-        """The partitions in which the member could acquire something, with the first offset to read. Those that nobody
-        has used yet begin.
+    def _interests(
+        self, rules: ShareRules, refused: dict[Place, Refused], watched: dict[PartitionLog, None]
+    ) -> Steps[dict[PartitionName, Interest]]:
+        """The partitions in which the member could acquire something, with the first offset to read, and all of those
+        that are `watched`. Those that nobody has used yet begin.
         """
         broker, starts, names = self._broker, [], {}
         machine = broker.share_groups.existing(self._who.group)
@@ -226,7 +265,7 @@ class _ShareFetch(Watcher):
         for place, name in names.items():
             partition, of_log = machine.partition(name), broker.log.state.partitions.at(*name)
             if partition is not None and of_log is not None:
-                self._watched[of_log] = None
+                watched[of_log] = None
                 offset = partition.next_offset(of_log.state.log_start, rules)
                 if offset is not None and offset < _until(rules, of_log).offset:
                     item = FetchPartition(place[1], offset, self._request.max_bytes, -1, -1)
@@ -247,25 +286,18 @@ class _ShareFetch(Watcher):
         place = yield from first_since(self._broker, partition, since_ms, False)
         return place.offset if place.offset >= 0 else latest
 
-    def _acquire(self, reads: Mapping[Place, _Read]) -> dict[PartitionName, list[ShareBatch]]:
+    def _acquire(self, reads: Mapping[Place, _Read]) -> Steps[dict[PartitionName, list[ShareBatch]]]:
         request = self._request
         wish = Wish(request.max_records, request.share_acquire_mode == _STRICT, request.batch_size)
         readings = [Reading(read.name, read.begin, read.log_start, read.spans) for read in reads.values()]
-        return self._broker.share_groups.acquire(self._who, readings, wish) if readings else {}
+        return (yield from self._broker.share_groups.acquire(self._session, readings, wish))
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
-    def _wait(self, harvest: Harvest, wait_ms: int) -> None:
-        broker = self._broker
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, broker.wakeups.note_ready, self)
-        for partition in self._watched:
-            partition.watchers[self] = None
-        broker.waiting_partitions += len(self._watched)
-        self._exchange.park(self)
+    def _wait(self, harvest: Harvest) -> None:
+        self.park()
         if harvest.cold:
-            self._is_bringing = True
-            self._next_patience = harvest.next_patience
-            broker.warmer.warm(harvest.cold, self.warmed)
+            self.bring(harvest)
         else:
             # What came while the partitions were read has told nobody.
             for partition in list(self._watched):
@@ -281,45 +313,13 @@ class _ShareFetch(Watcher):
         if of_group is None or (offset is not None and offset < _until(rules, partition).offset):
             self._broker.wakeups.note_ready(self)
 
-    def warmed(self, failures: Failures) -> None:
-        """The records are in the page cache now, or cannot come."""
-        self._is_bringing = False
-        self._patience, self._failures = self._next_patience, failures
-        if self._watched:
-            self.finish()
-
-    def finish(self) -> None:
-        self._leave()
-        serve_on(self._broker, self._exchange, self._serve_again())
-
-    def _serve_again(self) -> Steps[None]:
-        outcome = yield from attempted_in_steps(self.serve())
-        if isinstance(outcome, Refused):
-            yield from _refuse(self._broker, self._exchange, outcome)
-
-    def give_up(self) -> None:
-        self._leave()
-
-    def answer_now(self) -> None:
-        self._deadline_ms = 0
-        self.finish()
-
-    def _leave(self) -> None:
-        self._timer.cancel()
-        self._broker.wakeups.forget(self)
-        for partition in self._watched:
-            partition.watchers.pop(self, None)
-        self._broker.waiting_partitions -= len(self._watched)
-        self._watched = {}
-        self._exchange.unpark(self)
-
     # -- answering ----------------------------------------------------------------------------------------------
 
     def _answer(self, given: _Yield, size: int) -> Steps[None]:
         api, broker = kafka.share_fetch, self._broker
         topics = []
         gave = [place for place, read in given.reads.items() if given.acquired.get(read.name)]
-        for topic_id, indexes in by_topic(dict.fromkeys([*self._acks, *given.refused, *gave])).items():
+        for topic_id, indexes in (yield from by_topic(dict.fromkeys([*self._acks, *given.refused, *gave]))).items():
             partitions = []
             for index in indexes:
                 place = topic_id, index
@@ -358,15 +358,22 @@ def _until(rules: ShareRules, partition: PartitionLog) -> Mark:
     return partition.stable if rules.committed_only else partition.readable
 
 
-def _refuse(broker: Serving, exchange: Exchange, refused: Refused) -> Steps[None]:
-    response = kafka.share_fetch.ShareFetchResponse(
-        error_code=refused.error,
-        error_message=refused.message,
-        acquisition_lock_timeout_ms=0,
-        responses=(),
-        node_endpoints=(),
-    )
-    yield from answer_in_steps(exchange, response, after=broker.log.end)
+def _named(
+    request: kafka.share_fetch.ShareFetchRequest,
+) -> Steps[tuple[list[Place], list[kafka.share_fetch.FetchTopic]]]:
+    """The partitions that a request names, and the topics in which it acknowledges records."""
+    places: list[Place] = []
+    said = []
+    for topic in request.topics:
+        has_acks = False
+        for partition in topic.partitions:
+            places.append((topic.topic_id, partition.partition_index))
+            has_acks = has_acks or bool(partition.acknowledgement_batches)
+            if len(places) % _PLACES_PER_PIECE == 0:
+                yield 1
+        if has_acks:
+            said.append(topic)
+    return places, said
 
 
 def _reads(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
+from semel.log.broker.apis.lookup import identified
 from semel.log.broker.assigned_groups import HeartbeatAnswer
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -46,6 +47,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         answer = yield from broker.share_groups.heartbeat(
             request.group_id, _heartbeat(exchange, request), exchange.address
         )
+        broker.groups.note_heard(exchange, request.group_id, answer.member_id)
         return _response_of(broker, answer)
 
     response = yield from attempted_in_steps(serve())
@@ -78,9 +80,8 @@ def _heartbeat(exchange: Exchange, request: kafka.share_group_heartbeat.ShareGro
 def _response_of(broker: Serving, answer: HeartbeatAnswer) -> kafka.share_group_heartbeat.ShareGroupHeartbeatResponse:
     api = kafka.share_group_heartbeat
     topics = [
-        api.TopicPartitions(topic_id=topic.topic_id, partitions=indexes)
-        for number, indexes in (answer.may_read or NOTHING).indexes()
-        if (topic := broker.log.state.catalog.numbered(number)) is not None
+        api.TopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in identified(broker, answer.may_read or NOTHING)
     ]
     return api.ShareGroupHeartbeatResponse(
         member_id=answer.member_id,

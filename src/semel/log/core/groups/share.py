@@ -6,7 +6,8 @@ partition, so each moves to its target at once, and the group has no offsets but
 where it should look for records.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from semel.log.core.entries import (
@@ -32,10 +33,14 @@ class ShareTally:
         # The records between the start and the end of each, which is the most that they could have of runs.
         self.records = 0
 
-    def note(self, partition: SharePartition, sign: int) -> None:
-        """A partition is about to change or to go (-1), or has changed or come (1)."""
-        self.partitions += sign
-        self.records += sign * (partition.end - partition.start)
+    def add(self, partition: SharePartition) -> None:
+        self.partitions += 1
+        self.records += partition.window
+
+    def remove(self, partitions: Collection[SharePartition]) -> None:
+        """There may be very many of them."""
+        self.partitions -= len(partitions)
+        self.records -= sum(map(attrgetter("window"), partitions))
 
 
 class ShareGroup(AssignedGroup):
@@ -106,15 +111,15 @@ class ShareGroup(AssignedGroup):
     def apply_states(self, entry: ShareStatesChanged) -> None:
         for number, index, batches in entry.changes:
             partition = self._partitions[number][index]
-            self._tally.note(partition, -1)
+            before = partition.window
             partition.apply(batches)
-            self._tally.note(partition, 1)
+            self._tally.records += partition.window - before
 
     def apply_starts(self, entry: ShareStartsSet) -> None:
         for number, index, offset in entry.starts:
             before = self._partitions.get(number, {}).pop(index, None)
             if before is not None:
-                self._tally.note(before, -1)
+                self._tally.remove([before])
             if offset >= 0:
                 self._add(number, index, SharePartition(offset))
             elif not self._partitions.get(number, True):
@@ -122,12 +127,11 @@ class ShareGroup(AssignedGroup):
 
     def _add(self, number: int, index: int, partition: SharePartition) -> None:
         self._partitions.setdefault(number, {})[index] = partition
-        self._tally.note(partition, 1)
+        self._tally.add(partition)
 
     def forget_topic(self, number: int) -> None:
         """The topic was deleted."""
-        for partition in self._partitions.pop(number, {}).values():
-            self._tally.note(partition, -1)
+        self._tally.remove(self._partitions.pop(number, {}).values())
 
     def clear(self) -> None:
         """The group was deleted."""

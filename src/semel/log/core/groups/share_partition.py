@@ -31,9 +31,12 @@ is not delivered for ever, however often the broker restarts. Times and names ar
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from semel.log.core.entries import ShareBatch
@@ -54,6 +57,13 @@ RENEW: Final = 4
 # A record that was delivered so often may be the one that kills its consumers, as in Apache Kafka: fewer are delivered
 # together with it, and it gets its last delivery alone.
 _SUSPECT_FROM_MIN: Final = 2
+
+# Runs of a batch of the log that a member acquires at once, and before another batch; it gets the others with its next
+# request.
+_CHANGES_MAX: Final = 1_000
+
+# Words in one range. A member acknowledges what it was delivered at once, and no window is that long.
+WORDS_MAX: Final = 100_000
 
 
 class LogSpan(NamedTuple):
@@ -107,23 +117,19 @@ class RunState(NamedTuple):
 
     kind: int
     deliveries: int
-    # Both only while it is acquired, and not after a restart.
-    holder: str | None = None
+    # Both only while it is acquired, and not after a restart. The rules only ask whether two holders are the same.
+    holder: Hashable = None
     until_ms: int = 0
 
 
-class Acquisition(NamedTuple):
-    """The runs that change, and those of them that the member gets."""
+class Outcome(NamedTuple):
+    """The runs that change, those that the member holds from now on for the whole time of a lock, and how many records
+    got each word from it.
+    """
 
     changes: list[ShareBatch]
-    acquired: list[ShareBatch]
-
-
-class Acknowledgement(NamedTuple):
-    """The runs that change, and those whose locks begin again."""
-
-    changes: list[ShareBatch]
-    renewed: list[ShareBatch]
+    held: list[ShareBatch]
+    said: Mapping[int, int] = MappingProxyType({})
 
 
 @cache
@@ -138,13 +144,15 @@ _NEW: Final = _held_by_nobody(AVAILABLE, 0)
 class SharePartition:
     """One share partition. Only `apply` and `hold` change it."""
 
-    __slots__ = ("_firsts", "_no_available_before", "_no_deadline_before_ms", "_states", "end")
+    __slots__ = ("_firsts", "_no_available_before", "_no_deadline_before_ms", "_states", "end", "window")
 
     def __init__(self, start: int) -> None:
         # The first offset of each run, and its state. The next run begins where a run ends; the last ends at `end`.
         self._firsts = array("q")
         self._states: list[RunState] = []
         self.end = start
+        # How many records there are from `start` on to `end`.
+        self.window = 0
         # No offset before this one is available; a time before which no lock times out.
         self._no_available_before = start
         self._no_deadline_before_ms: int | None = None
@@ -184,40 +192,41 @@ class SharePartition:
     def next_offset(self, log_start: int, rules: ShareRules) -> int | None:
         """The first offset that a member could acquire now; None while there is none."""
         begin = max(self._no_available_before, log_start)
+        offset = max(self.end, log_start)
         for first, _, state in self.runs(begin):
             if state.kind == AVAILABLE:
-                self._no_available_before = first
-                return first
-        self._no_available_before = max(begin, self.end)
-        offset = max(self.end, log_start)
-        return offset if self.end - max(self.start, log_start) < rules.locks_max else None
+                offset = first
+                break
+        self._no_available_before = offset
+        # The group's window may have been larger before.
+        return offset if offset < max(self.start, log_start) + rules.locks_max else None
 
     # Deciding
 
     def decide_acquire(
         self, spans: Iterable[LogSpan], begin: int, log_start: int, wish: Wish, rules: ShareRules
-    ) -> Acquisition:
+    ) -> Outcome:
         """What a member acquires of the log's batches from offset `begin` on. What the log has deleted is done, and so
         are the offsets between these batches.
         """
         start = max(self.start, log_start)
-        result = Acquisition([ShareBatch(self.start, start - 1, DONE, 0)] if start > self.start else [], [])
+        result = Outcome([ShareBatch(self.start, start - 1, DONE, 0)] if start > self.start else [], [])
         at, stop = max(begin, start), start + rules.locks_max
         if at > max(self.end, log_start):
             # Between the end and what was read could be records that nobody has looked at.
             return result
         budget = _Budget(wish, rules)
         for first, last, is_visible in spans:
-            if budget.is_used_up or max(at, first) >= stop:
+            if budget.is_used_up or max(at, first) >= stop or len(result.changes) >= _CHANGES_MAX:
                 break
             if last < at:
                 continue
             result.changes.extend(self._gone(at, first - 1))
             first, last = max(at, first), min(last, stop - 1)
             if is_visible:
-                for some in self._acquirable(first, last, budget):
+                for some in islice(self._acquirable(first, last, budget), _CHANGES_MAX):
                     result.changes.append(some)
-                    _join(result.acquired, some, None if wish.is_strict else wish.batch_records)
+                    _join(result.held, some, None if wish.is_strict else wish.batch_records)
             else:
                 result.changes.extend(self._gone(first, last))
             at = last + 1
@@ -248,12 +257,13 @@ class SharePartition:
             return last - first + 1
         return 1
 
-    def decide_acknowledge(self, member_id: str, acks: Iterable[Ack], rules: ShareRules) -> Acknowledgement:
+    def decide_acknowledge(self, holder: Hashable, acks: Iterable[Ack], rules: ShareRules) -> Outcome:
         """The changes that a member's words make; Refused, without any change, if it does not hold all of the records.
 
         The ranges are in order. What lies before `start` was done in the meantime.
         """
-        result = Acknowledgement([], [])
+        said = Counter[int]()
+        result = Outcome([], [], said)
         for ack in acks:
             if ack.last < self.start:
                 continue
@@ -261,16 +271,17 @@ class SharePartition:
                 raise Refused(INVALID_RECORD_STATE, f"no record at offset {ack.first} is delivered to anybody")
             if ack.last >= self.end:
                 raise Refused(INVALID_REQUEST, f"the records end at offset {self.end - 1}, not at {ack.last}")
-            for first, last, word in _said(ack):
+            for first, last, word in _said(ack, self.start):
                 for run_first, run_last, state in self.runs(first, last):
-                    if state.kind != ACQUIRED or state.holder != member_id:
-                        raise Refused(INVALID_RECORD_STATE, f"'{member_id}' does not hold the record {run_first}")
+                    if state.kind != ACQUIRED or state.holder != holder:
+                        raise Refused(INVALID_RECORD_STATE, f"the member does not hold the record {run_first}")
+                    said[word] += run_last - run_first + 1
                     if word == RENEW:
-                        result.renewed.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))
+                        result.held.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))
                     else:
                         kind = _released(state, rules) if word == RELEASE else DONE
                         result.changes.append(ShareBatch(run_first, run_last, kind, state.deliveries))
-        if result.renewed and not rules.may_renew:
+        if result.held and not rules.may_renew:
             raise Refused(INVALID_RECORD_STATE, "the group does not allow locks to be renewed")
         return result
 
@@ -284,7 +295,7 @@ class SharePartition:
 
     # Locks
 
-    def hold(self, batches: Iterable[ShareBatch], holder: str, until_ms: int) -> None:
+    def hold(self, batches: Iterable[ShareBatch], holder: Hashable, until_ms: int) -> None:
         """These acquired runs belong to a member until then."""
         held: dict[int, RunState] = {}
         for batch in batches:
@@ -326,6 +337,7 @@ class SharePartition:
         while count < len(self._states) and self._states[count].kind == DONE:
             count += 1
         del self._firsts[:count], self._states[:count]
+        self.window = self.end - self.start
 
     def _set(self, first: int, last: int, state: RunState) -> None:
         """Make this range one run, together with its neighbours if they are equal."""
@@ -353,15 +365,18 @@ class SharePartition:
 
     def snapshot(self) -> dict[str, Any]:
         """The stored state, as values that JSON can hold; later changes do not affect it."""
+        # There may be a million runs: no loop, and no object for each.
         states = self._states
-        return {"firsts": self._firsts.tolist(), "states": [(s.kind, s.deliveries) for s in states], "end": self.end}
+        kinds, deliveries = list(map(itemgetter(0), states)), list(map(itemgetter(1), states))
+        return {"firsts": self._firsts.tolist(), "kinds": kinds, "deliveries": deliveries, "end": self.end}
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> "SharePartition":
         partition = cls(snapshot["end"])
         partition._firsts = array("q", snapshot["firsts"])
-        partition._states = [_held_by_nobody(kind, deliveries) for kind, deliveries in snapshot["states"]]
+        partition._states = list(map(_held_by_nobody, snapshot["kinds"], snapshot["deliveries"]))
         partition._no_available_before = partition.start
+        partition.window = partition.end - partition.start
         return partition
 
 
@@ -402,14 +417,14 @@ def _released(state: RunState, rules: ShareRules) -> int:
     return AVAILABLE if state.deliveries < rules.deliveries_max else DONE
 
 
-def _said(ack: Ack) -> Iterator[tuple[int, int, int]]:
-    """The ranges of an acknowledgement in which every record has the same word."""
+def _said(ack: Ack, start: int) -> Iterator[tuple[int, int, int]]:
+    """The ranges from `start` on in which every record has the same word."""
+    first = max(ack.first, start)
     if len(ack.words) == 1:
-        yield ack.first, ack.last, ack.words[0]
+        yield first, ack.last, ack.words[0]
         return
-    first = ack.first
-    for word, same in groupby(ack.words):
-        last = first + sum(1 for _ in same) - 1
+    for word, same in groupby(ack.words[first - ack.first :]):
+        last = first + len(list(same)) - 1
         yield first, last, word
         first = last + 1
 
@@ -429,9 +444,15 @@ def check_acks(acks: Iterable[Ack], *, renews: bool, word_max: int) -> Iterator[
     end = -1
     for ack in acks:
         count = len(ack.words)
-        if not end <= ack.first <= ack.last or not count or (count > 1 and count != ack.last - ack.first + 1):
-            raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} is empty, or not in order")
-        if not 0 <= min(ack.words) <= max(ack.words) <= word_max or (RENEW in ack.words and not renews):
+        if not end <= ack.first <= ack.last or not 0 < count <= WORDS_MAX:
+            raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} is empty, too long, or not in order")
+        if count > 1 and count != ack.last - ack.first + 1:
+            raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} has {count} acknowledge types")
+        if ack.first == end:
+            # As in Apache Kafka: nobody holds the record any more after the first word.
+            raise Refused(INVALID_RECORD_STATE, f"the request acknowledges the record {end} twice")
+        words = set(ack.words)
+        if not 0 <= min(words) <= max(words) <= word_max or (RENEW in words and not renews):
             raise Refused(INVALID_REQUEST, "there is no such acknowledge type")
         end = ack.last
         yield ack
