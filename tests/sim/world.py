@@ -50,8 +50,10 @@ SETTINGS: Final = LogSettings(
 COMPACTION_LOOK_S: Final = 1.0
 # Histories are short and their requests small: with this, others are served between any two steps of them.
 SMALL_STEPS: Final = Pace(pieces_per_turn=1, unprepared_max=0, offsets_per_entry_max=1)
-# Members of the new protocol are missed as soon as those of the classic one.
-LIMITS: Final = Limits(consumer_group_session_timeout_ms=6_000)
+# Members of the new protocol and of share groups are missed as soon as those of the classic one.
+LIMITS: Final = Limits(
+    consumer_group_session_timeout_ms=6_000, share_group_session_timeout_ms=6_000, share_lock_ms=3_000
+)
 
 
 class WatchedEvents(Events):
