@@ -2,8 +2,8 @@
 record, judged while it happens.
 
 A record is never delivered after somebody has been told that it is done. Its count of deliveries only rises, and never
-over the limit. Nobody acknowledges what he no longer holds. When nothing goes wrong any more all records are done, and
-each of them was accepted, rejected, or delivered as often as the group allows.
+over the limit. No member acknowledges what it no longer holds. When nothing goes wrong any more, all records are done,
+and each of them was accepted, rejected, or delivered as often as the group allows.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
 
 
 class _ParkedFetch(WaitingFetch[tuple[Mark, int]]):
-    """A fetch that waits. Of each partition it knows up to where it was read, and how many more bytes count."""
+    """A fetch that waits. It knows up to where each partition was read, and how many more bytes of it count."""
 
     __slots__ = ("_bytes", "_context", "_request")
 
