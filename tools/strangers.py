@@ -282,7 +282,8 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{one.dimension}: {one.name}" for one in machines))
         return 0
-    with tempfile.TemporaryDirectory(prefix="strangers-", ignore_cleanup_errors=True) as scratch:
+    # Some machines have another /tmp, behind which the clones would be hidden.
+    with tempfile.TemporaryDirectory(prefix="strangers-", dir="/var/tmp", ignore_cleanup_errors=True) as scratch:
         Path(scratch).chmod(0o755)
         results = []
         for machine in machines:
