@@ -139,18 +139,14 @@ def python_named(version: str) -> str | None:
 
 
 def with_variables(name: str, tests: str = PART, **variables: str) -> Machine:
-    return Machine("environment", name, tests, environment=variables)
+    """With these variables. A language other than C and POSIX has to be installed."""
 
+    def no_locale() -> str:
+        language = variables.get("LC_ALL", "C")
+        installed = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.split()
+        return "" if language.replace("UTF-8", "utf8") in ("C", *installed) else f"this machine has no {language}"
 
-def with_locale(name: str) -> Machine:
-    installed = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.split()
-    short = name.replace("UTF-8", "utf8")
-    return Machine(
-        "environment",
-        f"LC_ALL={name}",
-        environment={"LC_ALL": name},
-        needs=lambda: "" if short in installed else f"this machine has no {name}",
-    )
+    return Machine("environment", name, tests, environment=variables, needs=no_locale)
 
 
 def prepared(dimension: str, name: str, commands: str, tests: str = PART, **more: object) -> Machine:
@@ -172,36 +168,52 @@ MEMORY: Final = Path("/sys/fs/cgroup/memory/semel-strangers")
 SPACED: Final = "semel clönē"
 MACHINES: Final = (
     Machine("environment", "HOME and PATH only, as root in a closed directory", WHOLE),
-    with_variables("no TERM, COLUMNS=40, NO_COLOR", COLUMNS="40", NO_COLOR="1"),
-    with_variables("TERM=dumb, COLUMNS=200, FORCE_COLOR", TERM="dumb", COLUMNS="200", FORCE_COLOR="1"),
-    with_variables("LANG=C", LANG="C"),
-    with_variables("LC_ALL=POSIX", LC_ALL="POSIX"),
-    with_variables("LC_ALL=POSIX, PYTHONUTF8=0", LC_ALL="POSIX", PYTHONUTF8="0"),
-    with_locale("de_DE.UTF-8"),
-    with_locale("tr_TR.UTF-8"),
-    with_variables("PYTHONUNBUFFERED, PYTHONHASHSEED=0", PYTHONUNBUFFERED="1", PYTHONHASHSEED="0"),
-    with_variables("PYTHONHASHSEED=1, PYTHONSAFEPATH", PYTHONHASHSEED="1", PYTHONSAFEPATH="1"),
+    # Several at once in each of these: a test that fails in one of them says which variable it was.
     with_variables(
-        "PYTHONHASHSEED=4294967295, PYTHONDONTWRITEBYTECODE", PYTHONHASHSEED="4294967295", PYTHONDONTWRITEBYTECODE="1"
+        "LANG=C, no TERM, COLUMNS=40, NO_COLOR, TZ=Asia/Kathmandu (+05:45), PYTHONUNBUFFERED, PYTHONHASHSEED=0, "
+        "VIRTUAL_ENV and conda's variables",
+        LANG="C",
+        COLUMNS="40",
+        NO_COLOR="1",
+        TZ="Asia/Kathmandu",
+        PYTHONUNBUFFERED="1",
+        PYTHONHASHSEED="0",
+        VIRTUAL_ENV="/nowhere",
+        CONDA_PREFIX="/nowhere",
+        CONDA_DEFAULT_ENV="base",
     ),
-    with_variables("PYTHONOPTIMIZE=1", PYTHONOPTIMIZE="1"),
-    with_variables("PYTHONWARNINGS=default", PYTHONWARNINGS="default"),
     with_variables(
-        "http_proxy and https_proxy of a dead address",
+        "LC_ALL=tr_TR.UTF-8, TERM=dumb, COLUMNS=200, FORCE_COLOR, TZ=America/St_Johns (-03:30), "
+        "PYTHONHASHSEED=4294967295, PYTHONDONTWRITEBYTECODE, http_proxy and https_proxy of a dead address",
+        LC_ALL="tr_TR.UTF-8",
+        TERM="dumb",
+        COLUMNS="200",
+        FORCE_COLOR="1",
+        TZ="America/St_Johns",
+        PYTHONHASHSEED="4294967295",
+        PYTHONDONTWRITEBYTECODE="1",
         http_proxy="http://127.0.0.1:1",
         https_proxy="http://127.0.0.1:1",
+    ),
+    with_variables(
+        "LC_ALL=POSIX, PYTHONUTF8=0, TZ=Pacific/Kiritimati (+14), PYTHONHASHSEED=1, PYTHONSAFEPATH",
+        LC_ALL="POSIX",
+        PYTHONUTF8="0",
+        TZ="Pacific/Kiritimati",
+        PYTHONHASHSEED="1",
+        PYTHONSAFEPATH="1",
+    ),
+    with_variables(
+        "LC_ALL=de_DE.UTF-8, PYTHONOPTIMIZE=1, PYTHONWARNINGS=default",
+        LC_ALL="de_DE.UTF-8",
+        PYTHONOPTIMIZE="1",
+        PYTHONWARNINGS="default",
     ),
     with_variables("JAVA_HOME of nothing", SPARK, JAVA_HOME="/nowhere"),
     *map(with_java, (11, 17, 21, 25)),
     with_variables("SPARK_HOME of nothing", SPARK, SPARK_HOME="/nowhere"),
     with_variables("SPARK_HOME of another Spark", SPARK, SPARK_HOME=f"SPARK {OLD_SPARK}"),
     with_variables("PYSPARK_PYTHON of another Python", SPARK, PYSPARK_PYTHON="/usr/bin/python3"),
-    with_variables(
-        "VIRTUAL_ENV and conda's variables", VIRTUAL_ENV="/nowhere", CONDA_PREFIX="/nowhere", CONDA_DEFAULT_ENV="base"
-    ),
-    with_variables("TZ=Asia/Kathmandu (+05:45)", TZ="Asia/Kathmandu"),
-    with_variables("TZ=America/St_Johns (-03:30)", TZ="America/St_Johns"),
-    with_variables("TZ=Pacific/Kiritimati (+14)", TZ="Pacific/Kiritimati"),
     with_clock("across midnight", "UTC", "2026-12-31 23:59:30"),
     with_clock("across the change to summer time", "Europe/Berlin", "2026-03-29 01:59:30"),
     Machine(
