@@ -22,9 +22,10 @@ ARROWS: dict[str, set[str]] = {
     "offsets": {"database"},
     "publish": {"metrics"},
     "retries": {"database", "metrics"},
-    "http": {"database", "metrics", "retries"},
+    "steps": {"database", "metrics"},
+    "http": {"database", "metrics", "retries", "steps"},
     **{room: {"database", "metrics", "retries", "publish"} for room in ("outbox", "inbox")},
-    **{room: {"database", "outbox", "inbox", "http", "offsets"} for room in ("schema", "watch")},
+    **{room: {"database", "outbox", "inbox", "http", "offsets", "steps"} for room in ("schema", "watch")},
     "testing": {"log", "wire", "chaos"},
     "semel": {"log"},
 }

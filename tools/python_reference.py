@@ -33,6 +33,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "semel.inbox": (),
     "semel.offsets": (),
     "semel.http": (),
+    "semel.steps": (),
     "semel.http.client": (),
     "semel.retries": (),
     "semel.metrics": (),
@@ -212,7 +213,7 @@ def with_default(argument: ast.arg, default: ast.expr | None, constants: Constan
 def definition(value: Any) -> Any:
     path = inspect.getsourcefile(inspect.unwrap(value))
     assert path is not None
-    [found] = [node for node in _parsed(path).body if getattr(node, "name", None) == value.__name__]
+    *_overloads, found = [node for node in _parsed(path).body if getattr(node, "name", None) == value.__name__]
     return found
 
 

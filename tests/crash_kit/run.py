@@ -45,6 +45,8 @@ PIECES: Final = (
     Piece("crash_kit.outbox_scenario", "postgresql"),
     Piece("crash_kit.http_scenario", "sqlite"),
     Piece("crash_kit.http_scenario", "postgresql"),
+    Piece("crash_kit.steps_scenario", "sqlite"),
+    Piece("crash_kit.steps_scenario", "postgresql"),
     Piece("crash_kit.inbox_scenario", "sqlite"),
     Piece("crash_kit.inbox_scenario", "postgresql"),
 )

@@ -19,6 +19,7 @@ GUIDES = (
     "recover-a-producer",
     "run-once",
     "offsets",
+    "steps",
 )
 
 

@@ -32,7 +32,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
-from semel.http.transactions import Ended
+from semel.steps.transactions import Ended
 
 HEADERS = {"Idempotency-Key": "k-1", "X-Caller": "anna"}
 

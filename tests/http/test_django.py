@@ -120,7 +120,7 @@ def test_a_view_that_catches_an_error_of_the_database_answers_nothing_that_was_r
     from django.db import IntegrityError
     from django.http import HttpResponse
 
-    from semel.http.claims import NotCommitted
+    from semel.steps.transactions import NotCommitted
 
     def view(_request: Any) -> Any:
         payment.create(amount="5")

@@ -19,7 +19,8 @@ from sqlalchemy.orm import sessionmaker
 
 from semel.database import within, within_async
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
-from semel.http.tables import keys, steps
+from semel.http.tables import keys
+from semel.steps.tables import steps
 
 HEADERS = {"X-Caller": "anna", "Idempotency-Key": "k-1"}
 

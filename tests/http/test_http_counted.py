@@ -167,13 +167,13 @@ def test_a_step_without_a_key_that_may_have_been_done_is_told(
         return str(step.result).encode()
 
     service = Service(engine, handler)
-    with caplog.at_level(logging.WARNING, "semel.http"):
+    with caplog.at_level(logging.WARNING, "semel.steps"):
         assert [service.post().status_code for _ in range(4)] == [500, 500, 201, 201]
     assert service.post().content == b"sent"
     assert doubts == [(True, False), (True, True), (False, False)]
     # As a set: Litestar, once it is loaded, has each record shown by handlers of its own too.
-    [warning] = {record.getMessage() for record in caplog.records if record.name == "semel.http"}
-    assert warning.startswith("step 'mail' of key 'k-1' began before, and its call took no key")
+    [warning] = {record.getMessage() for record in caplog.records if record.name == "semel.steps"}
+    assert warning.startswith("step 'mail' of idempotency key 'k-1' began before, and its call took no key")
     assert counts["semel_http_steps_in_doubt_total"] == 1
 
 

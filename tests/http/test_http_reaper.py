@@ -10,7 +10,8 @@ from sqlalchemy import Engine, func, select
 from semel.database import engine_of
 from semel.http import metadata, reap, reap_async
 from semel.http.claims import NO_LEASE, Accepted, Fenced, Term, claim, finish_step, finished_step, keep, name_of
-from semel.http.tables import keys, steps
+from semel.http.tables import keys
+from semel.steps.tables import steps
 from semel.testing.postgres import PostgresServer
 
 

@@ -309,7 +309,7 @@ def test_a_beat_that_comes_after_the_release_does_not_take_the_key_back(engine: 
     assert drive(claimed(first)) is None
     assert drive(settled(first, Fate.FORGOTTEN, 503, None)) is None
     with pytest.raises(Fenced):
-        drive(first.beat())
+        drive(first.lease.beat())
     assert drive(claimed(second)) is None
 
 

@@ -25,7 +25,7 @@ from sqlalchemy.orm import sessionmaker
 from semel.database import WaitsForItself, engine_of, read_only, within, within_async
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
 from semel.http.idempotency import FINGERPRINT_HERE_BYTES_MAX
-from semel.http.slots import Slots
+from semel.steps.slots import Slots
 
 HEADERS = {"X-Caller": "anna", "Content-Type": "application/json"}
 THREADS = 8

@@ -32,8 +32,8 @@ from starlette.routing import Route
 from semel.database import CommitTooEarly, TransactionBroken
 from semel.database.procedures import drive
 from semel.http import AsgiIdempotency, Idempotency, NoMiddleware, OnlyReads, WsgiIdempotency
-from semel.http.transactions import Ended, Transaction, transactions_max
 from semel.http.unkeyed import Unkeyed, reader_of
+from semel.steps.transactions import Ended, Transaction, transactions_max
 
 METHODS = ["GET", "POST", "PUT"]
 Work = Callable[[Session], Any]

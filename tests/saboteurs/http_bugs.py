@@ -148,7 +148,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "nobody is told of a mail that may have been sent twice",
-        "semel.http.steps:AnyStep._enter",
+        "semel.steps.rules:standing",
         "noted == STEP_BEGUN",
         "False",
         ("tests/http/test_http_counted.py", "-k", "sqlite and without_a_key"),
@@ -200,8 +200,8 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- steps: done once, and by nobody who is late ----------------------------------------------------------------
     Bug(
         "whoever is late makes the call of a step, as the next holder does",
-        "semel.http.steps:AnyStep._enter",
-        "self._key.hold(connection)",
+        "semel.steps.recorded:Recording.look",
+        "self.hold(connection)",
         "",
         (_STEPS, "-k", "does_not_begin_the_call and sqlite"),
     ),
@@ -214,28 +214,28 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a step is done again",
-        "semel.http.steps:AnyStep._enter",
-        "self.first = result_json is None",
-        "self.first = True",
+        "semel.steps.rules:standing",
+        "Standing(False, False, json.loads(noted))",
+        "Standing(True, False, json.loads(noted))",
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),
     Bug(
         "a second step of the same name is skipped",
-        "semel.http.steps:AnyStep._finish",
-        "self._key.done.add(self._name)",
+        "semel.steps.recorded:AnyStep._finish",
+        "recording.done.add(self._name)",
         "pass",
         (_STEPS, "-k", "sqlite and second_step"),
     ),
     Bug(
         "each attempt calls the other service under another key",
-        "semel.http.steps:KeySteps.derived_key",
+        "semel.steps.recorded:Recording.derived_key",
         "derived_key(self.name.scope, self.name.key, step)",
         "derived_key(self.name.scope, self.name.key, step, str(id(self)))",
         (_STEPS, "-k", "sqlite and not_executed_again"),
     ),
     Bug(
         "the heart does not beat",
-        "semel.http.holders:_beat_until",
+        "semel.steps.heartbeat:_beat_until",
         "drive(lease.beat())",
         "seconds",
         (_STEPS, "-k", "sqlite and heart"),
@@ -243,9 +243,9 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the heart waits for a step in a transaction of its own",
-        "semel.http.holders:Leased.beat",
-        "not self._steps.is_locked and (yield from self._briefly(hold))",
-        "(yield from self._briefly(self._steps.hold)) is None",
+        "semel.steps.recorded:Recording.beat",
+        "not self.is_locked and (yield from briefly(self._new_beat, hold))",
+        "(yield from briefly(self._new_beat, self.hold)) is None",
         (_RACES, "-k", "heart_waits"),
         seconds_max=10,
     ),
@@ -294,7 +294,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a commit is believed without a look",
-        "semel.http.transactions:confirmed",
+        "semel.steps.transactions:confirmed",
         "if not was_committed: ...",
         "if False: ...",
         ("tests/http/test_django.py", "-k", "rolls_back_instead"),
@@ -330,7 +330,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "one error ends the heartbeat",
-        "semel.http.holders:_outlived",
+        "semel.steps.heartbeat:_outlived",
         """
         except Exception as error:
             ...
@@ -395,14 +395,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- after the answer, and beside the transaction ----------------------------------------------------------------
     Bug(
         "a session begins anew after the answer",
-        "semel.http.transactions:_refuse",
+        "semel.steps.transactions:_refuse",
         'getattr(_begins, "here", False)',
         "True",
         ("tests/http/test_after_the_answer.py", "-k", "starlette and sqlite"),
     ),
     Bug(
         "a session is refused once, and then goes on with what it has begun",
-        "semel.http.transactions:_refuse",
+        "semel.steps.transactions:_refuse",
         "transaction.close()",
         "",
         ("tests/http/test_after_the_answer.py", "-k", "starlette and sqlite"),
@@ -424,7 +424,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- loops, large bodies, and second connections ----------------------------------------------------------------
     Bug(
         "each loop has places of its own",
-        "semel.http.slots:Slots.acquire",
+        "semel.steps.slots:Slots.acquire",
         "not self._waiters and self._is_free_for(loop)",
         "True",
         ("tests/http/test_loops.py", "-k", "order_of_arrival"),
@@ -432,7 +432,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a place of a loop that was closed is lost",
-        "semel.http.slots:Slots._hand_on",
+        "semel.steps.slots:Slots._hand_on",
         "not loop.is_closed()",
         "True",
         ("tests/http/test_loops.py", "-k", "was_closed_and_of_a_task"),
@@ -440,7 +440,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a place is lost to a task that is cancelled in its turn",
-        "semel.http.slots:Slots.acquire",
+        "semel.steps.slots:Slots.acquire",
         "self._taken.remove(loop)",
         "",
         ("tests/http/test_loops.py", "-k", "was_closed_and_of_a_task"),
@@ -470,14 +470,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a session passes for the database of the keys",
-        "semel.http.transactions:check_database",
+        "semel.steps.transactions:check_database",
         'hasattr(database, "begin") or isinstance(database, type) or not callable(database)',
         "not callable(database)",
         ("tests/database/test_kinds.py", "-k", "http_keys and Session"),
     ),
     Bug(
         "a handler may commit the transaction of its key",
-        "semel.http.transactions:Transaction.start",
+        "semel.steps.transactions:Transaction.start",
         "keep_open(self._handle)",
         "(lambda kept: kept.release() or kept)(keep_open(self._handle))",
         ("tests/http/test_ended_too_early.py", "-k", "sqlite-engine-commit"),

@@ -66,7 +66,7 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a step is let write on another connection",
-        "semel.http.steps:AnyStep._enter",
+        "semel.steps.recorded:AnyStep._enter",
         "self._work.begin()",
         "pass",
         (_HTTP, "-k", "sqlite and in_a_step"),

@@ -64,7 +64,7 @@ def test_all_tables_are_made_once_and_noted(url: str) -> None:
 def test_one_room_can_be_made_without_the_others(url: str) -> None:
     engine = engine_of(url)
     schema.make(engine, "http")
-    assert table_names(engine) == {"semel_schema", "semel_http_keys", "semel_http_steps"}
+    assert table_names(engine) == {"semel_schema", "semel_http_keys", "semel_steps"}
     schema.check(engine, "http")
     with pytest.raises(schema.SchemaDiffers, match=r"no table semel_inbox: run semel schema --database URL"):
         schema.check(engine, "inbox")

@@ -20,7 +20,7 @@ def semel(*words: str) -> int:
 
 def test_it_says_what_it_made_and_that_there_is_nothing_to_make(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert semel("http", "--database", url) == 0
-    assert capsys.readouterr().out == "http: made semel_http_keys, semel_http_steps\n"
+    assert capsys.readouterr().out == "http: made semel_http_keys, semel_steps\n"
     assert semel("http", "--database", url) == 0
     assert capsys.readouterr().out == "http: unchanged, version 1\n"
     assert semel("http", "--check", "--database", url) == 0

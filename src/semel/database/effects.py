@@ -33,7 +33,7 @@ _WRITES: Final = re.compile(
 )
 _LOCKS: Final = re.compile(COMMENTS + r"BEGIN\s+(?:IMMEDIATE|EXCLUSIVE)\b", re.IGNORECASE)
 # A claim inside of another one's work has its own effect, on its own connection.
-_OF_CLAIMS: Final = re.compile(r"\bsemel_(?:http|inbox|offsets)")
+_OF_CLAIMS: Final = re.compile(r"\bsemel_(?:http|inbox|offsets|steps)")
 
 
 class Work:

@@ -13,12 +13,13 @@ if importlib.util.find_spec("sqlalchemy") is None:
 from semel.http.answers import PROBLEMS, Fate, Problem
 from semel.http.asgi import AsgiIdempotency
 from semel.http.callers import UnusableScope
-from semel.http.claims import Fenced, reap, reap_async
+from semel.http.claims import reap, reap_async
 from semel.http.idempotency import Idempotency, NoKey, NoMiddleware, Request
 from semel.http.openapi import document
 from semel.http.tables import metadata
 from semel.http.unkeyed import OnlyReads
 from semel.http.wsgi import WsgiIdempotency
+from semel.steps.records import Fenced
 
 __all__ = [
     "PROBLEMS",

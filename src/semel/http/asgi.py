@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
 from semel.http.answers import Answer, AnswerCutShort, Fate, RequestRefused, lowered, streams, ttl_header
-from semel.http.holders import Holder, beating, claimed, holder_of, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.requests import KEY_HEADER
-from semel.http.transactions import whole
+from semel.steps.heartbeat import beating
+from semel.steps.transactions import whole
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -165,7 +166,7 @@ class _Exchange:
             await self._run(app)
 
     async def _run(self, app: Application) -> None:
-        async with beating(self._holder):
+        async with beating(self._holder.lease):
             with self._holder.executing():
                 await app(self._scope, self._receive, self._hold_back)
             await self._settle_at_return()

@@ -24,7 +24,6 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    insert,
     select,
     tuple_,
     update,
@@ -38,23 +37,14 @@ from semel.database.kinds import check_engine
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
 from semel.http.counters import REAPED
-from semel.http.tables import keys, steps
+from semel.http.tables import keys
+from semel.steps.records import Fenced, Name, forget_steps
 
 # A transaction holds the key. If others can see such a row without an answer, the handler has committed the transaction
 # itself: then the effect is stored, and must not be executed again.
 NO_LEASE: Final = -1
-# The result of a step that has begun. No JSON text is empty.
-STEP_BEGUN: Final = ""
 # How long to tell a client to wait if it is unknown how long the request will run.
 RETRY_AFTER_SECONDS: Final = 1
-
-
-@dataclass(frozen=True)
-class Name:
-    """A key: the digest of its caller, and the key itself."""
-
-    scope: str
-    key: str
 
 
 def name_of(caller: str, key: str) -> Name:
@@ -93,24 +83,8 @@ class Differs:
 KeyState: TypeAlias = Accepted | Duplicate | Running | Differs
 
 
-class Fenced(RuntimeError):
-    """Another request has taken the key over, because the lease of this one had run out. This one has written
-    nothing."""
-
-    def __init__(self, name: Name) -> None:
-        super().__init__(
-            f"the lease of idempotency key {name.key!r} ran out and another request took it over: nothing was written"
-        )
-
-
-class NotCommitted(RuntimeError):
-    """The transaction has ended without an error, but was not committed."""
-
-    def __init__(self, name: Name) -> None:
-        super().__init__(
-            f"the transaction of idempotency key {name.key!r} was rolled back without an error, by the framework or by "
-            "the function that is the database: nothing was committed, and the next try executes"
-        )
+def title_of(name: Name) -> str:
+    return f"idempotency key {name.key!r}"
 
 
 @dataclass(frozen=True)
@@ -130,7 +104,6 @@ class Term:
 # -- the statements: to make one takes longer than to execute it, so each is made once --------------------------------
 
 _OF_NAME: Final = keys.c.scope == bindparam("of_scope"), keys.c.key == bindparam("of_key")
-_STEPS_OF_NAME: Final = steps.c.scope == bindparam("of_scope"), steps.c.key == bindparam("of_key")
 _OF_TOKEN: Final = keys.c.token == bindparam("of_token")
 _NAMED: Final = ("scope", "key", "fingerprint")
 
@@ -168,18 +141,6 @@ _KEEP: Final = _OF_HOLDER.values(expires_ms=_EXPIRES_MS)
 _HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"), expires_ms=_EXPIRES_MS)
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
 _TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
-_STEP: Final = select(steps.c.result).where(*_STEPS_OF_NAME, steps.c.step == bindparam("of_step"))
-_BEGIN_STEP: Final = insert(steps)
-# Replaces the note that the step has begun, and never a result.
-_FINISH_STEP: Final = {
-    dialect: inserting.on_conflict_do_update(
-        index_elements=[*steps.primary_key],
-        set_={"result": inserting.excluded.result},
-        where=steps.c.result == STEP_BEGUN,
-    ).execution_options(preserve_rowcount=True)
-    for dialect, inserting in (("sqlite", sqlite.insert(steps)), ("postgresql", postgresql.insert(steps)))
-}
-_NO_STEPS: Final = delete(steps).where(*_STEPS_OF_NAME)
 
 
 def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> KeyState:
@@ -199,7 +160,7 @@ def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> K
         if isinstance(outcome, Accepted):
             # Only now: of two requests that take the key over, one would otherwise delete steps that the other has
             # finished since.
-            connection.execute(_NO_STEPS, _of(name))
+            forget_steps(connection, [name])
         return outcome
     if row.fingerprint != fingerprint:
         return Differs()
@@ -248,29 +209,6 @@ def release(connection: Connection, name: Name, token: int) -> None:
     connection.execute(_OF_HOLDER, {**_of(name), "of_token": token, "lease_until_ms": 0, "token": token + 1})
 
 
-def noted_step(connection: Connection, name: Name, step: str) -> str | None:
-    """The result of a step that was finished, as JSON; STEP_BEGUN if its call takes no key and may have been made."""
-    return connection.scalar(_STEP, {**_of(name), "of_step": step})
-
-
-def finished_step(connection: Connection, name: Name, step: str) -> str | None:
-    """The result of a step that was finished, as JSON."""
-    return noted_step(connection, name, step) or None
-
-
-def begin_step(connection: Connection, name: Name, step: str) -> None:
-    """Note that a step whose call takes no key begins."""
-    connection.execute(_BEGIN_STEP, {"scope": name.scope, "key": name.key, "step": step, "result": STEP_BEGUN})
-
-
-def finish_step(connection: Connection, name: Name, step: str, result: str) -> None:
-    """Store the result of a step, whether or not it was noted that it began: a request may be repeated after a release
-    in which the call of the step has got a key."""
-    row = {"scope": name.scope, "key": name.key, "step": step, "result": result}
-    if not connection.execute(_FINISH_STEP[connection.dialect.name], row).rowcount:
-        raise RuntimeError(f"step {step!r} of idempotency key {name.key!r} was finished meanwhile: nothing was written")
-
-
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     """Delete expired keys with their steps, and return the number of keys."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
@@ -284,8 +222,8 @@ def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
         .where(tuple_(keys.c.scope, keys.c.key).in_(select(expired)), *due)
         .returning(keys.c.scope, keys.c.key)
     )
-    names = [tuple(row) for row in connection.execute(deletion)]
-    connection.execute(delete(steps).where(tuple_(steps.c.scope, steps.c.key).in_(names)))
+    names = [Name(*row) for row in connection.execute(deletion)]
+    forget_steps(connection, names)
     return len(names)
 
 
@@ -338,7 +276,7 @@ def _as_holder(
     connection: Connection, name: Name, token: int, values: dict[str, Any], change: Update = _OF_HOLDER
 ) -> None:
     if not connection.execute(change, {**values, **_of(name), "of_token": token}).rowcount:
-        raise Fenced(name)
+        raise Fenced(title_of(name))
 
 
 def _lock(name: Name) -> int:

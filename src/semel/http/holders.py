@@ -8,19 +8,16 @@ comes after the lease ran out takes the key over with a higher token. Every writ
 so a late holder writes nothing.
 """
 
-import asyncio
 import contextlib
-import logging
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from semel.database.effects import Work, driver_of
-from semel.database.errors import one_line, told_of_end
-from semel.database.procedures import Procedure, drive, drive_async
+from semel.database.errors import told_of_end
+from semel.database.procedures import Procedure
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -36,26 +33,25 @@ from semel.http.claims import (
     Accepted,
     Differs,
     Duplicate,
-    Fenced,
     KeyState,
-    Name,
     Running,
     claim,
     is_kept,
     keep,
     release,
+    title_of,
 )
 from semel.http.counters import Tally
 from semel.http.idempotency import Idempotency, Request
-from semel.http.steps import AsyncKey, Key
-from semel.http.transactions import LoopTransaction, Transaction, confirmed, is_busy, whole
+from semel.http.steps import AsyncKey, Key, steps_of
+from semel.steps.heartbeat import Lease
+from semel.steps.records import Fenced, Name
+from semel.steps.transactions import NewTransaction, briefly, confirmed, is_busy
 
 # -- a transaction -----------------------------------------------------------------------------------------------------
 
 
 T = TypeVar("T")
-
-NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 
 
 class Holder(Protocol):
@@ -64,6 +60,10 @@ class Holder(Protocol):
     idempotency: Idempotency
     request: Request
     tally: Tally
+
+    @property
+    def lease(self) -> Lease | None:
+        """What a heartbeat has to prolong; None if a transaction holds the key."""
 
     @property
     def was_asked(self) -> bool:
@@ -101,6 +101,10 @@ class InTransaction:
         self._was_asked = False
         self._is_executing = False
         self._work = Work(lambda: self._is_executing and self._transaction.is_open)
+
+    @property
+    def lease(self) -> None:
+        return None
 
     @property
     def was_asked(self) -> bool:
@@ -158,7 +162,9 @@ class InTransaction:
         )
         if self.idempotency.confirms:
             yield from confirmed(
-                self._name, self._transaction, lambda connection: is_kept(connection, self._name, self._token)
+                title_of(self._name),
+                self._transaction,
+                lambda connection: is_kept(connection, self._name, self._token),
             )
         self.idempotency.leave(self._name, self)
         return None
@@ -253,12 +259,6 @@ def answer_to(outcome: KeyState) -> Answer:
 # -- a lease -----------------------------------------------------------------------------------------------------------
 
 
-# Two heartbeats may fail before the lease runs out.
-BEATS_IN_LEASE: Final = 3
-# A beat that is due while a step has a transaction open comes after it: this often in the time of a beat it looks.
-LOOKS_IN_BEAT: Final = 10
-
-
 class Leased:
     """A row holds the key, and says until when."""
 
@@ -276,6 +276,10 @@ class Leased:
         self.was_asked = False
 
     @property
+    def lease(self) -> Lease:
+        return self._steps
+
+    @property
     def connection(self) -> Any:
         raise RuntimeError(
             "a request with steps has no transaction of its own: take `step.connection()` inside of a step, whose "
@@ -287,15 +291,10 @@ class Leased:
         self.was_asked = True
         return self._steps
 
-    @property
-    def beat_seconds(self) -> float:
-        return self.idempotency.lease_ms / BEATS_IN_LEASE / 1000
-
     def claim(self) -> Procedure[KeyState]:
         outcome: KeyState = yield from self._briefly(self._claim)
         if isinstance(outcome, Accepted):
-            kind = AsyncKey if self.idempotency.is_asynchronous else Key
-            self._steps = kind(self.idempotency, self._name, self._token, self.tally)
+            self._steps = steps_of(self.idempotency, self._name, self._token, self.tally, self._new)
         return outcome
 
     def _claim(self, connection: Connection) -> KeyState:
@@ -329,95 +328,11 @@ class Leased:
         """No transaction is open but those of the steps, which say so themselves."""
         return contextlib.nullcontext()
 
-    def beat(self) -> Procedure[float]:
-        """Hold the key for another lease, and return the seconds to the next beat. While a step has a transaction open,
-        nobody else can take the key over, and a beat would wait for it in a transaction of its own."""
-
-        def hold(connection: Connection) -> bool:
-            # The step may have begun while this transaction waited for its turn.
-            if self._steps.is_locked:
-                return False
-            self._steps.hold(connection)
-            return True
-
-        has_held = not self._steps.is_locked and (yield from self._briefly(hold))
-        return self.beat_seconds if has_held else self.beat_seconds / LOOKS_IN_BEAT
-
     def _briefly(self, work: Callable[[Connection], T]) -> Procedure[T]:
-        """Do the work in a new transaction."""
-        transaction = self._new()
-        try:
-            done: T = yield transaction.start(work)
-            yield transaction.commit()
-        finally:
-            yield transaction.roll_back()
-        return done
+        return briefly(self._new, work)
 
 
 def holder_of(idempotency: Idempotency, request: Request, name: Name, fingerprint: str, new: NewTransaction) -> Holder:
     """A lease if the path is configured to have steps, otherwise a transaction."""
     kind = Leased if idempotency.has_steps(request.path) else InTransaction
     return kind(idempotency, request, name, fingerprint, new)
-
-
-# -- the heartbeat of a lease ------------------------------------------------------------------------------------------
-
-
-logger = logging.getLogger("semel.http")
-
-
-@contextlib.asynccontextmanager
-async def beating(holder: Holder) -> AsyncIterator[None]:
-    if not isinstance(holder, Leased):
-        yield
-        return
-    beats = asyncio.create_task(_beat(holder))
-    try:
-        yield
-    finally:
-        beats.cancel()
-        # The task ends after its present beat: a lease must not be prolonged after it was released.
-        await whole(asyncio.wait([beats]))
-
-
-async def _beat(lease: Leased) -> None:
-    seconds = lease.beat_seconds
-    with contextlib.suppress(Fenced):
-        while True:
-            await asyncio.sleep(seconds)
-            with _outlived():
-                seconds = await drive_async(lease.beat())
-
-
-@contextlib.contextmanager
-def beating_in_thread(holder: Holder) -> Iterator[None]:
-    if not isinstance(holder, Leased):
-        yield
-        return
-    ended = threading.Event()
-    beats = threading.Thread(target=_beat_until, args=(ended, holder), name="semel-http-heartbeat", daemon=True)
-    beats.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        beats.join()
-
-
-def _beat_until(ended: threading.Event, lease: Leased) -> None:
-    seconds = lease.beat_seconds
-    with contextlib.suppress(Fenced):
-        while not ended.wait(seconds):
-            with _outlived():
-                seconds = drive(lease.beat())
-
-
-@contextlib.contextmanager
-def _outlived() -> Iterator[None]:
-    try:
-        yield
-    except Fenced:
-        raise
-    except Exception as error:
-        reason = one_line(error)
-        logger.warning("a lease could not be prolonged, and is tried again: %s: %s", type(error).__name__, reason)

@@ -33,10 +33,12 @@ from semel.http.answers import (
     fate_of,
 )
 from semel.http.callers import checked_caller
-from semel.http.claims import NO_LEASE, Name, Term, name_of
+from semel.http.claims import NO_LEASE, Term, name_of
 from semel.http.requests import KEY_HEADER, KeyMalformed, fingerprint, read_key
-from semel.http.slots import Slots
-from semel.http.transactions import (
+from semel.http.unkeyed import Unkeyed, reader_of
+from semel.steps.records import Name
+from semel.steps.slots import Slots
+from semel.steps.transactions import (
     AsyncDatabase,
     AsyncTransaction,
     Database,
@@ -49,7 +51,6 @@ from semel.http.transactions import (
     is_of_one_thread,
     transactions_max,
 )
-from semel.http.unkeyed import Unkeyed, reader_of
 
 # A request that is repeated later than this counts as a new one. Payment interfaces usually promise a day, which is
 # longer than any client retries.

@@ -8,6 +8,8 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
 
+from semel.steps.tables import steps
+
 metadata: Final = MetaData()
 
 keys: Final = Table(
@@ -29,12 +31,5 @@ keys: Final = Table(
 )
 Index("semel_http_keys_expires", keys.c.expires_ms)
 
-steps: Final = Table(
-    "semel_http_steps",
-    metadata,
-    Column("scope", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("step", Text, primary_key=True),
-    # As JSON; empty while a step whose call takes no key is running.
-    Column("result", Text, nullable=False),
-)
+# The steps of a request are recorded as those of a workflow are.
+steps.to_metadata(metadata)

@@ -8,7 +8,7 @@ ask. This module must never commit what a GET has changed, and never let it go w
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
@@ -18,12 +18,18 @@ from semel.database.effects import writes
 from semel.database.engines import read_only
 from semel.database.procedures import Procedure, drive, drive_async, is_in_loop
 from semel.http.answers import Fate
-from semel.http.transactions import Ended, LoopTransaction, Transaction, nothing, refuse_from_now_on, session_of
+from semel.steps.transactions import (
+    Ended,
+    LoopTransaction,
+    NewTransaction,
+    Transaction,
+    nothing,
+    refuse_from_now_on,
+    session_of,
+)
 
 # What a handler asks for it reads alone.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-
-NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
 
 
 class OnlyReads(RuntimeError):

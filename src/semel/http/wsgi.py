@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive
 from semel.http.answers import Answer, AnswerCutShort, Fate, Headers, RequestRefused, lowered, streams, ttl_header
-from semel.http.holders import Holder, beating_in_thread, claimed, holder_of, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.unkeyed import Unkeyed
+from semel.steps.heartbeat import beating_in_thread
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -126,7 +127,7 @@ class _Exchange:
             return _send_answer(start_response, answer)
         self._environ[CONTEXT] = self._holder
         try:
-            with beating_in_thread(self._holder), tallied(self._holder), self._holder.executing():
+            with beating_in_thread(self._holder.lease), tallied(self._holder), self._holder.executing():
                 return self._execute(app, start_response)
         finally:
             drive(self._holder.release())

@@ -38,6 +38,7 @@ from semel.http.tables import metadata as http_metadata
 from semel.inbox.tables import metadata as inbox_metadata
 from semel.offsets.tables import metadata as offsets_metadata
 from semel.outbox.tables import metadata as outbox_metadata
+from semel.steps.tables import metadata as steps_metadata
 
 # Changes the tables of a room from one version to the next, in the transaction that stores the new version.
 Step: TypeAlias = Callable[[Connection], None]
@@ -64,16 +65,22 @@ ROOMS: Final = (
     Room("outbox", outbox_metadata),
     Room("inbox", inbox_metadata),
     Room("http", http_metadata),
+    # The table of steps is of both: whichever is made first makes it.
+    Room("steps", steps_metadata),
     Room("offsets", offsets_metadata),
 )
 
 
 def _combined() -> MetaData:
     combined = MetaData()
-    for room in ROOMS:
-        for table in room.tables:
-            table.to_metadata(combined)
+    for table in _tables_of(ROOMS):
+        table.to_metadata(combined)
     return combined
+
+
+def _tables_of(rooms: Sequence[Room]) -> list[Table]:
+    """Each table once."""
+    return list({table.name: table for room in rooms for table in room.tables}.values())
 
 
 # All of semel's tables, for `create_all` and for Alembic.
@@ -258,10 +265,10 @@ def _statements(names: tuple[str, ...]) -> Iterator[Any]:
     rooms = rooms_named(names)
     # Only this table may exist already, from making another room's tables.
     yield CreateTable(versions, if_not_exists=True)
+    for table in _tables_of(rooms):
+        yield CreateTable(table)
+        yield from (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
     for room in rooms:
-        for table in room.tables:
-            yield CreateTable(table)
-            yield from (CreateIndex(index) for index in sorted(table.indexes, key=lambda index: str(index.name)))
         yield insert(versions).values(room=room.name, version=room.version)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from semel.database import TransactionBroken
-from semel.http.transactions import of_one_thread
+from semel.steps.transactions import of_one_thread
 
 
 @of_one_thread

@@ -13,8 +13,9 @@ from django.http.response import HttpResponseBase
 from semel.database.procedures import drive
 from semel.http.answers import Answer, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.django.configuration import configured
-from semel.http.holders import Holder, beating_in_thread, claimed, holder_of, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, Request
+from semel.steps.heartbeat import beating_in_thread
 
 # Under which name `request.native`, for `scope`, has Django's own request with its user.
 NATIVE = "django.request"
@@ -61,7 +62,7 @@ class IdempotencyMiddleware:
             return _response(answer)
         request.META[CONTEXT] = holder
         try:
-            with beating_in_thread(holder), tallied(holder), holder.executing():
+            with beating_in_thread(holder.lease), tallied(holder), holder.executing():
                 return self._execute(holder, request)
         finally:
             drive(holder.release())

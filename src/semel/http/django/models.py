@@ -35,4 +35,4 @@ class Step(models.Model):  # type: ignore[misc]
 
     class Meta:
         app_label = "semel_http"
-        db_table = "semel_http_steps"
+        db_table = "semel_steps"

@@ -43,10 +43,11 @@ GROUPS: Final = {
     },
     "application": {
         "settings": "print a client's settings for a delivery guarantee, and check a client's settings",
-        "schema": "make the tables of outbox, inbox and HTTP keys in your database, check or print them",
+        "schema": "make the tables of outbox, inbox, HTTP keys and workflows in your database, check or print them",
         "outbox": "publish the messages that an application's transactions have added, and show the progress",
         "inbox": "show the messages that a consumer has put aside, and retry or drop them",
         "http": "delete the HTTP keys that have expired",
+        "steps": "run an application's workflows, show and cancel them, and have them go on",
     },
     "pipeline": {
         "audit": "check whether every sink has each event exactly once, and name lost and doubled ones",

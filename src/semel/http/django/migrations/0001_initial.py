@@ -40,6 +40,6 @@ class Migration(migrations.Migration):  # type: ignore[misc]
                 ("step", models.TextField()),
                 ("result", models.TextField()),
             ],
-            options={"db_table": "semel_http_steps"},
+            options={"db_table": "semel_steps"},
         ),
     )

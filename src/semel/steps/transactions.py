@@ -1,7 +1,7 @@
 """One transaction on the database that the user configured. Only this file begins it, commits it and rolls it back.
 
-The HTTP keys end these transactions because they also begin them: the handler works on a connection that the middleware
-passes to it. A transaction must end exactly once, even if a task is cancelled meanwhile.
+HTTP keys and workflows end these transactions because they also begin them: a handler or a step works on a connection
+that was passed to it. A transaction must end exactly once, even if a task is cancelled meanwhile.
 """
 
 import asyncio
@@ -25,8 +25,7 @@ from semel.database.errors import sqlstate, told_of_end
 from semel.database.kinds import WrongKind, check_engine, check_kind
 from semel.database.open_transactions import OpenRawTransaction
 from semel.database.procedures import Procedure
-from semel.http.claims import Name, NotCommitted
-from semel.http.slots import Slots
+from semel.steps.slots import Slots
 
 T = TypeVar("T")
 
@@ -402,8 +401,18 @@ async def whole(work: Awaitable[T]) -> T:
         raise
 
 
+class NotCommitted(RuntimeError):
+    """The transaction has ended without an error, but was not committed."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(
+            f"the transaction of {title} was rolled back without an error, by the framework or by the function that is "
+            "the database: nothing was committed, and the next try executes"
+        )
+
+
 def confirmed(
-    name: Name, transaction: Transaction | LoopTransaction, is_there: Callable[[Connection], bool]
+    title: str, transaction: Transaction | LoopTransaction, is_there: Callable[[Connection], bool]
 ) -> Procedure[None]:
     """Check, in another transaction, whether the one that has ended was committed."""
     try:
@@ -411,4 +420,18 @@ def confirmed(
     finally:
         yield transaction.roll_back()
     if not was_committed:
-        raise NotCommitted(name)
+        raise NotCommitted(title)
+
+
+NewTransaction: TypeAlias = Callable[[], Transaction | LoopTransaction]
+
+
+def briefly(new: NewTransaction, work: Callable[[Connection], T]) -> Procedure[T]:
+    """Do the work in a new transaction."""
+    transaction = new()
+    try:
+        done: T = yield transaction.start(work)
+        yield transaction.commit()
+    finally:
+        yield transaction.roll_back()
+    return done

@@ -1,0 +1,358 @@
+"""The rows of workflows: each statement about them, on a connection in the caller's transaction.
+
+A workflow belongs to the run that has taken it last: its token is in the row. Each write of a holder names its token,
+so a late one writes nothing. The clock is the database's, because the clocks of two machines may differ by more than a
+lease. `rules.py` decides; this module must never do so.
+"""
+
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    not_,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.database.clock import POSTGRESQL_NOW_MS, Clock, database_now_ms, now_ms, time_by
+from semel.database.errors import told_remedy
+from semel.database.kinds import check_engine
+from semel.steps.records import Fenced, Name, forget_steps
+from semel.steps.rules import OPEN, Due, State, chosen, hopeless, may_resume
+from semel.steps.tables import WORKFLOWS, steps, workflows
+
+# PostgreSQL's advisory lock under which a queue with a limit is counted: the first of the two numbers is semel's.
+_LOCK: Final = (1936026981, 3)
+# Long enough to look at what has failed, and for a start to be repeated.
+KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
+# How many one transaction deletes.
+REAPED_ROWS_MAX: Final = 1000
+
+
+class Cancelled(Fenced):
+    """The workflow was cancelled, or ended or resumed by somebody. This run writes nothing more."""
+
+    def __init__(self, id: str, state: str) -> None:
+        RuntimeError.__init__(self, f"workflow {id!r} is {state}, and not this run's any more: nothing was written")
+
+
+class DeadlineOver(RuntimeError):
+    """The workflow did not end in time. No further step is done."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"the deadline of workflow {id!r} is over")
+
+
+class WorkflowRefused(ValueError):
+    """There is no such workflow, or not in this state, or its id belongs to another one."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A workflow that this worker has taken."""
+
+    id: str
+    workflow: str
+    token: int
+    attempts: int
+    arguments: list[Any]
+    again_from: str | None
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A workflow as it stands."""
+
+    id: str
+    workflow: str
+    queue: str
+    state: State
+    due_ms: int | None
+    attempts: int
+    result: Any
+    """What its function has returned; if it has failed, what the error says."""
+    added_ms: int
+    ended_ms: int | None
+
+
+def name_of(id: str) -> Name:
+    return Name(WORKFLOWS, id)
+
+
+def _given(name: str) -> ColumnElement[int]:
+    return bindparam(name, type_=BigInteger)
+
+
+def _now(dialect: str) -> ColumnElement[int]:
+    """The time in a statement. One that asks PostgreSQL for it would be one more to wait for."""
+    return _given("at_ms") if dialect == "sqlite" else func.coalesce(_given("at_ms"), POSTGRESQL_NOW_MS)
+
+
+def _at(connection: Connection, clock: Clock) -> dict[str, int | None]:
+    return {"at_ms": None if clock is now_ms and connection.dialect.name == "postgresql" else clock()}
+
+
+_OF_ID: Final = workflows.c.id == bindparam("of_id")
+_OF_HOLDER: Final = (_OF_ID, workflows.c.token == _given("of_token"), workflows.c.state == State.RUNNING)
+_HOLD: Final = {
+    dialect: update(workflows)
+    .where(*_OF_HOLDER, or_(workflows.c.deadline_ms.is_(None), workflows.c.deadline_ms > _now(dialect)))
+    .values(due_ms=_now(dialect) + _given("lease_ms"))
+    for dialect in ("sqlite", "postgresql")
+}
+_ROW: Final = select(workflows).where(_OF_ID)
+
+
+# -- the application ---------------------------------------------------------------------------------------------------
+
+
+def add(
+    connection: Connection,
+    workflow: str,
+    arguments: Sequence[Any],
+    *,
+    id: str | None,
+    queue: str,
+    delay_ms: int,
+    deadline_ms: int | None,
+    clock: Clock,
+) -> str:
+    """Add a workflow, unless there is one of this id, with the same function and arguments."""
+    at_ms = time_by(clock, connection)
+    id = str(uuid.uuid4()) if id is None else id
+    row = {
+        "id": id,
+        "workflow": workflow,
+        "queue": queue,
+        "state": State.WAITING,
+        "due_ms": at_ms + delay_ms,
+        "token": 0,
+        "attempts": 0,
+        "deadline_ms": None if deadline_ms is None else at_ms + deadline_ms,
+        "arguments": json.dumps(list(arguments)),
+        "added_ms": at_ms,
+    }
+    inserting = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    added = connection.execute(
+        inserting(workflows).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    )
+    if not added.rowcount:
+        known = _row(connection, id)
+        if (known.workflow, known.arguments) != (workflow, row["arguments"]):
+            raise WorkflowRefused(
+                f"the id {id!r} belongs to a workflow {known.workflow!r} with other arguments: take another id"
+            )
+    return id
+
+
+def look_up(connection: Connection, id: str) -> Found:
+    return _found(_row(connection, id))
+
+
+def listed(connection: Connection, states: Collection[str], rows_max: int) -> list[Found]:
+    """The newest ones, of these states or of all."""
+    query = select(workflows).order_by(workflows.c.added_ms.desc(), workflows.c.id).limit(rows_max)
+    if states:
+        query = query.where(workflows.c.state.in_(list(states)))
+    return [_found(row) for row in connection.execute(query)]
+
+
+def steps_of(connection: Connection, id: str) -> dict[str, Any]:
+    """The results of the steps that are recorded, by the steps' names; None for one that has begun without a key."""
+    query = select(steps.c.step, steps.c.result).where(steps.c.scope == WORKFLOWS, steps.c.key == id)
+    rows = connection.execute(query.order_by(steps.c.step))
+    return {row.step: json.loads(row.result) if row.result else None for row in rows}
+
+
+def cancel(connection: Connection, id: str, clock: Clock) -> None:
+    """End it. Its holder, if there is one, writes nothing more; a step that is under way is not recorded."""
+    values = {"state": State.CANCELLED, "due_ms": None, "ended_ms": time_by(clock, connection)}
+    change = update(workflows).where(workflows.c.id == id, workflows.c.state.in_(OPEN))
+    if not connection.execute(change.values(token=workflows.c.token + 1, **values)).rowcount:
+        raise WorkflowRefused(f"workflow {id!r} has ended already: it is {_row(connection, id).state}")
+
+
+def resume(connection: Connection, id: str, from_step: str | None, clock: Clock) -> None:
+    """Have it go on after its last recorded step, or do this step and all later ones again. It has no deadline from
+    now on."""
+    row, at_ms = _row(connection, id, locked=True), time_by(clock, connection)
+    if not may_resume(row.state, row.due_ms, at_ms):
+        raise WorkflowRefused(f"workflow {id!r} is running: cancel it first")
+    if from_step is None and row.state == State.DONE:
+        raise WorkflowRefused(f"workflow {id!r} is done: name the step from which on it is to be done again")
+    if from_step is not None and from_step not in steps_of(connection, id):
+        raise WorkflowRefused(f"workflow {id!r} has recorded no step {from_step!r}: semel steps show {id} names them")
+    values = {"state": State.WAITING, "due_ms": at_ms, "attempts": 0, "deadline_ms": None, "again_from": from_step}
+    change = update(workflows).where(workflows.c.id == id).values(token=row.token + 1, ended_ms=None, result=None)
+    connection.execute(change.values(**values))
+
+
+def reap(engine: Engine, kept_ms: int = KEPT_MS) -> int:
+    """Delete the workflows that ended longer ago than this, with their steps, and return their number. Starts with
+    their ids are new ones from then on."""
+    check_engine("the engine", engine)
+    reaped = 0
+    while True:
+        with told_remedy(), engine.begin() as connection:
+            count = _reap_batch(connection, database_now_ms(connection) - kept_ms)
+        reaped += count
+        if count < REAPED_ROWS_MAX:
+            return reaped
+
+
+def _reap_batch(connection: Connection, ended_before_ms: int) -> int:
+    ended = workflows.c.ended_ms < ended_before_ms
+    due = select(workflows.c.id).where(ended).limit(REAPED_ROWS_MAX).with_for_update(skip_locked=True).cte()
+    deletion = delete(workflows).where(workflows.c.id.in_(select(due)), ended).returning(workflows.c.id)
+    ids = list(connection.scalars(deletion))
+    forget_steps(connection, [name_of(id) for id in ids])
+    return len(ids)
+
+
+# -- the worker --------------------------------------------------------------------------------------------------------
+
+
+def take(
+    connection: Connection,
+    queues: Mapping[str, int | None],
+    names: Collection[str],
+    count: int,
+    lease_ms: int,
+    clock: Clock,
+) -> list[Taken]:
+    """Take up to `count` workflows of these names that are due; of a queue with a number no more than may run."""
+    taken: list[Taken] = []
+    for queue, running_max in queues.items():
+        if len(taken) < count:
+            taken += _taken_of(connection, queue, running_max, names, count - len(taken), lease_ms, clock)
+    return taken
+
+
+def _taken_of(
+    connection: Connection,
+    queue: str,
+    running_max: int | None,
+    names: Collection[str],
+    count: int,
+    lease_ms: int,
+    clock: Clock,
+) -> list[Taken]:
+    if running_max is not None and connection.dialect.name == "postgresql":
+        # Two workers that count at once would both find room. SQLite has one writer.
+        connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
+    at_ms = time_by(clock, connection)
+    # Those first whose holder is gone. On PostgreSQL it passes by those that somebody works on at the moment.
+    columns = workflows.c.id, workflows.c.state, workflows.c.attempts, workflows.c.deadline_ms
+    query = (
+        select(*columns)
+        .where(workflows.c.queue == queue, workflows.c.state.in_(OPEN), workflows.c.due_ms <= at_ms)
+        .where(workflows.c.workflow.in_(list(names)))
+        .order_by(workflows.c.state, workflows.c.due_ms, workflows.c.id)
+        .limit(count)
+        .with_for_update(skip_locked=True)
+    )
+    due = [Due(*row) for row in connection.execute(query)]
+    if not due:
+        return []
+    for one in due:
+        if (why := hopeless(one, at_ms)) is not None:
+            values = {"state": State.FAILED, "due_ms": None, "result": json.dumps(why), "ended_ms": at_ms}
+            change = update(workflows).where(workflows.c.id == one.id)
+            connection.execute(change.values(token=workflows.c.token + 1, **values))
+    running = 0
+    if running_max is not None:
+        counted = select(func.count()).where(workflows.c.queue == queue, workflows.c.state == State.RUNNING)
+        running = connection.scalar(counted) or 0
+    begun = [one.id for one in chosen([one for one in due if hopeless(one, at_ms) is None], running, running_max)]
+    change = update(workflows).where(workflows.c.id.in_(begun)).returning(workflows)
+    values = {"state": State.RUNNING, "due_ms": at_ms + lease_ms}
+    rows = connection.execute(change.values(token=workflows.c.token + 1, attempts=workflows.c.attempts + 1, **values))
+    return sorted((_taken(row) for row in rows), key=lambda one: begun.index(one.id))
+
+
+def hold(connection: Connection, taken: Taken, lease_ms: int, clock: Clock) -> None:
+    """Keep it for another lease. Locks the row until the transaction ends."""
+    values = {**_of(taken), **_at(connection, clock), "lease_ms": lease_ms}
+    if not connection.execute(_HOLD[connection.dialect.name], values).rowcount:
+        raise _refused(connection, taken)
+
+
+def end(
+    connection: Connection,
+    taken: Taken,
+    state: State,
+    clock: Clock,
+    *,
+    result: str | None = None,
+    pause_ms: int = 0,
+    until_ms: int | None = None,
+    begins_anew: bool = False,
+) -> None:
+    """End this run: with a result, or to wait for a pause or until a time. A workflow that sleeps has as many
+    tries left as at first."""
+    at_ms = time_by(clock, connection)
+    is_open = state in OPEN
+    due_ms = at_ms + pause_ms if until_ms is None else until_ms
+    values: dict[str, Any] = {
+        "state": state,
+        "due_ms": due_ms if is_open else None,
+        "result": result,
+        "ended_ms": None if is_open else at_ms,
+        "token": taken.token + 1,
+        "attempts": 0 if begins_anew else taken.attempts,
+    }
+    if not connection.execute(update(workflows).where(*_OF_HOLDER).values(values), _of(taken)).rowcount:
+        raise _refused(connection, taken)
+
+
+def begin_again(connection: Connection, taken: Taken, passed: Collection[str]) -> None:
+    """Forget the records of all steps but those that this run has passed."""
+    others = and_(steps.c.scope == WORKFLOWS, steps.c.key == taken.id, not_(steps.c.step.in_(list(passed))))
+    connection.execute(delete(steps).where(others))
+    connection.execute(update(workflows).where(_OF_ID).values(again_from=None), {"of_id": taken.id})
+
+
+def _of(taken: Taken) -> dict[str, Any]:
+    return {"of_id": taken.id, "of_token": taken.token}
+
+
+def _refused(connection: Connection, taken: Taken) -> Exception:
+    """Why a holder's write has found no row."""
+    row = connection.execute(_ROW, {"of_id": taken.id}).one_or_none()
+    if row is None or row.token == taken.token:
+        return DeadlineOver(taken.id)
+    is_taken_over = row.state == State.RUNNING
+    return Fenced(f"workflow {taken.id!r}") if is_taken_over else Cancelled(taken.id, row.state)
+
+
+def _row(connection: Connection, id: str, *, locked: bool = False) -> Row[Any]:
+    row = connection.execute(_ROW.with_for_update() if locked else _ROW, {"of_id": id}).one_or_none()
+    if row is None:
+        raise WorkflowRefused(f"there is no workflow {id!r}")
+    return row
+
+
+def _taken(row: Row[Any]) -> Taken:
+    arguments = json.loads(row.arguments)
+    return Taken(row.id, row.workflow, row.token, row.attempts, arguments, row.again_from, row.deadline_ms)
+
+
+def _found(row: Row[Any]) -> Found:
+    result = None if row.result is None else json.loads(row.result)
+    columns = row.id, row.workflow, row.queue, State(row.state), row.due_ms, row.attempts
+    return Found(*columns, result, row.added_ms, row.ended_ms)

@@ -1,0 +1,51 @@
+"""The tables of recorded steps: one row for each step that was finished, and one for each workflow.
+
+Times are in milliseconds since 1970. HTTP keys and workflows share the table of steps: the scope of a step is the
+digest of a caller, or WORKFLOWS, which is none.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text
+
+metadata: Final = MetaData()
+
+# The scope of all workflows.
+WORKFLOWS: Final = "workflow"
+
+steps: Final = Table(
+    "semel_steps",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    # The key of a request, or the id of a workflow.
+    Column("key", Text, primary_key=True),
+    Column("step", Text, primary_key=True),
+    # As JSON; empty while a step whose call takes no key is running.
+    Column("result", Text, nullable=False),
+)
+
+workflows: Final = Table(
+    "semel_workflows",
+    metadata,
+    Column("id", Text, primary_key=True),
+    # The name of its function.
+    Column("workflow", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    # From when on a worker may take it: the time for which it waits, or the end of its holder's lease; null at its end.
+    Column("due_ms", BigInteger),
+    # Rises with each holder, and fences the earlier ones.
+    Column("token", BigInteger, nullable=False),
+    # How often it was begun since it last waited or was resumed.
+    Column("attempts", BigInteger, nullable=False),
+    Column("deadline_ms", BigInteger),
+    # The arguments as a JSON list; the result as JSON, or what the error says.
+    Column("arguments", Text, nullable=False),
+    Column("result", Text),
+    # From this step on, the next run does all of them again.
+    Column("again_from", Text),
+    Column("added_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger),
+)
+Index("semel_workflows_due", workflows.c.queue, workflows.c.state, workflows.c.due_ms)
+Index("semel_workflows_ended", workflows.c.ended_ms)
