@@ -252,7 +252,7 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a step of one caller is taken for that of another with the same key",
-        "semel.http.claims:_STEPS_OF_NAME",
+        "semel.steps.records:_OF_NAME",
         'steps.c.scope == bindparam("of_scope")',
         'bindparam("of_scope") == bindparam("of_scope")',
         (_STEPS, "-k", "step_of_one_caller and sqlite"),

@@ -36,6 +36,7 @@ from saboteurs.token_bugs import TOKEN_BUGS
 from saboteurs.transfer_bugs import TRANSFER_BUGS
 from saboteurs.trap_bugs import TRAP_BUGS
 from saboteurs.watching_bugs import WATCHING_BUGS
+from saboteurs.workflow_bugs import WORKFLOW_BUGS
 
 ALL_BUGS: Final[tuple[Bug, ...]] = (
     *BROKER_BUGS,
@@ -71,4 +72,5 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *TOKEN_BUGS,
     *TRANSFER_BUGS,
     *TRAP_BUGS,
+    *WORKFLOW_BUGS,
 )

@@ -1,0 +1,39 @@
+"""The planted bugs of workflows: a late run that writes, a sleep that forgets, a limit that is none."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_DEATHS: Final = "tests/steps/test_workflow_deaths.py"
+_WORKFLOWS: Final = "tests/steps/test_workflows.py"
+
+WORKFLOW_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a run that was taken over still writes",
+        "semel.steps.ledger:_OF_HOLDER",
+        'workflows.c.token == _given("of_token")',
+        'workflows.c.token >= _given("of_token")',
+        (_DEATHS, "-k", "sqlite and wakes_up_late"),
+    ),
+    Bug(
+        "each run sleeps for the whole time again",
+        "semel.steps.workflows:AnyRun._sleep",
+        "json.loads(noted) if noted else at_ms + round(seconds * 1000)",
+        "at_ms + round(seconds * 1000)",
+        (_WORKFLOWS, "-k", "sqlite and sleep_holds"),
+    ),
+    Bug(
+        "a queue's limit does not count those whose worker is gone",
+        "semel.steps.rules:chosen",
+        "running_max - running",
+        "running_max",
+        (_WORKFLOWS, "-k", "sqlite and no_more_of_a_queue"),
+    ),
+    Bug(
+        "what comes after the step from which a workflow goes on is passed by",
+        "semel.steps.ledger:begin_again",
+        "connection.execute(delete(steps).where(others))",
+        "",
+        (_WORKFLOWS, "-k", "sqlite and goes_on_after"),
+    ),
+)
