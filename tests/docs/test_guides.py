@@ -16,7 +16,7 @@ import forked
 ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
     *("test-your-code", "exactly-once", "settings", "audit", "http", "outbox", "inbox", "watch"),
-    "recover-a-producer",
+    *("queue", "recover-a-producer"),
     "run-once",
     "offsets",
     "steps",

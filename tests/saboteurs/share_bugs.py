@@ -99,8 +99,8 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a lock that is renewed times out as before",
         f"{_RULES}:SharePartition.decide_acknowledge",
-        "result.held.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))",
-        "pass",
+        "(result.held if word == RENEW else result.changes).append(after)",
+        "word == RENEW or result.changes.append(after)",
         _MODEL,
     ),
     Bug(
@@ -225,5 +225,26 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
         "self._state.catalog.numbered(start.number) is not None",
         "True",
         (f"{_HOSTILE}::test_a_topic_that_goes_while_a_member_looks_for_records_leaves_nothing_behind",),
+    ),
+    Bug(
+        "who watches is told again of what happened to shared records",
+        "semel.log.broker.decisions:Decisions.shared_after",
+        "len(self._shared) - fresh",
+        "0",
+        ("tests/log/broker/test_shared_records.py", "-k", "slow"),
+    ),
+    Bug(
+        "records that wait to come again are shown as held",
+        "semel.log.broker.shared_records:_told",
+        "counts[AVAILABLE]",
+        "counts[ACQUIRED]",
+        ("tests/log/broker/test_shared_records.py", "-k", "the_broker_tells"),
+    ),
+    Bug(
+        "an archived record is told as released",
+        "semel.log.broker.share_groups:ShareGroupCoordinator._let_go",
+        "batch.kind != AVAILABLE",
+        "False",
+        ("tests/log/broker/test_shared_records.py", "-k", "stream"),
     ),
 )

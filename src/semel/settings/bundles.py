@@ -28,6 +28,9 @@ class Bundle:
     client: Client
     producer_settings: tuple[Setting, ...]
     consumer_settings: tuple[Setting, ...]
+    # Both are empty for a client without share consumers, and where a share group cannot keep the guarantee.
+    share_consumer_settings: tuple[Setting, ...] = ()
+    share_group_settings: tuple[Setting, ...] = ()
 
     @property
     def producer(self) -> dict[str, Value]:
@@ -38,6 +41,16 @@ class Bundle:
     def consumer(self) -> dict[str, Value]:
         """The settings of a consumer, without its addresses and its group."""
         return {setting.name: setting.value for setting in self.consumer_settings}
+
+    @property
+    def share_consumer(self) -> dict[str, Value]:
+        """The settings of a consumer of a share group, without its addresses and its group."""
+        return {setting.name: setting.value for setting in self.share_consumer_settings}
+
+    @property
+    def share_group(self) -> dict[str, Value]:
+        """The configurations of a share group, which the broker keeps."""
+        return {setting.name: setting.value for setting in self.share_group_settings}
 
     def of(self, role: Role) -> tuple[Setting, ...]:
         return self.producer_settings if role is Role.PRODUCER else self.consumer_settings
@@ -151,6 +164,19 @@ _CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
     ),
 }
 
+# A share group delivers again, so it is never at most once.
+_SHARES: Final = frozenset({Semantics.AT_LEAST_ONCE, Semantics.EXACTLY_ONCE})
+_SHARERS: Final = frozenset({Client.CONFLUENT, Client.JAVA})
+_SHARE_CONSUMERS: Final = (
+    _Line("share.acknowledgement.mode", "explicit", "accept a record after the work, and not with the next poll"),
+    _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others get its records"),
+)
+_SHARE_GROUPS: Final = (
+    _Line("share.isolation.level", "read_committed", "nobody gets a record of an open or aborted transaction"),
+    _Line("share.auto.offset.reset", "earliest", "a new group begins with the first record, and skips nothing"),
+    _Line("share.delivery.count.limit", 5, "how often a record is delivered at most; the consumers have to know it"),
+)
+
 # The exceptions: a client that cannot do this, or means something else by the setting.
 _OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[_Line, ...]]] = {
     (Semantics.AT_MOST_ONCE, Client.CONFLUENT): (
@@ -213,12 +239,23 @@ def bundle(
         )
         told_apart = client is not Client.AIOKAFKA
         produced |= {line.name: line for line in (named, *_IN_TRANSACTIONS[: 1 + told_apart])}
+    shares = semantics in _SHARES and client in _SHARERS
     return Bundle(
         semantics,
         client,
         tuple(_in_the_words_of(client, Role.PRODUCER, produced.values())),
         tuple(_in_the_words_of(client, Role.CONSUMER, _CONSUMERS[semantics])),
+        tuple([Setting(*_as_written(client, line)) for line in _SHARE_CONSUMERS if shares]),
+        tuple([Setting(*line) for line in _SHARE_GROUPS if shares]),
     )
+
+
+def _as_written(client: Client, line: _Line) -> _Line:
+    """In Java all values are strings."""
+    value = line.value
+    if client is Client.JAVA:
+        value = str(value).lower() if isinstance(value, bool) else str(value)
+    return line._replace(value=value)
 
 
 def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iterator[Setting]:
@@ -226,10 +263,8 @@ def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iter
     for line in lines:
         known = TABLES[client][role].get(line.name)
         if known is not None:
-            value = line.value
-            if client is Client.JAVA:
-                value = str(value).lower() if isinstance(value, bool) else str(value)
-            elif line.name == "acks" and isinstance(value, str) and value.isdigit():
+            value = _as_written(client, line).value
+            if client is not Client.JAVA and line.name == "acks" and isinstance(value, str) and value.isdigit():
                 value = int(value)
             yield Setting(known.name, value, line.why)
 

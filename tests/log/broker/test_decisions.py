@@ -220,7 +220,7 @@ def test_each_subscriber_gets_the_newest_decisions_and_the_number_of_those_left_
             watched.unsubscribe(reached.pop(0)[0])
         elif isinstance(step, int) and step < len(reached):
             subscription, place = reached[step]
-            counts, left_out, taken = subscription.take()
+            counts, left_out, taken, *_ = subscription.take()
             listed = set[int]()
             for outcome in Outcome:
                 numbers = [number for number, one in enumerate(told, 1) if one is outcome and number > place]

@@ -43,7 +43,7 @@ def test_the_window_is_the_last_five_batches_of_each_partition(served_with_batch
     assert get(address, "/producers?topic=payments&first=x")[0] == 400
     assert get(address, "/producers?topic=payments", Origin="http://evil.example")[0] == 403
     assert get(address, "/producers?topic=payments", Host="evil.example")[0] == 421
-    with pytest.raises(NotTold, match="does not tell the windows"):
+    with pytest.raises(NotTold, match="does not tell it"):
         BrokerDoor("127.0.0.1", 1).windows("payments", 0)
 
 

@@ -196,12 +196,12 @@ def test_a_kind_of_group_that_the_console_does_not_know_is_named_and_asked_nothi
     broker: FaultyBroker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On Apache Kafka the request for the members of another kind is refused."""
-    coordinator = cluster.coordinator("shares", GROUP)
-    known = {"shares": Listed("shares", "share", "Stable", coordinator)}
+    coordinator = cluster.coordinator("streams", GROUP)
+    known = {"streams": Listed("streams", "streams", "Stable", coordinator)}
     monkeypatch.setattr(groups.groups, "listed", lambda cluster: known)
     monkeypatch.setattr(groups.groups, "members", pytest.fail)
-    one = groups.one_group(cluster, asked(group="shares"))
-    assert (one["kind"], one["is_known"], one["members"]) == ("share", False, [])
+    one = groups.one_group(cluster, asked(group="streams"))
+    assert (one["kind"], one["is_known"], one["members"]) == ("streams", False, [])
 
 
 def test_a_group_whose_topic_was_deleted_is_shown_without_it(broker: FaultyBroker, cluster: Cluster) -> None:

@@ -318,7 +318,7 @@ class Broker:
         self.members = Members(self.runtime)
         self.transactions = TransactionCoordinator(self.runtime)
         self.consumer_groups = ConsumerGroupCoordinator(self.runtime, self.members, self.guard)
-        self.share_groups = ShareGroupCoordinator(self.runtime, self.members, self.guard)
+        self.share_groups = ShareGroupCoordinator(self.runtime, self.members, self.guard, self.decisions)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups, self.share_groups)
         self.compactor.begin(self.runtime, self._thread("compact"), self.role.cache)
         self.connections = Connections(

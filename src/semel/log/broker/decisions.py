@@ -1,4 +1,5 @@
-"""A live stream of the verdicts on batches: a page in a browser shows a duplicate at the moment when it arrives.
+"""A live stream of the verdicts on batches, and of what happens to the records of share groups: a page in a browser
+shows a duplicate at the moment when it arrives.
 
 While nobody subscribes, a batch costs only the check of `is_watched`. While somebody does, a bounded number of the
 newest verdicts of each outcome is kept, and made into text only when an event is sent. Most batches are accepted, and
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
@@ -26,6 +27,8 @@ SUBSCRIPTIONS_MAX: Final = 4
 ACCEPTED_TOLD_MAX: Final = 50
 # The same for every other outcome. An event with all of them takes half a megabyte; there are ten in a second.
 OTHERS_TOLD_MAX: Final = 300
+# Runs of shared records in an event: the newest.
+SHARED_TOLD_MAX: Final = 50
 
 _WORDS: Final = {outcome: outcome.name.lower() for outcome in Outcome}
 
@@ -42,7 +45,23 @@ class Decision(NamedTuple):
     verdict: Verdict
 
 
-# The same without names, which takes a sixth of the time to make.
+class SharedDecision(NamedTuple):
+    """What has happened to a run of records of a share group."""
+
+    at_ms: int
+    # acquired, renewed, accepted, released, rejected, timed_out or archived.
+    event: str
+    group: str
+    # Empty if it was the broker.
+    member: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    deliveries: int
+
+
+# A decision without names, which takes a sixth of the time to make.
 _Fields = tuple[int, int, str, int, BatchHeader, Verdict]
 
 
@@ -54,6 +73,9 @@ class Told(NamedTuple):
     # How many since the last event are not in `decisions`, by outcome.
     left_out: Mapping[str, int]
     decisions: list[Decision]
+    # The newest of share groups, and how many others there were.
+    shared: Sequence[SharedDecision] = ()
+    shared_left_out: int = 0
 
 
 class Decisions:
@@ -70,6 +92,9 @@ class Decisions:
             outcome: self._accepted if outcome is ACCEPTED else deque[_Fields](maxlen=others_max) for outcome in Outcome
         }
         self._subscriptions: list[Subscription] = []
+        # What happened to the records of share groups, and how much since the start while somebody watched.
+        self._shared: deque[SharedDecision] = deque(maxlen=SHARED_TOLD_MAX)
+        self.shared_count = 0
         # Whether a subscription waits for the next accepted batch; whether one waits for the next other verdict.
         self._accepted_is_awaited = False
         self._other_is_awaited = False
@@ -89,6 +114,7 @@ class Decisions:
         self._subscriptions.remove(subscription)
         self.is_watched = bool(self._subscriptions)
         if not self.is_watched:
+            self._shared.clear()
             for newest in self._newest.values():
                 newest.clear()
 
@@ -102,9 +128,24 @@ class Decisions:
             self._newest[verdict.outcome].append(decision)
             is_awaited = self._other_is_awaited
         if is_awaited:
-            self._accepted_is_awaited = self._other_is_awaited = False
-            for subscription in self._subscriptions:
-                subscription.wake()
+            self._wake()
+
+    def tell_shared(self, decision: SharedDecision) -> None:
+        """Something has happened to records of a share group."""
+        self._shared.append(decision)
+        self.shared_count += 1
+        if self._accepted_is_awaited:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._accepted_is_awaited = self._other_is_awaited = False
+        for subscription in self._subscriptions:
+            subscription.wake()
+
+    def shared_after(self, number: int) -> list[SharedDecision]:
+        """The newest of share groups after so many."""
+        fresh = min(self.shared_count - number, len(self._shared))
+        return list(self._shared)[len(self._shared) - fresh :]
 
     def after(self, number: int) -> list[Decision]:
         """The newest decisions after this one, in their order."""
@@ -132,6 +173,7 @@ class Subscription:
         self._metrics = metrics
         self._number = metrics.judged_batches
         self._counts = metrics.batches
+        self._shared_count = decisions.shared_count
         self._news = asyncio.Event()
 
     def take(self) -> Told:
@@ -142,7 +184,10 @@ class Subscription:
         left_out = {word: self._counts[word] - before[word] for word in _WORDS.values()}
         for decision in fresh:
             left_out[_WORDS[decision.verdict.outcome]] -= 1
-        return Told(self._counts, left_out, fresh)
+        shared = self._decisions.shared_after(self._shared_count)
+        shared_left_out = self._decisions.shared_count - self._shared_count - len(shared)
+        self._shared_count = self._decisions.shared_count
+        return Told(self._counts, left_out, fresh, shared, shared_left_out)
 
     async def wait(self, seconds_max: float, *, others_only: bool = False) -> None:
         """Return when there is a decision to take, when the subscription has ended, or after `seconds_max`. With
@@ -158,7 +203,9 @@ class Subscription:
     def _fresh(self, others_only: bool) -> int:
         """How many decisions there are to take."""
         fresh = self._metrics.judged_batches - self._number
-        return fresh - (self._metrics.accepted_batches - self._counts["accepted"]) if others_only else fresh
+        if others_only:
+            return fresh - (self._metrics.accepted_batches - self._counts["accepted"])
+        return fresh + self._decisions.shared_count - self._shared_count
 
     def wake(self) -> None:
         """There is a decision to take."""
@@ -174,7 +221,8 @@ def event_of(told: Told) -> bytes:
     """The server-sent event with these verdicts."""
     decisions = ", ".join(map(_as_json, told.decisions))
     return b"data: %s\n\n" % (
-        f'{{"counts": {json.dumps(told.counts)}, "left_out": {json.dumps(told.left_out)}, "decisions": [{decisions}]}}'
+        f'{{"counts": {json.dumps(told.counts)}, "left_out": {json.dumps(told.left_out)}, "decisions": [{decisions}], '
+        f'"shared_left_out": {told.shared_left_out}, "shared": {json.dumps([one._asdict() for one in told.shared])}}}'
     ).encode("ascii")
 
 

@@ -72,7 +72,7 @@ def _counters(metrics: Metrics) -> Iterator[str]:
     yield from _family(
         "counter",
         "shared_records_total",
-        "Records of share groups: acquired, what members said of them, timed out, or given up after the last delivery.",
+        "Records of share groups: acquired, what members said of them, timed out, or archived after the last delivery.",
         _by("event", metrics.shared_records),
     )
 

@@ -117,7 +117,7 @@ class Metrics:
         self.group_events = dict.fromkeys(("group_rebalanced", "group_emptied", "member_expired"), 0)
         # Records of share groups, by what happened to them.
         self.shared_records = dict.fromkeys(
-            ("acquired", "accepted", "released", "rejected", "renewed", "timed_out", "given_up"), 0
+            ("acquired", "accepted", "released", "rejected", "renewed", "timed_out", "archived"), 0
         )
         self.latencies: dict[int, Histogram] = {}
         # How long the store took to acknowledge each slot.

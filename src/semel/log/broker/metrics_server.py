@@ -1,5 +1,6 @@
-"""A small HTTP server for an operator's tools: /metrics for Prometheus, /decisions, a stream of verdicts, and
-/producers?topic=NAME, the batches that each partition of a topic would recognise as duplicates.
+"""A small HTTP server for an operator's tools: /metrics for Prometheus, /decisions, a stream of verdicts,
+/producers?topic=NAME, the batches that each partition of a topic would recognise as duplicates, and /shares?group=NAME,
+the records that a share group has in flight.
 
 It is simple on purpose: the number of connections and the size of a request are bounded, and each request has a
 deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
@@ -23,6 +24,7 @@ from semel.log.broker.broker import Broker
 from semel.log.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.log.broker.exposition import CONTENT_TYPE, exposition
 from semel.log.broker.sealed_streams import SealedStreams
+from semel.log.broker.shared_records import shared_records
 from semel.log.broker.windows import windows
 from semel.log.places import THIS_MACHINE, Admission, Places
 from semel.wire.basic import BasicLogin
@@ -32,7 +34,8 @@ from semel.wire.refusals import Refused
 METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
 WINDOWS_PATH: Final = "/producers"
-PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH)
+SHARES_PATH: Final = "/shares"
+PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH, SHARES_PATH)
 REQUEST_BYTES_MAX: Final = 8 * 1024
 # Requests that are under way at once, and TLS handshakes. One address has half of these places: if it wants more, its
 # oldest connection without a request is closed.
@@ -140,7 +143,10 @@ async def serve_metrics(
                 )
             _check_asker(request.headers, names)
             if request.path == WINDOWS_PATH:
-                writer.write(_windows(broker, request.query))
+                writer.write(_told(broker, request.query, "topic", windows))
+                return None
+            if request.path == SHARES_PATH:
+                writer.write(_told(broker, request.query, "group", shared_records))
                 return None
             subscription = broker.decisions.subscribe()
             if subscription is None:
@@ -201,14 +207,15 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
     return _Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
 
 
-def _windows(broker: Broker, query: dict[str, str]) -> bytes:
+def _told(broker: Broker, query: dict[str, str], name: str, tell: Callable[[Broker, str, int], bytes]) -> bytes:
+    """What is told about the thing that the query has under this name."""
     first = query.get("first", "0")
     if not (first.isascii() and first.isdigit() and len(first) < 10):
         raise _HttpRefused("400 Bad Request", "first must be the number of a partition\n")
     if not broker.role.is_active:
         raise _HttpRefused("503 Service Unavailable", "this broker stands by: ask the active one\n")
     try:
-        body = windows(broker, query.get("topic", ""), int(first))
+        body = tell(broker, query.get(name, ""), int(first))
     except Refused as refused:
         raise _HttpRefused("404 Not Found", f"{refused.message}\n") from None
     return _response("200 OK", body.decode(), content_type="application/json")

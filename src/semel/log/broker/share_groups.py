@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, TypeGuard
 
 from semel.log.broker.assigned_groups import AssignedGroupCoordinator
+from semel.log.broker.decisions import SHARED_TOLD_MAX, Decisions, SharedDecision
 from semel.log.broker.limits import group_rules
 from semel.log.broker.members import Members
 from semel.log.broker.runtime import Runtime
@@ -69,8 +70,9 @@ class Reading(NamedTuple):
 class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
     """The share groups of one broker."""
 
-    def __init__(self, runtime: Runtime, members: Members, sight: Sight) -> None:
+    def __init__(self, runtime: Runtime, members: Members, sight: Sight, decisions: Decisions) -> None:
         super().__init__(runtime, members, sight)
+        self._decisions = decisions
         limits = runtime.limits
         self._group_rules = group_rules(limits)
         self.sessions = ShareSessions(limits.share_sessions_max, limits.share_session_partitions_max)
@@ -180,7 +182,7 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
             outcome = partition.decide_acquire(reading.spans, reading.begin, reading.log_start, wish_now, rules)
             left -= _count_of(outcome.held)
             if outcome.held:
-                self._note("acquired", _count_of(outcome.held))
+                self._note("acquired", session.name, name, outcome.held)
                 acquired[name] = outcome.held
             return outcome
 
@@ -202,12 +204,11 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
             except Refused as refusal:
                 refused[name] = refusal.with_traceback(None)
                 return _NO_CHANGE
-            self._note("accepted", outcome.said.get(ACCEPT, 0))
-            self._note("rejected", outcome.said.get(REJECT, 0))
-            self._note("renewed", outcome.said.get(RENEW, 0))
-            released = _count_of(batch for batch in outcome.changes if batch.kind == AVAILABLE)
-            self._note("released", released)
-            self._note("given_up", outcome.said.get(RELEASE, 0) - released)
+            for word, batches in outcome.said.items():
+                if word == RELEASE:
+                    self._let_go("released", session.name, name, batches)
+                elif word in _SAID:
+                    self._note(_SAID[word], session.name, name, batches)
             return outcome
 
         yield from self._change(session.name.group, acks, decide, session)
@@ -231,11 +232,15 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
     def _release(self, group: str, sessions: Collection[ShareSession]) -> Steps[None]:
         """These sessions have ended."""
 
-        def decide(_: PartitionName, partition: SharePartition | None) -> Outcome:
+        # The only one, usually.
+        who = next(iter(sessions)).name if len(sessions) == 1 else SharerName(group, "")
+
+        def decide(name: PartitionName, partition: SharePartition | None) -> Outcome:
             if partition is None:
                 return _NO_CHANGE
-            rules = self.share_rules_of(group)
-            return self._let_go("released", partition.decide_release(lambda state: state.holder in sessions, rules))
+            batches = partition.decide_release(lambda state: state.holder in sessions, self.share_rules_of(group))
+            self._let_go("released", who, name, batches)
+            return Outcome(batches, [])
 
         yield from self._change(group, list(self._locked.get(group, ())), decide)
 
@@ -262,26 +267,33 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
             if partition is None:
                 locked.pop(place, None)
                 return _NO_CHANGE
-            outcome = self._let_go("timed_out", partition.decide_overdue(now_ms, self.share_rules_of(name)))
+            batches = partition.decide_overdue(now_ms, self.share_rules_of(name))
+            self._let_go("timed_out", SharerName(name, ""), place, batches)
             if partition.next_deadline_ms() is None:
                 locked.pop(place, None)
             self._note_lock(name, place, partition)
-            return outcome
+            return Outcome(batches, [])
 
         yield from self._change(name, list(locked), decide)
         if not locked:
             self._locked.pop(name, None)
 
-    def _let_go(self, event: str, batches: list[ShareBatch]) -> Outcome:
+    def _let_go(self, event: str, who: SharerName, name: PartitionName, batches: list[ShareBatch]) -> None:
         """Nobody holds these runs any more."""
-        again = _count_of(batch for batch in batches if batch.kind == AVAILABLE)
-        self._note(event, again)
-        self._note("given_up", _count_of(batches) - again)
-        return Outcome(batches, [])
+        self._note(event, who, name, [batch for batch in batches if batch.kind == AVAILABLE])
+        self._note("archived", who, name, [batch for batch in batches if batch.kind != AVAILABLE])
 
-    def _note(self, event: str, count: int) -> None:
-        """Count what happened to so many records."""
-        self._runtime.metrics.shared_records[event] += count
+    def _note(self, event: str, who: SharerName, name: PartitionName, batches: Sequence[ShareBatch]) -> None:
+        """Count what happened to these records, and tell the subscribers. Without a member's id it was the broker."""
+        if not batches:
+            return
+        self._runtime.metrics.shared_records[event] += _count_of(batches)
+        topic = self._state.catalog.numbered(name.number) if self._decisions.is_watched else None
+        if topic is not None:
+            now_ms = self._runtime.clock.now_ms()
+            for first, last, _, deliveries in batches[:SHARED_TOLD_MAX]:
+                told = SharedDecision(now_ms, event, *who, topic.name, name.partition, first, last, deliveries)
+                self._decisions.tell_shared(told)
 
     def _change(
         self,
@@ -332,6 +344,8 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
 
 
 _NO_CHANGE: Final = Outcome([], [])
+# What a member says about records, without releases and gaps.
+_SAID: Final = {ACCEPT: "accepted", REJECT: "rejected", RENEW: "renewed"}
 
 
 def _count_of(batches: Iterable[ShareBatch]) -> int:

@@ -10,27 +10,25 @@ import asyncio
 import contextlib
 import getpass
 import signal
-import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from semel.ui.cli.addresses import broker_address, listening_address
+from semel.ui.cli.addresses import listening_address
+from semel.ui.cli.broker_door import add_door, door_in
 from semel.ui.cli.cluster import add_bootstrap, client_settings
 from semel.ui.cli.databases import warn_of_password
 from semel.ui.cli.display import printable, tell
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.input_end import add_until_input_ends, when_input_ends
-from semel.ui.cli.metrics import OVER_TLS, login_in
 from semel.ui.cli.password_file import password_in
 from semel.ui.cli.subcommands import add_subcommand
 from semel.wire.hosts import is_loopback
 
 if TYPE_CHECKING:
     from semel.client.settings import ClientSettings
-    from semel.ui.console.broker_door import BrokerDoor
     from semel.ui.console.claims import Databases
     from semel.ui.console.server import Contents
     from semel.ui.console.standbys import Stores
@@ -68,21 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show the replays of HTTP keys of an application, any number of times: where it serves its counters for "
         "Prometheus, http://HOST:PORT/metrics",
     )
-    parser.add_argument(
-        "--decisions",
-        metavar="[https://]HOST:PORT",
-        help="show each verdict on a batch at once: the address at which the broker serves its metrics",
-    )
-    parser.add_argument(
-        "--decisions-login-file",
-        metavar="FILE",
-        help="log in there with the name and the password in this file's first line, NAME:PASSWORD",
-    )
-    parser.add_argument(
-        "--decisions-authority",
-        metavar="FILE",
-        help="the certificates to trust there, as PEM (the system's)",
-    )
+    add_door(parser, "show each verdict on a batch at once: the address at which the broker serves its metrics")
     parser.add_argument(
         "--audits", metavar="DIR", type=Path, help="show the audits that semel audit --keep DIR has kept here"
     )
@@ -150,30 +134,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _door_of(options: argparse.Namespace) -> "BrokerDoor | None":
-    """Where the broker publishes its decisions; None if the user did not say."""
-    from semel.ui.console.broker_door import BrokerDoor
-
-    address: str | None = options.decisions
-    if not address:
-        if options.decisions_login_file or options.decisions_authority:
-            raise Failure("--decisions-login-file and --decisions-authority are for --decisions HOST:PORT")
-        return None
-    if options.decisions_authority and not address.startswith(OVER_TLS):
-        raise Failure(f"--decisions-authority is for TLS: write --decisions {OVER_TLS}{address}")
-    host, port = broker_address(address.removeprefix(OVER_TLS))
-    login = login_in(options.decisions_login_file)
-    tls = None
-    if address.startswith(OVER_TLS):
-        try:
-            tls = ssl.create_default_context(cafile=options.decisions_authority)
-        except OSError as error:
-            raise Failure(f"{options.decisions_authority}: {error.strerror or error}") from None
-    elif login is not None and not is_loopback(host):
-        raise Failure(f"the password can be read on the way to {address}: write {OVER_TLS}{address}")
-    return BrokerDoor(host, port, login, tls)
-
-
 # A console imports each of these only if it is to show it: importing all would make every start longer by half.
 
 
@@ -195,7 +155,7 @@ def _given(options: argparse.Namespace) -> "Iterator[tuple[Contents, ClientSetti
     try:
         given = Contents(
             databases=_databases(options.database, options.application),
-            decisions=_door_of(options),
+            decisions=door_in(options),
             audits=Audits(options.audits) if options.audits else None,
             stores=_stores(options.store) if options.store else None,
             people=People(options.users) if options.users else None,

@@ -10,16 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import RefusedByBroker
-from semel.client.groups import Committed, Listed, Member
+from semel.client.groups import Committed, Listed, Member, Shared
 from semel.client.lag import Lag, Standing, lags
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.ui.cli.broker_door import add_door, door_in
 from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
 from semel.ui.cli.display import NOTHING, print_table, printable
 from semel.ui.cli.errors import Failure
@@ -27,12 +28,17 @@ from semel.ui.cli.subcommands import add_subcommand
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from semel.ui.console.broker_door import BrokerDoor, InFlight
+
 EXAMPLE: Final = """  semel groups describe billing
   semel groups reset billing --topic payments:0,1 --to 2026-01-31T12:00:00Z
   semel groups reset billing --to earliest --execute"""
 
 # How much is read in order to count lag. A person waits a second or two for it.
 COUNTED_BYTES_MAX: Final = 64 * 1024 * 1024
+# Share partitions of which a broker is asked what is in flight.
+SHARED_MAX: Final = 1_000
 
 
 class Row(NamedTuple):
@@ -63,9 +69,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         return own
 
     action("list", "show every group, with its protocol and its state")
-    action(
+    describe = action(
         "describe", "show a group's members, and in each partition its offset and how many records it has still to get"
     )
+    add_door(describe, "show what a share group has in flight: the address at which the broker serves its metrics")
     reset = action("reset", "set the offsets of a group without members, or show what they would be")
     reset.add_argument(
         "--to", required=True, metavar="WHERE", help="earliest, latest, an offset, or a time: 2026-01-31T12:00:00Z"
@@ -86,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "list":
             _list(cluster)
         elif options.action == "describe":
-            _describe(cluster, options.name)
+            _describe(cluster, options.name, door_in(options))
         elif options.action == "reset":
             _reset(cluster, options.name, options.to, options.topic, options.execute)
         else:
@@ -110,15 +117,16 @@ def _list(cluster: Cluster) -> None:
     print_table(rows)
 
 
-def _describe(cluster: Cluster, name: str) -> None:
+def _describe(cluster: Cluster, name: str, door: BrokerDoor | None) -> None:
     group = _group(cluster, name)
     coordinator = coordinator_of(cluster, name, GROUP)
     members = groups.members(cluster, coordinator, group)
+    in_flight = {} if door is None or group.kind != groups.SHARE else _in_flight(door, name)
     print(f"group {printable(name)}  type {group.kind}  state {group.state or NOTHING}")
     for member in members:
         print(f"member {printable(_line(member))}")
     if group.kind == groups.SHARE:
-        _show_shared(cluster, coordinator, name, _sharers(members))
+        _show_shared(groups.shared(cluster, coordinator, name), _sharers(members), in_flight)
         return
     committed = groups.committed(cluster, coordinator, name)
     rows = list(_rows(cluster, committed, _owners(members)))
@@ -134,15 +142,33 @@ def _describe(cluster: Cluster, name: str) -> None:
         print(f"an open transaction will commit offsets of this group in {places}; clients wait for its end")
 
 
-def _show_shared(cluster: Cluster, coordinator: Address, name: str, sharers: dict[TopicPartition, list[str]]) -> None:
-    shared = groups.shared(cluster, coordinator, name)
+def _in_flight(door: BrokerDoor, name: str) -> dict[TopicPartition, InFlight]:
+    from semel.ui.console.broker_door import NotTold
+
+    try:
+        return door.shares(name, SHARED_MAX)
+    except NotTold as error:
+        raise Failure(str(error)) from None
+
+
+def _show_shared(
+    shared: dict[TopicPartition, Shared],
+    sharers: dict[TopicPartition, list[str]],
+    in_flight: dict[TopicPartition, InFlight],
+) -> None:
     rows: list[tuple[str, ...]] = []
     for where in sorted({*shared, *sharers}):
-        one = shared.get(where)
+        one, told = shared.get(where), in_flight.get(where)
         figures = [NOTHING if figure is None else str(figure) for figure in (one or (None, None))]
+        if told is not None:
+            often = ", ".join(f"{count} x{times}" for times, count in told.deliveries if times)
+            figures += [str(told.held), str(told.waiting), often or NOTHING]
+        elif in_flight:
+            figures += [NOTHING] * 3
         rows.append((where.topic, str(where.partition), *figures, " ".join(sharers.get(where, [NOTHING]))))
     if rows:
-        print_table([("TOPIC", "PARTITION", "START", "LAG", "MEMBERS"), *rows])
+        more = ("HELD", "AGAIN", "DELIVERED") if in_flight else ()
+        print_table([("TOPIC", "PARTITION", "START", "LAG", *more, "MEMBERS"), *rows])
     else:
         print("no offsets")
 

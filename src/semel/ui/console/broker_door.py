@@ -1,4 +1,4 @@
-"""Asks a broker of semel for the deduplication windows of its producers.
+"""Asks a broker of semel for the deduplication windows of its producers, and for what share groups have in flight.
 
 The broker answers at the address of its metrics and decisions. If it does not answer, the page shows why.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from semel.client.places import TopicPartition
 from semel.ui.console.http import reason_of
 from semel.wire.basic import BasicLogin
 from semel.wire.hosts import shown_address
@@ -18,6 +19,17 @@ ANSWER_BYTES_MAX: Final = 1024 * 1024
 
 # By partition and producer id.
 Windows = Mapping[tuple[int, int], list[dict[str, int]]]
+
+
+class InFlight(NamedTuple):
+    """What a share group has in flight in a partition."""
+
+    # How many records somebody holds, and how many wait to be delivered again.
+    held: int
+    waiting: int
+    # Of both: how many were delivered how often; and how many each member holds.
+    deliveries: list[tuple[int, int]]
+    holders: list[tuple[str, int]]
 
 
 class NotTold(Exception):
@@ -58,6 +70,24 @@ class BrokerDoor(NamedTuple):
         except (LookupError, TypeError, ValueError):
             raise NotTold("the broker tells windows in words that this console does not know") from None
 
+    def shares(self, group: str, partitions_max: int) -> dict[TopicPartition, InFlight]:
+        """What a share group has in flight, in so many partitions at most. Raises NotTold."""
+        found: dict[TopicPartition, InFlight] = {}
+        first: int | None = 0
+        try:
+            while first is not None and len(found) < partitions_max:
+                told = self._get("/shares?" + urlencode({"group": group, "first": first}))
+                for one in told["partitions"]:
+                    where = TopicPartition(str(one["topic"]), int(one["partition"]))
+                    deliveries = [(int(times), int(count)) for times, count in one["deliveries"]]
+                    holders = [(str(member), int(count)) for member, count in one["holders"]]
+                    found[where] = InFlight(int(one["held"]), int(one["waiting"]), deliveries, holders)
+                later = told["next"]
+                first = None if later is None or int(later) <= first else int(later)
+        except (LookupError, TypeError, ValueError):
+            raise NotTold("the broker tells of share groups in words that this console does not know") from None
+        return found
+
     def _get(self, target: str) -> Any:
         # Imported only here: it imports modules for mail headers, which a console does not need at its start.
         import http.client
@@ -75,7 +105,7 @@ class BrokerDoor(NamedTuple):
                 raise NotTold(f"{place} answers {answer.status}: {body[:200].decode(errors='replace').strip()}")
             return json.loads(body)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            raise NotTold(f"{place} does not tell the windows: {reason_of(error)}") from None
+            raise NotTold(f"{place} does not tell it: {reason_of(error)}") from None
         finally:
             connection.close()
 

@@ -58,6 +58,8 @@ class DecisionFeed:
         self._counts: dict[str, Any] | None = None
         self._left_out = 0
         self._newest: dict[str, deque[dict[str, Any]]] = {outcome: deque(maxlen=NEWEST_MAX) for outcome in OUTCOMES}
+        # What happened to the records of share groups, the newest first.
+        self._shared: deque[dict[str, Any]] = deque(maxlen=NEWEST_MAX)
         self._history = History(OUTCOMES)
 
     async def now(self, query: Query, beside: Beside = dict) -> dict[str, Any]:
@@ -118,7 +120,7 @@ class DecisionFeed:
         again.
         """
         self._counts, self._error, self._left_out = None, None, 0
-        for newest in self._newest.values():
+        for newest in (*self._newest.values(), self._shared):
             newest.clear()
         self._history = History(OUTCOMES)
 
@@ -129,6 +131,7 @@ class DecisionFeed:
             "counts": self._counts,
             "left_out": self._left_out,
             "decisions": in_order[:NEWEST_MAX],
+            "shared": list(self._shared),
             "history": self._history.drawn(_now()),
         }
 
@@ -179,6 +182,8 @@ class DecisionFeed:
         for decision in event["decisions"]:
             # Pages are sorted by it, so a decision without a number would end every page.
             self._newest[decision["outcome"]].append({**decision, "number": int(decision["number"])})
+        # Brokers of other builds may not tell of share groups.
+        self._shared.extendleft(dict(one) for one in event.get("shared", ()))
         self._counts, self._error = event["counts"], None
         # Accepted batches do not count as left out: like the broker, the page lists only the newest of them.
         self._left_out += sum(event["left_out"][outcome] for outcome in OUTCOMES if outcome != "accepted")

@@ -20,6 +20,7 @@ from semel.client.groups import Listed, Member
 from semel.client.lag import Lag, Standing, lags, total
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.ui.console.broker_door import BrokerDoor, InFlight, NotTold
 from semel.ui.console.commands import command
 from semel.ui.console.http import PageRefused
 from semel.ui.console.query import Query
@@ -36,8 +37,9 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 Answer = dict[str, Any]
 
-# Other kinds, such as Kafka's share groups, have no members and no offsets that these requests could tell.
+# Other kinds have no members and no offsets that these requests could tell.
 _KINDS_KNOWN: Final = ("classic", "consumer")
+_TELLS_NOTHING: Final = "a broker of semel tells it where it serves its metrics: start the console with --decisions"
 _EMPTY: Final = "Empty"
 
 # A list of 100,000 groups takes some 30 MB, so only one thread at a time makes one, and keeps little of it.
@@ -112,9 +114,11 @@ def lag_shown(lag: Lag | None) -> Answer:
     return {"lag": None, "lag_is_exact": True} if lag is None else {"lag": lag.records, "lag_is_exact": lag.is_exact}
 
 
-def one_group(cluster: Cluster, query: Query) -> Answer:
+def one_group(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> Answer:
     """A group, its members, and a page of its partitions."""
     group = _group(cluster, query.name("group"))
+    if group.kind == groups.SHARE:
+        return _share_group(cluster, group, query, door)
     is_known = group.kind in _KINDS_KNOWN
     members = groups.members(cluster, group.coordinator, group) if is_known else []
     owners = {where: one.member_id for one in members for where in one.partitions}
@@ -134,16 +138,7 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
         "state": group.state,
         "coordinator": "{}:{}".format(*group.coordinator),
         **lag_shown(total(found.values())),
-        "members": [
-            {
-                "id": one.member_id,
-                "instance": one.instance_id,
-                "client": one.client_id,
-                "host": one.host,
-                "partitions": len(one.partitions),
-            }
-            for one in members[:ROWS_MAX]
-        ],
+        "members": [_member(one) for one in members[:ROWS_MAX]],
         "member_count": len(members),
         "count": len(every),
         "page": page,
@@ -161,6 +156,60 @@ def one_group(cluster: Cluster, query: Query) -> Answer:
             }
             for where in shown
         ],
+    }
+
+
+def _share_group(cluster: Cluster, group: Listed, query: Query, door: BrokerDoor | None) -> Answer:
+    """A share group: what is not done yet, and what is in flight if a broker of semel tells it."""
+    members = groups.members(cluster, group.coordinator, group)
+    shared = groups.shared(cluster, group.coordinator, group.name)
+    every = sorted(shared)
+    page = query.number("page", 1, least=1)
+    shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
+    in_flight: dict[TopicPartition, InFlight] = {}
+    why_not = None if door is not None else _TELLS_NOTHING
+    if door is not None:
+        try:
+            in_flight = door.shares(group.name, page * ROWS_MAX)
+        except NotTold as error:
+            why_not = str(error)
+    known = [one.lag for one in shared.values() if one.lag is not None]
+    return {
+        "name": group.name,
+        "kind": group.kind,
+        "is_known": True,
+        "is_shared": True,
+        "state": group.state,
+        "coordinator": "{}:{}".format(*group.coordinator),
+        "lag": sum(known) if known else None,
+        "lag_is_exact": len(known) == len(shared),
+        "members": [_member(one) for one in members[:ROWS_MAX]],
+        "member_count": len(members),
+        "count": len(every),
+        "page": page,
+        "pages": max(-(-len(every) // ROWS_MAX), 1),
+        "why_not": why_not,
+        "partitions": [
+            {
+                "topic": where.topic,
+                "partition": where.partition,
+                "start": shared[where].start,
+                "lag": shared[where].lag,
+                "lag_is_exact": True,
+                "in_flight": in_flight[where]._asdict() if where in in_flight else None,
+            }
+            for where in shown
+        ],
+    }
+
+
+def _member(member: Member) -> Answer:
+    return {
+        "id": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "partitions": len(member.partitions),
     }
 
 

@@ -50,7 +50,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "transactions": _of_cluster(transactions.open_transactions),
     "producers": Question(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
     "groups": _of_cluster(groups.every_group),
-    "group": _of_cluster(groups.one_group),
+    "group": Question(CLUSTER, lambda view, query: groups.one_group(view.cluster, query, view.door)),
     "reset_preview": _of_cluster(groups.reset_preview),
     "pipelines": _of_cluster(pipelines.every_sink),
     "claims": Question(DATABASES, lambda databases, query: databases.every(query)),

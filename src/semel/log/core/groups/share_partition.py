@@ -31,7 +31,6 @@ is not delivered for ever, however often the broker restarts. Times and names ar
 
 from array import array
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, islice
@@ -123,13 +122,13 @@ class RunState(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The runs that change, those that the member holds from now on for the whole time of a lock, and how many records
+    """The runs that change, those that the member holds from now on for the whole time of a lock, and the runs that
     got each word from it.
     """
 
     changes: list[ShareBatch]
     held: list[ShareBatch]
-    said: Mapping[int, int] = MappingProxyType({})
+    said: Mapping[int, list[ShareBatch]] = MappingProxyType({})
 
 
 @cache
@@ -262,7 +261,7 @@ class SharePartition:
 
         The ranges are in order. What lies before `start` was done in the meantime.
         """
-        said = Counter[int]()
+        said: dict[int, list[ShareBatch]] = {}
         result = Outcome([], [], said)
         for ack in acks:
             if ack.last < self.start:
@@ -275,12 +274,10 @@ class SharePartition:
                 for run_first, run_last, state in self.runs(first, last):
                     if state.kind != ACQUIRED or state.holder != holder:
                         raise Refused(INVALID_RECORD_STATE, f"the member does not hold the record {run_first}")
-                    said[word] += run_last - run_first + 1
-                    if word == RENEW:
-                        result.held.append(ShareBatch(run_first, run_last, ACQUIRED, state.deliveries))
-                    else:
-                        kind = _released(state, rules) if word == RELEASE else DONE
-                        result.changes.append(ShareBatch(run_first, run_last, kind, state.deliveries))
+                    kind = ACQUIRED if word == RENEW else _released(state, rules) if word == RELEASE else DONE
+                    after = ShareBatch(run_first, run_last, kind, state.deliveries)
+                    said.setdefault(word, []).append(after)
+                    (result.held if word == RENEW else result.changes).append(after)
         if result.held and not rules.may_renew:
             raise Refused(INVALID_RECORD_STATE, "the group does not allow locks to be renewed")
         return result

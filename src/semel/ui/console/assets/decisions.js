@@ -16,6 +16,7 @@ export const words = [
   ["fenced", "A newer epoch of the same producer is at work. The batch is refused, and nothing is stored."],
   ["refused", "The batch was refused for another reason, such as a checksum that does not match. There is no verdict on its number."],
   ["offset", "Where the batch lies; of a duplicate, where its original lies."],
+  ["archived", "A record of a share group that was delivered as often as the group allows, and that nobody has accepted. Nobody gets it any more."],
   ["not shown", "Duplicates, gaps and fenced batches that fell faster than they could be listed. The counts and the chart have them all. Of accepted batches, only the newest are ever listed."],
 ];
 
@@ -38,6 +39,8 @@ export function view(answer, query) {
     verdicts(answer.history),
     h("nav", { class: "choices", "aria-label": "Which verdicts" }, OUTCOMES.map(([outcome, text]) => choice(outcome, text, query))),
     answer.decisions.length ? list(answer) : h("p", { class: "empty" }, "None since this page was opened. Those before are in the counts."),
+    answer.shared.length ? h("h2", {}, "Records of share groups") : null,
+    answer.shared.length ? shared(answer.shared) : null,
   ];
 }
 
@@ -61,6 +64,21 @@ function list(answer) {
       time(one.at_ms),
     ],
   }));
+  return table("The newest first", columns, rows);
+}
+
+function shared(told) {
+  const columns = [["What"], ["Group", "name"], ["Where", "name"], ["First", "number"], ["Last", "number"], ["Deliveries", "number"], ["Member", "name"], ["When"]];
+  const rows = told.map((one) => [
+    one.event.replace("_", " "),
+    link("/group", { group: one.group }, one.group),
+    link("/records", { topic: one.topic, partition: one.partition, from: one.first }, `${one.topic}-${one.partition}`),
+    number(one.first),
+    number(one.last),
+    number(one.deliveries),
+    one.member || "the broker",
+    time(one.at_ms),
+  ]);
   return table("The newest first", columns, rows);
 }
 
