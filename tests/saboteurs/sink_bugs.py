@@ -8,6 +8,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _ENDS: Final = "tests/client/test_transaction_ends.py"
+_ICEBERG: Final = "tests/spark/tables/test_iceberg_claims.py"
 _PATIENCE: Final = "tests/client/test_patience.py"
 
 
@@ -309,14 +310,14 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a number of another writer's is taken for the claim",
-        "semel.spark.tables.delta_sink:app_ids",
+        "semel.spark.tables.delta_claims:app_ids",
         'f"{APP_ID_PREFIX}{sink}"',
         "sink",
         ("tests/spark/tables/test_delta_sink.py", "-k", "users_own"),
     ),
     Bug(
         "a Delta table takes files wherever they lie",
-        "semel.spark.tables.delta_sink:files_of",
+        "semel.spark.tables.delta_files:files_of",
         "[partition_of(name)[0] for name in path.relative_to(directory).parts[:-1]] == wanted",
         "True",
         ("tests/spark/tables/test_delta_sink.py", "-k", "too_late"),
@@ -330,14 +331,42 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a claim in a Delta table outlives the rows that RESTORE took away",
-        "semel.spark.tables.delta_sink:standing",
+        "semel.spark.tables.delta_claims:standing",
         "restored is None",
         "True",
         ("tests/spark/tables/test_delta_sink.py", "-k", "restored"),
     ),
     Bug(
+        "a claim in an Iceberg table outlives the rows that a rollback took away",
+        "semel.spark.tables.iceberg_claims:standing",
+        "(oldest.sequence_number or 0) > noted.sequence",
+        "True",
+        (_ICEBERG, "-k", "nobody_can_tell"),
+    ),
+    Bug(
+        "a line of snapshots without a parent is taken for the whole of it",
+        "semel.spark.tables.iceberg_claims:standing",
+        "oldest.sequence_number == FIRST_SEQUENCE",
+        "oldest.parent_snapshot_id is None",
+        (_ICEBERG, "-k", "outlives"),
+    ),
+    Bug(
+        "the library repeats a lost commit to an Iceberg table by itself",
+        "semel.spark.tables.iceberg_sink:IcebergFiles.committed",
+        "transaction._snapshot_producers.clear()",
+        "pass",
+        (_ICEBERG, "-k", "next_one_after"),
+    ),
+    Bug(
+        "two branches of an Iceberg table share a claim",
+        "semel.spark.tables.iceberg_claims:key_of",
+        "branch == MAIN",
+        "True",
+        (_ICEBERG, "-k", "claims_of_their_own"),
+    ),
+    Bug(
         "a restore that was taken back counts",
-        "semel.spark.tables.delta_sink:restored_below",
+        "semel.spark.tables.delta_claims:restored_below",
         'version < entry["version"] <= newest',
         'version < entry["version"]',
         ("tests/spark/tables/test_delta_sink.py", "-k", "itself_taken_back"),

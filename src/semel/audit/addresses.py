@@ -3,6 +3,7 @@
     semel://HOST:PORT/TOPIC?id=key           also header.NAME, or value.$.payment.id for JSON; kafka.* as for Spark
     parquet:DIR?id=COLUMN                    a directory, or one file
     delta:DIR?id=COLUMN                      and version=N
+    iceberg:NAMESPACE.TABLE?id=COLUMN        catalog=NAME, catalog.KEY=... as pyiceberg has them; ref=BRANCH, snapshot=N
     postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
     sqlite:FILE/TABLE?id=COLUMN              also sqlite:///FILE/TABLE, as the sink names the file
 
@@ -24,11 +25,12 @@ from semel.audit.rows import Selector, Wanted
 
 _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
+_CATALOG: Final = "catalog."
 _ON_BAD_BATCH: Final = "on_bad_batch"
 _TOPIC: Final = "semel"
 _AS_URL: Final = "sqlite:///"
-# Delta counts versions in 64 bits.
-_VERSION: Final = re.compile(r"[0-9]{1,18}")
+# Delta counts versions in 64 bits, and the ids of Iceberg's snapshots have as many.
+_VERSION: Final = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class Address:
         chosen = {"time": time, **self.options}
         selectors = (Selector.parse(name) if (name := chosen.get(option)) else None for option in ("time", "amount"))
         return Wanted(Selector.parse(self.options["id"]), *selectors)
+
+    def number(self, option: str) -> int | None:
+        """A number of 63 bits, if the address has this option."""
+        text = self.options.get(option)
+        if text is not None and (_VERSION.fullmatch(text) is None or int(text) >= 1 << 63):
+            raise AuditFailed(f"{self.name}: {text!r} is no {option}")
+        return None if text is None else int(text)
 
     def refuse_options_but(self, *more: str) -> None:
         known = (*_ROW_OPTIONS, *more)
@@ -154,10 +163,20 @@ def _delta(address: Address) -> Place:
     from semel.audit.places.delta import DeltaPlace
 
     address.refuse_options_but("version")
-    version = address.options.get("version")
-    if version is not None and _VERSION.fullmatch(version) is None:
-        raise AuditFailed(f"{address.name}: {version!r} is no version")
-    return DeltaPlace(address.name, Path(address.path), None if version is None else int(version), address.wanted())
+    return DeltaPlace(address.name, Path(address.path), address.number("version"), address.wanted())
+
+
+def _iceberg(address: Address) -> Place:
+    from semel.audit.places.iceberg import IcebergPlace
+
+    settings = {name: value for name, value in address.options.items() if name.startswith(_CATALOG)}
+    address.refuse_options_but("catalog", "ref", "snapshot", *settings)
+    if not address.path.rpartition(".")[0]:
+        raise AuditFailed(f"{_shown(address.text)!r} names no table: write iceberg:NAMESPACE.TABLE")
+    given = {name.removeprefix(_CATALOG): value for name, value in settings.items()}
+    ref, snapshot = address.options.get("ref"), address.number("snapshot")
+    catalog = address.options.get("catalog", "default")
+    return IcebergPlace(address.name, address.path, catalog, given, ref, snapshot, address.wanted())
 
 
 def _sqlite(address: Address) -> Place:
@@ -187,6 +206,7 @@ def _postgresql(address: Address) -> Place:
 _PLACES: Final[dict[str, Callable[[Address], Place]]] = {
     "parquet": _parquet,
     "delta": _delta,
+    "iceberg": _iceberg,
     "postgresql": _postgresql,
     "sqlite": _sqlite,
 }

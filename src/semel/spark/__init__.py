@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from semel.spark.session import session
     from semel.spark.tables.delta_sink import delta_sink
     from semel.spark.tables.fan_out import fan_out
+    from semel.spark.tables.iceberg_sink import iceberg_sink
     from semel.spark.tables.sql_sink import sql_sink
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "delta_sink",
     "error_of",
     "fan_out",
+    "iceberg_sink",
     "lanes",
     "log_sink",
     "quarantined",
@@ -49,6 +51,7 @@ _HOMES: Final = {
     "delta_sink": "semel.spark.tables.delta_sink",
     "error_of": "semel.spark.errors",
     "fan_out": "semel.spark.tables.fan_out",
+    "iceberg_sink": "semel.spark.tables.iceberg_sink",
     "lanes": "semel.spark.lanes.assignment",
     "log_sink": "semel.spark.lanes.log_sink",
     "quarantined": "semel.spark.dedup",

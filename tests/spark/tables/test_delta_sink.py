@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from semel.spark import delta_sink
 from semel.spark.claims import Batch, BatchRefused, Outcome
-from semel.spark.tables import delta_sink as delta
+from semel.spark.tables import delta_claims, delta_files, delta_schema
 from semel.spark.tables.claims import TableClaim
 
 FIRST, SECOND = Batch("query", 0, "a"), Batch("query", 1, "b")
@@ -98,7 +97,7 @@ def test_what_an_attempt_that_came_too_late_left_is_in_no_commit(tmp_path: Path)
         (tmp_path / name).touch()
 
     def found(*partition_by: str) -> list[str]:
-        return [str(path.relative_to(tmp_path)) for path in delta.files_of(tmp_path, partition_by)]
+        return [str(path.relative_to(tmp_path)) for path in delta_files.files_of(tmp_path, partition_by)]
 
     assert found("day", "_hour") == ["day=1/_hour=a%3Db/part-1.parquet", "day=2/_hour=3/part-2.parquet"]
     assert found() == ["part-4.parquet"]
@@ -123,57 +122,6 @@ def test_a_refused_batch_leaves_the_table_as_it_is(tmp_path: Path, payments: Dat
     assert going_on.write(payments, batch) is Outcome.DUPLICATE
 
 
-def test_the_same_batch_from_two_drivers_at_once_is_there_once(tmp_path: Path, payments: DataFrame) -> None:
-    """Both have staged their files when the first of them commits."""
-    staged = threading.Barrier(2, timeout=300)
-    outcomes: list[Outcome] = []
-
-    class Waiting(delta.DeltaSink):
-        has_waited = False
-
-        def claimed(self, *claim):  # type: ignore[no-untyped-def]
-            if not self.has_waited:
-                self.has_waited = True
-                staged.wait()
-            return super().claimed(*claim)
-
-    delta_sink(tmp_path).write(payments.limit(0), FIRST)
-
-    def drive() -> None:
-        outcomes.append(Waiting(tmp_path, (), "semel").write(payments, SECOND))
-
-    drivers = [threading.Thread(target=drive) for _ in range(2)]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join()
-    assert {outcome.value for outcome in outcomes} == {"accepted", "duplicate"}
-    assert ids(tmp_path) == list(range(100))
-    assert files(tmp_path) == set(DeltaTable(tmp_path).to_pyarrow_dataset().files)
-
-
-def test_a_writer_that_gets_in_first_costs_another_commit_and_nothing_else(
-    tmp_path: Path, payments: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink = delta_sink(tmp_path)
-    sink.write(payments, FIRST)
-    original = delta.committed
-    lost = []
-
-    def late(table: DeltaTable, *rest):  # type: ignore[no-untyped-def]
-        if len(lost) < 3:
-            other = pyarrow.table({"id": [1000 + len(lost)], "name": ["of another writer"]})
-            write_deltalake(tmp_path, other, mode="append")
-        done = original(table, *rest)
-        lost.extend([] if done else [table.version()])
-        return done
-
-    monkeypatch.setattr(delta, "committed", late)
-    assert sink.write(payments, SECOND) is Outcome.ACCEPTED
-    assert len(lost) == 3
-    assert ids(tmp_path) == sorted([*range(100), *range(100), 1000, 1001, 1002])
-
-
 def test_a_table_whose_files_were_brought_together_keeps_its_claim(tmp_path: Path, payments: DataFrame) -> None:
     sink = delta_sink(tmp_path)
     sink.write(payments, FIRST)
@@ -189,20 +137,6 @@ def test_a_table_whose_files_were_brought_together_keeps_its_claim(tmp_path: Pat
     assert sink.write(payments, SECOND) is Outcome.DUPLICATE
     assert sink.write(payments, Batch("query", 2)) is Outcome.ACCEPTED
     assert ids(tmp_path) == sorted([*range(100)] * 3)
-
-
-def test_a_commit_that_is_there_although_it_seemed_to_fail_keeps_its_files(
-    tmp_path: Path, payments: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = delta.committed
-
-    def unheard(*arguments):  # type: ignore[no-untyped-def]
-        original(*arguments)
-        return False
-
-    monkeypatch.setattr(delta, "committed", unheard)
-    assert delta_sink(tmp_path).write(payments, FIRST) is Outcome.ACCEPTED
-    assert ids(tmp_path) == list(range(100))
 
 
 @contextmanager
@@ -246,7 +180,7 @@ def test_partitions_and_types_are_read_as_they_were_written(tmp_path: Path, spar
 
 
 def test_a_session_keeps_its_own_settings(tmp_path: Path, payments: DataFrame) -> None:
-    settings = {name: payments.sparkSession.conf.get(name) for name in delta.PARQUET_SETTINGS}
+    settings = {name: payments.sparkSession.conf.get(name) for name in delta_files.PARQUET_SETTINGS}
     delta_sink(tmp_path).write(payments, FIRST)
     assert {name: payments.sparkSession.conf.get(name) for name in settings} == settings
 
@@ -305,29 +239,29 @@ def test_a_table_whose_columns_another_writer_would_compute_or_rename_is_refused
     schema = Schema([Field("other", PrimitiveType("long")), Field("id", PrimitiveType("long"), metadata=metadata)])
     table = DeltaTable.create(tmp_path, schema, configuration=configuration)
     with pytest.raises(ValueError, match=f"promises what this sink does not check for each row: {promise}\\. "):
-        delta.check_promises(table, json.loads(table.schema().to_json()))
+        delta_schema.check_promises(table, json.loads(table.schema().to_json()))
 
 
 def test_a_table_with_constraints_is_refused(tmp_path: Path) -> None:
     table = DeltaTable.create(tmp_path, Schema([Field("id", PrimitiveType("long"))]))
     table.alter.add_constraint({"positive": "id > 0"})
     with pytest.raises(ValueError, match=r"for each row: delta\.constraints\.positive\. Drop these"):
-        delta.check_promises(table, json.loads(table.schema().to_json()))
+        delta_schema.check_promises(table, json.loads(table.schema().to_json()))
 
 
 def test_a_file_is_added_with_its_rows_counted_and_its_partitions_named(tmp_path: Path) -> None:
     """Readers answer how many rows there are from the count alone."""
-    directory = tmp_path / "semel-0" / "kind of=a%3Ab" / f"day={delta.NULL_PARTITION}"
+    directory = tmp_path / "semel-0" / "kind of=a%3Ab" / f"day={delta_files.NULL_PARTITION}"
     directory.mkdir(parents=True)
     parquet.write_table(pyarrow.table({"id": [1, 2, 3]}), directory / "part-0.parquet")
     parquet.write_table(pyarrow.table({"id": pyarrow.array([], pyarrow.int64())}), directory / "part-1.parquet")
-    added = delta.add_action(directory / "part-0.parquet", tmp_path, tmp_path / "semel-0")
+    added = delta_files.add_action(directory / "part-0.parquet", tmp_path, tmp_path / "semel-0")
     assert added is not None
-    assert added.path == f"semel-0/kind of=a%3Ab/day={delta.NULL_PARTITION}/part-0.parquet"
+    assert added.path == f"semel-0/kind of=a%3Ab/day={delta_files.NULL_PARTITION}/part-0.parquet"
     assert added.partition_values == {"kind of": "a:b", "day": None}
     assert json.loads(added.stats) == {"numRecords": 3}
     assert added.size == (directory / "part-0.parquet").stat().st_size
-    assert delta.add_action(directory / "part-1.parquet", tmp_path, tmp_path / "semel-0") is None
+    assert delta_files.add_action(directory / "part-1.parquet", tmp_path, tmp_path / "semel-0") is None
 
 
 def test_the_numbers_of_a_claim_are_those_that_tables_hold_already() -> None:
@@ -335,12 +269,12 @@ def test_the_numbers_of_a_claim_are_those_that_tables_hold_already() -> None:
     would take the last batch for that of another query.
     """
     claim = TableClaim("8c9de14c-c5ce-4d3f-9a68-9e8b1f3a2d10", 7, "0" * 64)
-    assert delta.numbered(claim) == TableClaim("375336755615051129", 7, "436292523663121138")
+    assert delta_claims.numbered(claim) == TableClaim("375336755615051129", 7, "436292523663121138")
 
 
 def test_the_name_that_spark_gives_to_the_directory_of_nulls_is_known() -> None:
-    assert delta.partition_of("kind=__HIVE_DEFAULT_PARTITION__") == ("kind", None)
-    assert delta.partition_of("kind=__hive_default_partition__") == ("kind", "__hive_default_partition__")
+    assert delta_files.partition_of("kind=__HIVE_DEFAULT_PARTITION__") == ("kind", None)
+    assert delta_files.partition_of("kind=__hive_default_partition__") == ("kind", "__hive_default_partition__")
 
 
 def test_a_table_that_would_forget_claims_in_time_is_refused(tmp_path: Path, payments: DataFrame) -> None:

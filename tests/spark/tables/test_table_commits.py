@@ -20,11 +20,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from semel.spark.claims import Outcome
 from semel.spark.tables.affinities import affinity_of
 from semel.spark.tables.claims import TableClaim, judge
-from semel.spark.tables.database import Database, Rule, Staged, Target
+from semel.spark.tables.database import Database, Staged, Target
 from semel.spark.tables.postgres_copy import Copying, as_csv, copy_rows
 from semel.spark.tables.sql_sink import database_of
 from semel.spark.tables.sqlite import opened, plain
 from semel.spark.tables.statements import TASK_COLUMN, Write, quoted, upsert, upsert_by_merge
+from semel.spark.tables.table import Rule
 from semel.testing.postgres import PostgresServer
 
 SCHEMA = StructType(

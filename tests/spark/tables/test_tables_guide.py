@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from semel.testing.postgres import PostgresServer
 
@@ -31,7 +32,7 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     (tmp_path / "payments-in/1.json").write_text("\n".join(map(json.dumps, PAYMENTS)))
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     for block in blocks:
         own = block.replace("postgresql://app@127.0.0.1/shop", url).replace(
             "sqlite:///pay", f"sqlite:///{tmp_path}/pay"
@@ -48,6 +49,9 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     table = DeltaTable(tmp_path / "payments-delta")
     assert table.metadata().partition_columns == ["day"]
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
+    ledger = load_catalog("lake", **names["lake"]).load_table("shop.payments")
+    assert [field.name for field in ledger.spec().fields] == ["at_day", "account_bucket"]
+    assert sorted(ledger.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
     # The statement of the reader's own is in no query of the guide.
     days = names["fan_out"](names["payments"], [names["own"]], checkpoint=str(tmp_path / "days"))
     days.trigger(availableNow=True).start().awaitTermination()

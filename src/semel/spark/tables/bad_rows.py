@@ -9,11 +9,9 @@ without a word: each is in the table, or in the quarantine, or the batch fails.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from semel.spark.claims import Batch
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.statements import Write, doubled_keys, has_null, listed, quoted, shown
@@ -21,7 +19,6 @@ from semel.spark.tables.statements import Write, doubled_keys, has_null, listed,
 if TYPE_CHECKING:
     import pyarrow
 
-_LOG: Final = logging.getLogger(__name__)
 ON_BAD_ROW: Final = ("fail", "quarantine")
 # A table of the transaction: the rows with their place in the order.
 NUMBERED: Final = "semel_numbered"
@@ -60,20 +57,6 @@ def checked_choice(on_bad_row: str, write: Write | None = None) -> str:
 
 def quarantine_of(table: str) -> str:
     return f"{table}_quarantine"
-
-
-def log_aside(sink: str, batch: Batch, rows: int, quarantine: object) -> None:
-    if rows:
-        _LOG.warning(
-            "sink %s, query %s, batch %d: %d %s in %s, because the table refuses %s",
-            sink,
-            batch.query_id,
-            batch.batch_id,
-            rows,
-            "row is" if rows == 1 else "rows are",
-            quarantine,
-            "it" if rows == 1 else "them",
-        )
 
 
 def move(mover: Mover, target: Target, columns: Sequence[str], staged: Staged, claim: TableClaim) -> int:

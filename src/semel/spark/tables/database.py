@@ -1,25 +1,16 @@
-"""The interface of a database for the SQL sink: it stages rows, and commits them with the claim.
+"""What a database has besides that of every table (`table.py`): how rows are written, and where they are staged.
 
 This file must never depend on PostgreSQL or on SQLite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from semel.spark.claims import Outcome
-from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.statements import Write
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-Rule = Callable[[TableClaim | None], Outcome]
-"""The verdict on the batch, given the last claim of the sink; raises if it is refused."""
+from semel.spark.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -48,22 +39,6 @@ class Staged:
     bad_count: int = 0
 
 
-class Connected(Protocol):
-    """One connection of the driver, for one batch. The tables exist."""
-
-    aside: int
-    """How many rows the commit has written into the quarantine."""
-
-    def held(self) -> TableClaim | None: ...
-
-    def staged(self, rows: DataFrame) -> AbstractContextManager[Staged]: ...
-
-    def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
-        """One transaction: locks the claim, asks the rule, writes the staged rows and the claim."""
-
-
-class Database(Protocol):
+class Database(Table, Protocol):
     def columns(self) -> Sequence[str]:
         """The columns that the table has, none if there is no such table; raises if the database cannot be reached."""
-
-    def connected(self, schema: StructType) -> AbstractContextManager[Connected]: ...

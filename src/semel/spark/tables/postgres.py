@@ -22,7 +22,7 @@ from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.bad_rows import doubled_key, move
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
-from semel.spark.tables.database import Rule, Staged, Target
+from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
 from semel.spark.tables.postgres_copy import BAD_ROW, Copying, copy_task, in_hexadecimal, reason_of
 from semel.spark.tables.statements import (
@@ -39,6 +39,7 @@ from semel.spark.tables.statements import (
     upsert_by_merge,
     write_statement,
 )
+from semel.spark.tables.table import Rule
 
 if TYPE_CHECKING:
     from psycopg import Connection

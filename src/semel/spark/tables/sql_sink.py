@@ -1,62 +1,39 @@
 """Rows into a table of PostgreSQL or SQLite, each batch once: staged first, then one transaction that holds the claim.
 
-This module knows the order of the steps, and neither database. Staged rows do not count until the transaction that
-reads them also writes the claim; the next batch deletes what a crash left staged.
+This module chooses the database, and knows neither. Staged rows do not count until the transaction that reads them also
+writes the claim; the next batch deletes what a crash left staged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pyspark.sql import is_remote
 
-from semel.spark.claims import Batch, Outcome
-from semel.spark.tables.bad_rows import checked_choice, log_aside, quarantine_of
-from semel.spark.tables.claims import claim_of, judge
+from semel.spark.tables.bad_rows import checked_choice, quarantine_of
 from semel.spark.tables.database import Database, Target
-from semel.spark.tables.output_modes import check_output, kind_of
-from semel.spark.tables.sink import Choice, Sink
+from semel.spark.tables.output_modes import kind_of
+from semel.spark.tables.sink import Choice
 from semel.spark.tables.statements import check_columns, check_table, checked
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from semel.spark.tables.table import TableSink
 
 CLAIMS_TABLE = "semel_batches"
 
 
-class SqlSink(Sink):
+class SqlSink(TableSink):
     def __init__(self, name: str, database: Database, target: Target, choice: Choice, accept_after: str | None) -> None:
-        self.name = name
-        self.choice = choice
-        self.database = database
+        super().__init__(name, database, choice, accept_after)
         self.target = target
-        self.accept_after = accept_after
-
-    def check(self, rows: DataFrame) -> None:
-        check_columns(self.target.write, self.choice.of(rows).columns)
-
-    def write(self, rows: DataFrame, batch: Batch) -> Outcome:
-        check_output(self.name, kind_of(self.target.write), batch)
-        rows = self.choice.of(rows)
-        check_columns(self.target.write, rows.columns)
-        claim = claim_of(batch)
-        afresh = (
+        self.kind = kind_of(target.write)
+        self.quarantine = target.quarantine
+        self.afresh = (
             "delete, in one transaction, the rows from there on and the sink's claim (DELETE FROM "
-            f"{self.target.claims_table} WHERE sink_id = '{self.target.sink}')"
+            f"{target.claims_table} WHERE sink_id = '{target.sink}')"
         )
-        rule = partial(judge, self.name, claim=claim, accept_after=self.accept_after, state=batch.state, afresh=afresh)
-        with self.database.connected(rows.schema) as connection:
-            # The commit applies the same rule again, under a lock, and decides; this check only saves the staging of a
-            # batch that is refused or a duplicate.
-            if rule(connection.held()) is Outcome.DUPLICATE:
-                return Outcome.DUPLICATE
-            with connection.staged(rows) as staged:
-                outcome = connection.commit(staged, claim, rule)
-            log_aside(self.name, batch, connection.aside, self.target.quarantine)
-            return outcome
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        check_columns(self.target.write, columns)
 
 
 def sql_sink(

@@ -24,7 +24,7 @@ from semel.spark.tables.affinities import check_affinities
 from semel.spark.tables.bad_rows import as_json, bad_row, doubled_key, move, one_line, refused, values_of
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
-from semel.spark.tables.database import Rule, Staged, Target
+from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.statements import (
     Write,
     added_columns,
@@ -38,6 +38,7 @@ from semel.spark.tables.statements import (
     qualified,
     write_statement,
 )
+from semel.spark.tables.table import Rule
 
 if TYPE_CHECKING:
     import pyarrow

@@ -42,6 +42,8 @@ addresses:
   parquet:DIR?id=COLUMN                     what Spark's streaming sink committed, or every file; parquet:/DIR for all
                                             of the path
   delta:DIR?id=COLUMN                       and version=N
+  iceberg:NAMESPACE.TABLE?id=COLUMN         and catalog=NAME, as pyiceberg's settings have it, or catalog.uri=... and so
+                                            on; ref=BRANCH or ref=TAG; snapshot=N
   postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN   or SCHEMA.TABLE; sslmode=... and so on as for libpq
   sqlite:FILE/TABLE?id=COLUMN               or sqlite:///FILE/TABLE
   Each takes time=... and amount=..., too: for windows, and to find the same id with another amount. Two ids are the

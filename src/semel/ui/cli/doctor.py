@@ -216,6 +216,7 @@ def _pipeline() -> list[Finding]:
         *(_other_spark() or _script_for_spark()),
         _java(),
         _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
+        _package("pyiceberg", "pyiceberg", "for the sink into Iceberg tables", "semel[iceberg]"),
         _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
         _package("obstore", "obstore", "for a store in a bucket", "semel[store]"),
         _postgres(),

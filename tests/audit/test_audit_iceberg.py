@@ -1,0 +1,43 @@
+"""What an audit reads of an Iceberg table besides its present rows, and what it says if it cannot."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from semel.audit import AuditFailed, Given, audit
+
+
+def test_an_iceberg_table_is_read_as_of_a_snapshot_or_a_branch_and_without_deleted_rows(tmp_path: Path) -> None:
+    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
+    catalog = load_catalog("lake", **settings)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.rows", pa.schema({"id": pa.int64(), "shop": pa.string()}))
+    with table.update_spec() as update:
+        update.add_identity("shop")
+    table.append(pa.table({"id": [0, 1], "shop": ["a b", "c"]}))
+    first = table.current_snapshot()
+    assert first is not None
+    table.manage_snapshots().create_branch(first.snapshot_id, "then").commit()
+    table.append(pa.table({"id": [2, 3], "shop": ["a b", "a b"]}))
+    table.delete("id = 2")
+    with table.update_schema() as renaming:
+        renaming.rename_column("id", "number")
+    given = "&".join(f"catalog.{name}={quote(value)}" for name, value in settings.items())
+    address = f"iceberg:shop.rows?id=number&catalog=lake&{given}"
+    assert audit(Given([0, 1, 3]), address).is_clean
+    for then in ("ref=then", f"snapshot={first.snapshot_id}"):
+        assert audit(Given([0, 1]), f"{address}&{then}").is_clean
+    # Also a column by which the files are partitioned.
+    assert audit(Given(["a b", "c", "a b"]), address.replace("id=number", "id=shop")).is_clean
+    for wrong, said in (("&ref=no", "has no branch"), ("&snapshot=x", "is no snapshot"), ("&id=b", "twice")):
+        with pytest.raises(AuditFailed, match=said):
+            audit(Given([]), address + wrong)
+    with pytest.raises(AuditFailed, match="has no column 'id'"):
+        audit(Given([]), address.replace("id=number", "id=id"))
+    with pytest.raises(AuditFailed, match=r"iceberg:shop\.no"):
+        audit(Given([]), address.replace("shop.rows", "shop.no"))
+    with pytest.raises(AuditFailed, match="names no table"):
+        audit(Given([]), address.replace("shop.rows", "rows"))
