@@ -25,6 +25,9 @@ QUIET: Final[dict[str, str]] = {
     **{f"semel_up{{{one}}}": "1x60" for one in (ACTIVE, STANDBY)},
     f"semel_active{{{ACTIVE}}}": "1x60",
     f"semel_active{{{STANDBY}}}": "0x60",
+    **{f"semel_store_failing_seconds{{{one}}}": "0x60" for one in (ACTIVE, STANDBY)},
+    f'semel_store_errors_total{{kind="unsure",{ACTIVE}}}': "0+1x60",
+    f'semel_store_errors_total{{kind="full",{ACTIVE}}}': "0x60",
     f"semel_standby_lag_bytes{{{ACTIVE}}}": "0x60",
     f"semel_standby_lag_bytes{{{STANDBY}}}": "0+1000000x15 0x44",
     f"semel_fsyncs_total{{{ACTIVE}}}": "1+100x60",
@@ -142,6 +145,18 @@ FAULTS: Final[dict[str, Change]] = {
             f"semel_store_slots_total{{{ACTIVE}}}": "0+60x29 1800x30",
         },
         {"SemelStoreDoesNotAnswer"},
+    ),
+    "the store is down": (
+        {
+            f"semel_store_failing_seconds{{{ACTIVE}}}": "0x29 60+60x30",
+            f"semel_up{{{ACTIVE}}}": "1x29 0x30",
+            f"semel_active{{{ACTIVE}}}": "1x29 0x30",
+        },
+        {"SemelStoreDoesNotAnswer", "SemelNobodyIsActive"},
+    ),
+    "the store is full": (
+        {f'semel_store_errors_total{{kind="full",{ACTIVE}}}': "0x29 0+9x30"},
+        {"SemelStoreNeedsAPerson"},
     ),
     "consumers read what the cache has not": (
         {f"semel_cache_fetched_bytes_total{{{ACTIVE}}}": "0+1000x29 30000+900000000x30"},

@@ -370,7 +370,7 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a broker that has its lease again admits nobody",
-        "semel.log.broker.broker:Broker._take_clients_again",
+        "semel.log.broker.broker:Broker._let_clients_in",
         "self.connections.admit_again()",
         "pass",
         ("tests/log/replica/test_cut_off.py",),

@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _CUT_OFF: Final = "tests/log/replica/test_cut_off.py"
+_OUTAGE: Final = "tests/log/replica/test_store_outage.py"
 _EVERY_API: Final = "tests/log/broker/apis/test_every_api.py"
 _ANSWERS: Final = "tests/log/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/log/replica/test_standby_on_full_disk.py"
@@ -203,16 +204,16 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     # -- cut off from the store ----------------------------------------------------------------------------------------
     Bug(
         "a broker without a lease keeps its clients",
-        "semel.log.broker.broker:Broker._give_up_clients",
-        "self.connections.abort()",
+        "semel.log.broker.lease_end:LeaseEnd.give_up_clients",
+        "self._connections.abort()",
         "None",
         (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
         20.0,
     ),
     Bug(
         "a broker without a lease goes on listening",
-        "semel.log.broker.broker:Broker._give_up_clients",
-        "self.doors.close()",
+        "semel.log.broker.lease_end:LeaseEnd.give_up_clients",
+        "self._doors.close()",
         "None",
         (f"{_CUT_OFF}::test_a_broker_has_no_clients_any_more_when_another_one_becomes_active",),
         20.0,
@@ -251,9 +252,9 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a process that has stood still begins again as if it had been cut off in time",
-        "semel.log.broker.broker:Broker._give_up_clients",
-        "self._gave_up_in_time = is_in_time",
-        "self._gave_up_in_time = True",
+        "semel.log.broker.lease_end:LeaseEnd.give_up_clients",
+        "self.was_in_time = is_in_time",
+        "self.was_in_time = True",
         (f"{_CUT_OFF}::test_a_broker_that_gives_its_clients_up_late_ends_as_fenced_and_does_not_begin_again",),
         20.0,
     ),
@@ -263,6 +264,27 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "asyncio.timeout(seconds)",
         "asyncio.timeout(None)",
         (f"{_CUT_OFF}::test_a_call_that_is_not_answered_is_given_up_and_the_next_one_has_twice_the_time",),
+    ),
+    Bug(
+        "who asks for the topics waits for all that the store has not acknowledged",
+        "semel.log.broker.apis.answers:shown_end",
+        "broker.log.shown_end",
+        "broker.log.end",
+        (f"{_OUTAGE}::test_while_a_record_waits_for_the_store_the_topics_are_told_at_once",),
+    ),
+    Bug(
+        "a topic is told before it is durable",
+        "semel.log.broker.apis.answers:shown_end",
+        "broker.log.shown_end",
+        "0",
+        (f"{_OUTAGE}::test_a_topic_is_told_only_when_it_is_durable",),
+    ),
+    Bug(
+        "the end of an outage is told when only the lease can be written again",
+        "semel.log.replica.health:StoreHealth._note_answer",
+        "not self._failing_since",
+        "True",
+        (f"{_OUTAGE}::test_an_outage_is_told_after_a_second_and_at_ever_longer_intervals_and_so_is_its_end",),
     ),
     # -- what a standby does with each API -----------------------------------------------------------------------------
     Bug(

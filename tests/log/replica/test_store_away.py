@@ -98,7 +98,7 @@ async def test_the_active_broker_goes_on_where_it_was_and_has_lost_nothing() -> 
 
 
 def test_a_producer_goes_on_by_itself_when_the_store_is_back() -> None:
-    """A real one: the broker has no lease and no clients meanwhile."""
+    """A real one: the broker has no lease meanwhile, and at first no clients."""
     store = AwayStore()
     with FaultyBroker(store=store, lease_seconds=1.0) as broker:
         producer = idempotent_producer(broker)

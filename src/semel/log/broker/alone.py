@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from semel.log.broker.disk_thread import DiskThread
-from semel.log.broker.events import Events
 from semel.log.broker.journal_pump import Checkpoints, DiskCheckpoints, DiskSync, Sync
 from semel.log.broker.limits import NODE_ID
 from semel.log.replica.lease import Lease
@@ -21,10 +20,13 @@ class Alone:
     epoch: Final = 0
     # Everything is on the disk.
     cache: Final = None
+    health: Final = None
     is_active: Final = True
     is_another_active: Final = False
     is_in_doubt: Final = False
     may_serve: Final = True
+    has_lost_lease: Final = False
+    lease_seconds: Final = 0.0
     node_id: Final = NODE_ID
     takeovers: Final = 0
     lag_bytes: Final = 0
@@ -50,7 +52,7 @@ class Alone:
             time_of_day=self._time_of_day,
         )
 
-    def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
+    def durable(self, log: Log, thread: Callable[[str], DiskThread]) -> tuple[Sync, Checkpoints]:
         """What makes the log durable: its directory."""
         return DiskSync(log, thread("sync")), DiskCheckpoints(thread("checkpoint"))
 

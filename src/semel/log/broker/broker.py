@@ -37,6 +37,7 @@ from semel.log.broker.failure import BrokerFenced, tell_of_failure
 from semel.log.broker.forwarder import Forwarder, Reach
 from semel.log.broker.guard import Guard
 from semel.log.broker.journal_pump import Durability, JournalPump
+from semel.log.broker.lease_end import LeaseEnd
 from semel.log.broker.limits import Limits, log_settings
 from semel.log.broker.members import Members
 from semel.log.broker.metrics import Metrics
@@ -151,7 +152,8 @@ class Broker:
         self._commit_interval_seconds = commit_interval_seconds
         self.role: Role | Alone = Alone(clock, must_have_log=must_have_log)
         if store is not None:
-            self.role = Role(store, lease_seconds, cache_bytes, accepted_losses, self.limits, self.metrics, boot_clock)
+            limits_and_tellers = self.limits, self.metrics, self.events
+            self.role = Role(store, lease_seconds, cache_bytes, accepted_losses, *limits_and_tellers, boot_clock)
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max, shares.forwarded_max)
         settings = settings or log_settings(
             self.limits, in_memory=data is None and files is None, open_segments_max=shares.segments_max
@@ -160,8 +162,6 @@ class Broker:
         self._time_of_day = clock
         self._disk_threads = disk_threads
         self._stopping = False
-        # Whether the lease has ended, and this broker had no clients any more before another one could be active.
-        self._gave_up_in_time = False
         self._questions = Questions(lambda: self.role.is_in_doubt and not self._stopping)
         # The broker that was active while this one stood by.
         self._stood_by_for = ""
@@ -202,8 +202,8 @@ class Broker:
                 self.listeners,
                 self._become_active,
                 self._note_active,
-                self._give_up_clients,
-                self._take_clients_again,
+                self._lease_end.give_up_clients,
+                self._lease_end.take_clients_again,
                 self._resign,
                 self.fail,
             )
@@ -243,25 +243,10 @@ class Broker:
         self._stood_by_for = self.active_bootstrap
         self.events.tell(logging.INFO, "standing_by", active=self.active_bootstrap, epoch=lease.epoch)
 
-    def _give_up_clients(self, is_in_time: bool) -> None:
-        """The lease has ended, so another broker may be active soon: have no clients. Each of them would wait here for
-        an answer, and ask nobody else. `is_in_time` says that no other broker can be active yet.
-        """
-        self._gave_up_in_time = is_in_time
-        self.metrics.lost_leases += 1
-        reason = "the store has not renewed the lease of this broker, so another one may take over"
-        self.events.tell(logging.ERROR, "gave_up_clients", reason=reason, connections=len(self.connections))
-        self.connections.admit_no_more()
-        self.connections.abort()
-        self.doors.close()
-
-    async def _take_clients_again(self) -> None:
-        """The lease is renewed, and no other broker has been active meanwhile."""
-        self._gave_up_in_time = False
+    async def _let_clients_in(self) -> None:
         self.connections.admit_again()
         await self.doors.open(self, self.log.state.users)
         await self.doors.let_in()
-        self.events.tell(logging.INFO, "takes_clients_again")
         if not self.activated.done():
             self._tell_if_started()
 
@@ -277,7 +262,7 @@ class Broker:
 
     def _wire(self) -> None:
         """Make the threads, and the objects that work on the log."""
-        sync, checkpoints = self.role.durable(self.log, self._thread, self.events)
+        sync, checkpoints = self.role.durable(self.log, self._thread)
         self.warmer = Warmer(self.log, self._thread("read"), self.role.cache)
         self._opener = self._thread("open")
         self.clock = Clock(self._time_of_day, self._loop)
@@ -331,6 +316,8 @@ class Broker:
             self.share_groups,
             self._progress.note,
         )
+        doors_and_tellers = self.connections, self.doors, self.metrics, self.events
+        self._lease_end = LeaseEnd(self.role, *doors_and_tellers, self._let_clients_in, self.fail)
         self._chores = Chores(
             self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_credentials
         )
@@ -419,6 +406,7 @@ class Broker:
     def _stop_beginning(self) -> None:
         """Accept no more connections, and begin no more chores."""
         self.role.stop()
+        self._lease_end.stop()
         self._forwarder.stop()
         self.connections.admit_no_more()
         self._stop_chores()
@@ -445,7 +433,7 @@ class Broker:
         """Stop serving for good, and log why: the disk or the state in memory cannot be trusted until a restart."""
         if self.failed.done():
             return
-        self.failed.set_exception(tell_of_failure(self.events, error, was_cut_off=self._gave_up_in_time))
+        self.failed.set_exception(tell_of_failure(self.events, error, was_cut_off=self._lease_end.was_in_time))
         # Retrieved here, so that asyncio does not report it as never retrieved.
         self.failed.exception()
         self._progress.note()

@@ -112,6 +112,8 @@ class Doors:
 
     async def open(self, host: Host, users: Users) -> None:
         """Take the ports of all listeners. OSError, which names the address, if one of them is not free."""
+        # An earlier call may have been cancelled.
+        self.close()
         for number, listener in enumerate(self._listeners):
             connection = partial(self._connection, host, number, users)
             try:

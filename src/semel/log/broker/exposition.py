@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from semel.log.broker.broker import Broker
 from semel.log.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics
+from semel.log.broker.readiness import why_not_ready
+from semel.log.replica.health import KINDS
 from semel.wire.versions import NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -113,7 +115,9 @@ def _durability(broker: Broker) -> Iterator[str]:
         len(log.put_aside),
     )
     yield from _gauge(
-        "up", "1, or 0 after the disk failed and the broker stopped serving.", int(not broker.failed.done())
+        "up",
+        "1, or 0 while the broker can do nothing for clients: the disk has failed, or the store does not work.",
+        int(not why_not_ready(broker)),
     )
 
 
@@ -139,6 +143,20 @@ def _store(broker: Broker) -> Iterator[str]:
         "store_under_way_bytes",
         "Journal bytes that were sent to the store and that it has not acknowledged yet.",
         role.bytes_under_way,
+    )
+    health = role.health
+    yield from _gauge(
+        "store_failing_seconds",
+        "For how long the store has answered no call of some kind, or has refused all; 0 while it works.",
+        0 if health is None else health.failing_seconds,
+    )
+    errors = dict.fromkeys(KINDS, 0) if health is None else health.errors
+    yield from _family(
+        "counter",
+        "store_errors_total",
+        "Calls of the store that failed: it was full, refused the call until a person acts, gave no answer in time, or "
+        "another one that leaves the outcome unsure.",
+        _by("kind", errors),
     )
     cache = role.cache
     yield from _gauge(

@@ -1,6 +1,7 @@
 """A small HTTP server for an operator's tools: /metrics for Prometheus, /decisions, a stream of verdicts,
 /producers?topic=NAME, the batches that each partition of a topic would recognise as duplicates, and /shares?group=NAME,
-the records that a share group has in flight.
+the records that a share group has in flight. For what runs the broker, /live says whether to leave it running, and
+/ready whether it can do something for clients.
 
 It is simple on purpose: the number of connections and the size of a request are bounded, and each request has a
 deadline. An answer ends its connection; only /decisions, a stream of server-sent events, goes on until its client
@@ -9,7 +10,8 @@ disconnects. Nothing that a client sends may hold up or break the broker.
 A client logs in with the name and the password that the operator has set, if there are any (Basic, RFC 7617), over TLS
 with the broker's certificate if the operator wants that. Decisions and windows name topics and producers: without a
 login, they are sent only to clients on this machine, unless the operator trusts the network; and never to a page in a
-browser, even if the name of its site resolves to this machine (DNS rebinding).
+browser, even if the name of its site resolves to this machine (DNS rebinding). /live and /ready need no login, because
+many a supervisor has none; without one they give no reason.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from urllib.parse import parse_qsl
 from semel.log.broker.broker import Broker
 from semel.log.broker.decisions import SUBSCRIPTIONS_MAX, Subscription, event_of
 from semel.log.broker.exposition import CONTENT_TYPE, exposition
+from semel.log.broker.readiness import why_not_ready
 from semel.log.broker.sealed_streams import SealedStreams
 from semel.log.broker.shared_records import shared_records
 from semel.log.broker.windows import windows
@@ -35,7 +38,9 @@ METRICS_PATH: Final = "/metrics"
 DECISIONS_PATH: Final = "/decisions"
 WINDOWS_PATH: Final = "/producers"
 SHARES_PATH: Final = "/shares"
-PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH, SHARES_PATH)
+LIVE_PATH: Final = "/live"
+READY_PATH: Final = "/ready"
+PATHS: Final = (METRICS_PATH, DECISIONS_PATH, WINDOWS_PATH, SHARES_PATH, LIVE_PATH, READY_PATH)
 REQUEST_BYTES_MAX: Final = 8 * 1024
 # Requests that are under way at once, and TLS handshakes. One address has half of these places: if it wants more, its
 # oldest connection without a request is closed.
@@ -127,7 +132,11 @@ async def serve_metrics(
             request = await _read(reader)
             if writer in places:
                 places.note_heard(writer)
-            if login is not None and not login.is_in(request.headers):
+            is_known = login is None or login.is_in(request.headers)
+            if request.path in (LIVE_PATH, READY_PATH) and request.method == "GET":
+                writer.write(_probed(broker, request.path, says_why=is_known))
+                return None
+            if not is_known:
                 _tell_refused(broker, writer)
                 raise _HttpRefused("401 Unauthorized", "log in\n", 'WWW-Authenticate: Basic realm="semel"\r\n')
             if request.path not in PATHS:
@@ -205,6 +214,13 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         raise _HttpRefused("505 HTTP Version Not Supported", "HTTP/1.1 is required\n")
     path, _, query = target.partition("?")
     return _Request(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
+
+
+def _probed(broker: Broker, path: str, *, says_why: bool) -> bytes:
+    why_not = why_not_ready(broker) if path == READY_PATH or broker.failed.done() else ""
+    if why_not:
+        return _response("503 Service Unavailable", f"{why_not}\n" if says_why else "no\n")
+    return _response("200 OK", "active\n" if broker.role.may_serve else "standby\n")
 
 
 def _told(broker: Broker, query: dict[str, str], name: str, tell: Callable[[Broker, str, int], bytes]) -> bytes:

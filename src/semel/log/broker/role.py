@@ -17,6 +17,7 @@ from semel.log.broker.metrics import Metrics
 from semel.log.replica.cache import Cache
 from semel.log.replica.checkpoints import StoreCheckpoints
 from semel.log.replica.floor import Floor
+from semel.log.replica.health import Outage, StoreHealth
 from semel.log.replica.holes import Hole
 from semel.log.replica.journal import SlotJournal
 from semel.log.replica.lease import Addresses, Lease
@@ -51,6 +52,7 @@ class Role:
         accepted_losses: Collection[str],
         limits: Limits,
         metrics: Metrics,
+        events: Events,
         boot_clock: Callable[[], float],
     ) -> None:
         """`accepted_losses` are the keys of objects that may be given up if they are lost. The time of the lease is
@@ -67,12 +69,13 @@ class Role:
         self._cache_bytes = cache_bytes
         self._accepted_losses = accepted_losses
         self._cluster_id = ""
-        self._store = TimelyStore(store, lease_seconds)
-        self._lease_seconds = lease_seconds
+        self.health = StoreHealth(boot_clock, self._tell_outage, self._tell_answer)
+        self._store = TimelyStore(store, lease_seconds, self.health)
+        self.lease_seconds = lease_seconds
         self._metrics = metrics
         self._boot_clock = boot_clock
         self._membership: Membership
-        self._events: Events
+        self._events = events
         self._task: asyncio.Task[None] | None = None
         # The lease of the active broker, while this one is on standby; and its own one, released, when it hands over.
         self._active: Lease | None = None
@@ -101,9 +104,9 @@ class Role:
         self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 
-    def durable(self, log: Log, thread: Callable[[str], DiskThread], events: Events) -> tuple[Sync, Checkpoints]:
+    def durable(self, log: Log, thread: Callable[[str], DiskThread]) -> tuple[Sync, Checkpoints]:
         """What makes that log durable: the store."""
-        self._events = events
+        events = self._events
 
         def tell(reason: str) -> None:
             events.tell(logging.WARNING, "store_not_cleared", reason=reason)
@@ -115,6 +118,21 @@ class Role:
         start = self._beginning.floor, self._beginning.contents
         self._checkpoints = StoreCheckpoints(self._store, self._writer, thread("checkpoint"), self.cache, start, tell)
         return self._writer, self._checkpoints
+
+    def _tell_outage(self, outage: Outage) -> None:
+        """What waits for the store, for how long, and why."""
+        self._events.tell(
+            logging.ERROR,
+            "store_fails",
+            kind=outage.error.kind,
+            for_seconds=outage.seconds,
+            reason=outage.error,
+            waiting_bytes=self._journal.end - self._journal.synced,
+            next_line_in_seconds=outage.next_line_seconds,
+        )
+
+    def _tell_answer(self, seconds: float) -> None:
+        self._events.tell(logging.WARNING, "store_works_again", for_seconds=seconds)
 
     def _make_room(self, refusal: OSError) -> None:
         """The disk does not take the next records of another broker now: it is full, or too many files are open."""
@@ -154,7 +172,7 @@ class Role:
         """
         addresses = {listener.name: listener.reached_at for listener in listeners}
         self._membership = membership = Membership(
-            *(self._store, self._reader, addresses, self._lease_seconds, self._cluster_id),
+            *(self._store, self._reader, addresses, self.lease_seconds, self._cluster_id),
             clock=self._boot_clock,
             note_hole=self._note_hole,
         )
@@ -206,6 +224,11 @@ class Role:
     def may_serve(self) -> bool:
         """Whether this broker is active, and its lease still excludes any other."""
         return self.is_active and self._leads and self._membership.may_serve
+
+    @property
+    def has_lost_lease(self) -> bool:
+        """Whether this broker is active and its lease has ended. It may still be the only one there is."""
+        return self.is_active and self._leads and not self._membership.may_serve
 
     @property
     def node_id(self) -> int:

@@ -430,6 +430,7 @@ class QuotasChanged:
 
 # The entries by which administrators change rights, users and quotas. After a power failure a removed user or right
 # must not come back, so these entries are always durable before the acknowledgement.
+TopicChange = TopicCreated | TopicDeleted | PartitionsAdded
 AccessChange = AccessRulesAdded | AccessRulesRemoved | UserCredentialSet | UserCredentialRemoved | QuotasChanged
 
 Entry = (

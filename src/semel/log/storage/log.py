@@ -25,6 +25,7 @@ from semel.log.core.entries import (
     Entry,
     LogStartMoved,
     ProducerIdsReserved,
+    TopicChange,
     TransactionalIdClaimed,
     TransactionEnded,
 )
@@ -95,6 +96,8 @@ class Log:
         # The position after the last entry that gave a client a producer id or an epoch, or changed rights, users or
         # quotas. It must be durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
+        # The position after the last entry that changed what clients are told of the cluster: its topics, and rights.
+        self.shown_end = 0
         # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
@@ -291,6 +294,8 @@ class Log:
             is_of_access = isinstance(entry, AccessChange)
             if is_of_access or isinstance(entry, ProducerIdsReserved | TransactionalIdClaimed):
                 self.identity_end = end
+            if is_of_access or isinstance(entry, TopicChange):
+                self.shown_end = end
         except BaseException as error:
             self._note_broken_off(name_of(entry), end, error)
             raise

@@ -18,6 +18,7 @@ from semel.log.store.contract import (
     Changed,
     Exists,
     Found,
+    Full,
     Listed,
     Missing,
     StoreError,
@@ -48,6 +49,9 @@ _NO_ANSWER: Final = 0
 _PASSING: Final = frozenset((408, 409, 425, 429))
 # Amazon answers 400 as well if a connection stands still or breaks, or if bytes were changed on their way.
 _PASSING_CODES: Final = frozenset(("RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"))
+# Insufficient Storage; Ceph answers 403 with this code.
+_FULL: Final = 507
+_FULL_CODE: Final = "QuotaExceeded"
 # What obstore says if an answer has no ETag.
 _NO_TAG: Final = "ETag Header missing"
 _RIGHTS: Final = "allow these keys s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket"
@@ -225,6 +229,8 @@ class BucketStore:
             return Missing(f"{what} is not in {self._address}")
         if failed.status == _NO_ANSWER and (isinstance(error, _NoTag) or _NO_TAG in str(error)):
             return StoreRefused(f"{self._address}: {what}: objects without ETags: use a store that has them")
+        if failed.status == _FULL or failed.code == _FULL_CODE:
+            return Full(f"{self._address}: {what}: {failed}")
         is_passing = failed.status in _PASSING or failed.code in _PASSING_CODES
         if failed.status == _NO_ANSWER or (failed.status >= 500 and failed.status != 501) or is_passing:
             return Unsure(f"{self._address}: {what}: {failed}")

@@ -28,6 +28,9 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9
 class StoreError(Exception):
     """A call of a store failed; the message is one line."""
 
+    # What an operator counts it as.
+    kind = "refused"
+
 
 class Exists(StoreError):
     """The key has an object already. Nothing was changed."""
@@ -45,6 +48,20 @@ class Unsure(StoreError):
     """No answer came, or one that does not say how the call ended: it may have happened, or may still happen. The same
     call may succeed later, because the store is only busy, full, restarting or unreachable.
     """
+
+    kind = "unsure"
+
+
+class Full(Unsure):
+    """The store has no space for this, and will when a person makes some, or when objects are deleted."""
+
+    kind = "full"
+
+
+class Silent(Unsure):
+    """No answer came in the time that the caller could wait."""
+
+    kind = "silent"
 
 
 class StoreRefused(StoreError):

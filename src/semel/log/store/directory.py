@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from semel.log.storage.files import sync_with_metadata
-from semel.log.store.contract import Buffer, Changed, Exists, Found, Listed, Missing, StoreRefused, Unsure
+from semel.log.storage.files import OUT_OF_SPACE, sync_with_metadata
+from semel.log.store.contract import Buffer, Changed, Exists, Found, Full, Listed, Missing, StoreRefused, Unsure
 
 _NEW: Final = ".new"
 _TURNS: Final = ".turns"
@@ -40,9 +40,7 @@ _LOOK_SECONDS: Final = 0.002
 TURNS_MAX: Final = 10
 PAGE_OBJECTS: Final = 1000
 # These errors end when there is space again, or when the server of the file system is back.
-_PASSING: Final = frozenset(
-    (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-)
+_PASSING: Final = frozenset((errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EMFILE, errno.ENFILE))
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS))
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -311,6 +309,8 @@ class DirectoryStore:
             yield
         except OSError as error:
             reason = f"{self.describe()}: {what}: {error.strerror or error}"
+            if error.errno in OUT_OF_SPACE:
+                raise Full(reason) from error
             if error.errno in _PASSING:
                 raise Unsure(reason) from error
             raise StoreRefused(f"{reason}: make it a directory that this user may write to") from error

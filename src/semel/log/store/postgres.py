@@ -26,6 +26,7 @@ from semel.log.store.contract import (
     Changed,
     Exists,
     Found,
+    Full,
     Listed,
     Missing,
     StoreError,
@@ -74,6 +75,7 @@ _SETTINGS_REFUSED: Final = "unsupported startup parameter"
 # Errors that may end by themselves. Classes of SQLSTATE: connection, transaction rolled back, resources, the operator's
 # intervention; the code of a server that may not write, which is a standby; and those of time limits of a role.
 _PASSING: Final = ("08", "40", "53", "57", "55P03", "25006", "25P03", "25P04", "58030")
+_DISK_FULL: Final = "53100"
 # Messages of the client library that come without a code.
 _FOR_A_PERSON: Final = ("authentication failed", "does not exist", "no password", "invalid", "certificate")
 
@@ -353,7 +355,7 @@ class PostgresStore:
             )
         passing = code.startswith(_PASSING) if code else not any(words in str(error) for words in _FOR_A_PERSON)
         if passing:
-            return Unsure(reason)
+            return Full(reason) if code == _DISK_FULL else Unsure(reason)
         return StoreRefused(f"{reason}: correct the URL, or give its user the right to make and change {TABLE}")
 
 

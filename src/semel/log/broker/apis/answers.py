@@ -12,7 +12,8 @@ clients are served in between, and is decorated with `answered_in_steps`.
 
 `semel.wire.kafka` has the requests and the answers. An answer is sent when everything that is in the log at the time of
 the handler's return is durable: so no change that it reports, and nothing that it shows, can be lost. On a store, the
-broker also proves first that no other broker had taken over. If a request names several things, each has its own
+broker also proves first that no other broker had taken over. What a standby answers as well waits for neither
+(`shown_end`): a client asks it in order to find the active broker. If a request names several things, each has its own
 result: `attempted` returns the refusal of one, so that the others are still carried out. Nothing here may know a
 particular API.
 """
@@ -43,7 +44,7 @@ def answered(answer_to: Callable[[Serving, Exchange, R], A]) -> Handler:
     def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         request: Any = yield from decoded(exchange, messages.request_type(exchange.api_key), body)
         answer = answer_to(broker, exchange, request)
-        yield from answer_in_steps(exchange, answer, after=broker.log.end)
+        yield from answer_in_steps(exchange, answer, after=_end_for(broker, exchange))
 
     return handle
 
@@ -55,9 +56,21 @@ def answered_in_steps(answer_to: Callable[[Serving, Exchange, R], Steps[A]]) -> 
     def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
         request: Any = yield from decoded(exchange, messages.request_type(exchange.api_key), body)
         answer = yield from answer_to(broker, exchange, request)
-        yield from answer_in_steps(exchange, answer, after=broker.log.end)
+        yield from answer_in_steps(exchange, answer, after=_end_for(broker, exchange))
 
     return handle
+
+
+def shown_end(broker: Serving) -> int:
+    """The position that must be durable before clients are told of the topics. Without a lease it may never be: then
+    they are told that no topic has a leader.
+    """
+    return 0 if broker.role.has_lost_lease else broker.log.shown_end
+
+
+def _end_for(broker: Serving, exchange: Exchange) -> int:
+    api = exchange.api
+    return shown_end(broker) if api is not None and api.standby is Here.SERVES else broker.log.end
 
 
 def decoded(exchange: Exchange, request_type: type[R], body: memoryview) -> Steps[R]:

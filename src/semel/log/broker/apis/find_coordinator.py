@@ -13,6 +13,7 @@ from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from semel.log.broker.serving import Serving
 from semel.wire import kafka
+from semel.wire.errors import ErrorCode
 from semel.wire.refusals import INVALID_REQUEST, Refused
 from semel.wire.steps import Steps, each
 from semel.wire.versions import FIND_COORDINATOR
@@ -75,5 +76,8 @@ def _find(broker: Serving, exchange: Exchange, key_type: int, key: str) -> tuple
         broker.guard.check(exchange, CLUSTER_ACTION)
     else:
         broker.guard.check(exchange, DESCRIBE_GROUP if key_type == _GROUP else DESCRIBE_TRANSACTIONAL_ID, key)
+    if broker.role.has_lost_lease:
+        reason = "the store does not answer, so nobody knows which broker is active: try again"
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     host, port = broker.role.active_at(exchange.listener)
     return broker.role.node_id, host, port

@@ -3,15 +3,16 @@
 A request for a topic that does not exist creates it, if both the client and the broker's settings allow that; the
 answer is sent when the new topic is durable. Apache Kafka answers first and makes the client ask again. A standby
 cannot create it: it says so once, together with the address of the active broker, and closes the connection if the
-client asks it again, because a client goes on asking a broker that answers. A topic that is named twice is answered
-once, because otherwise a small request could have an answer of any size.
+client asks it again, because a client goes on asking a broker that answers. While the store does not answer, and no
+broker stands by, no partition has a leader: clients wait for one, as for a lost broker of Apache Kafka. A topic that is
+named twice is answered once, because otherwise a small request could have an answer of any size.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded
+from semel.log.broker.apis.answers import answer_in_steps, attempted_in_steps, decoded, shown_end
 from semel.log.broker.apis.create_topics import create
 from semel.log.broker.apis.lookup import topic_identified
 from semel.log.broker.declaration import Api, Here
@@ -38,12 +39,14 @@ API: Final = Api(
 )
 
 _NO_NAME_FROM: Final = 12
+# The leader of a partition that has none.
+NO_NODE: Final = -1
 
 
 def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]:
     request = yield from decoded(exchange, kafka.metadata.MetadataRequest, body)
     topics = yield from _topics(broker, exchange, request)
-    if any(topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE for topic in topics):
+    if not broker.role.is_active and any(topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE for topic in topics):
         if exchange.connection.was_referred:
             exchange.reply_by_hanging_up()
             return
@@ -62,7 +65,7 @@ def handle(broker: Serving, exchange: Exchange, body: memoryview) -> Steps[None]
         topics=topics,
         cluster_authorized_operations=broker.guard.cluster_operations(exchange) if asks_cluster else NOT_ASKED,
     )
-    yield from answer_in_steps(exchange, response, after=broker.log.end)
+    yield from answer_in_steps(exchange, response, after=shown_end(broker))
 
 
 def _topics(
@@ -117,8 +120,8 @@ def _look_up(
         if not broker.guard.sees(exchange, CREATE_CLUSTER):
             broker.guard.check(exchange, CREATE_TOPIC, name)
         check_name(name)
-        if not broker.role.is_active:
-            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic '{name}' does not exist, and a standby creates none")
+        if not broker.role.may_serve:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"topic '{name}' does not exist, and is not created now")
         create(broker, name, broker.partitions_default, {})
         yield APPEND_PIECES
     check_name(name)
@@ -130,11 +133,13 @@ def _describe(
 ) -> Steps[kafka.metadata.MetadataResponseTopic]:
     operations = operations_on(broker, exchange, topic.name, shows_operations)
     partition, node_id = kafka.metadata.MetadataResponsePartition, broker.role.node_id
+    is_leaderless = broker.role.has_lost_lease
     partitions = yield from each(
         range(topic.partition_count),
         lambda index: partition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_leaderless else ErrorCode.NONE,
             partition_index=index,
-            leader_id=node_id,
+            leader_id=NO_NODE if is_leaderless else node_id,
             leader_epoch=broker.log.state.partitions.leader_epoch,
             replica_nodes=[node_id],
             isr_nodes=[node_id],
