@@ -42,7 +42,13 @@ QUIET: Final[dict[str, str]] = {
     **{
         f"semel_{name}{{{ACTIVE}}}": "0x60"
         for name in (
-            *("storage_errors_total", "set_aside_files", "connections_refused_total", "refused_producers_total"),
+            *(
+                "damaged_segments",
+                "storage_errors_total",
+                "set_aside_files",
+                "connections_refused_total",
+                "refused_producers_total",
+            ),
             *("compaction_unopened_batches_total", "lost_leases_total", "takeovers_total", "store_under_way_bytes"),
         )
     },
@@ -93,6 +99,7 @@ FAULTS: Final[dict[str, Change]] = {
     "the disk fails": ({f"semel_up{{{ACTIVE}}}": "1x29 0x30"}, {"SemelDiskHasFailed"}),
     "the disk is full": ({f"semel_storage_errors_total{{{ACTIVE}}}": "0x29 3x30"}, {"SemelWritesAreRefused"}),
     "files were put aside": ({f"semel_set_aside_files{{{ACTIVE}}}": "0x29 2x30"}, {"SemelFilesWereSetAside"}),
+    "a segment is damaged": ({f"semel_damaged_segments{{{ACTIVE}}}": "0x29 1x30"}, {"SemelSegmentIsDamaged"}),
     "a producer leaves a gap": (
         {f'semel_batches_total{{outcome="gap",{ACTIVE}}}': "0x29 1x30"},
         {"SemelProducerLeftAGap"},

@@ -8,6 +8,7 @@ from saboteurs.broker_bugs import BROKER_BUGS
 from saboteurs.cache_bugs import CACHE_BUGS
 from saboteurs.compaction_bugs import COMPACTION_BUGS
 from saboteurs.console_bugs import CONSOLE_BUGS
+from saboteurs.damage_bugs import DAMAGE_BUGS
 from saboteurs.hole_bugs import HOLE_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
@@ -54,6 +55,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *CACHE_BUGS,
     *PRODUCT_BUGS,
     *PROOF_BUGS,
+    *DAMAGE_BUGS,
     *HOLE_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,

@@ -280,7 +280,7 @@ JOURNAL_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a start does not compare the segments with the checkpoint",
-        "semel.log.storage.verification:_fault_in",
+        "semel.log.storage.verification:_fault_in_steps",
         "digest == segment.digest",
         "True",
         (_DAMAGE,),

@@ -5,7 +5,6 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _CUT_OFF: Final = "tests/log/replica/test_cut_off.py"
-_OUTAGE: Final = "tests/log/replica/test_store_outage.py"
 _EVERY_API: Final = "tests/log/broker/apis/test_every_api.py"
 _ANSWERS: Final = "tests/log/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/log/replica/test_standby_on_full_disk.py"
@@ -264,27 +263,6 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
         "asyncio.timeout(seconds)",
         "asyncio.timeout(None)",
         (f"{_CUT_OFF}::test_a_call_that_is_not_answered_is_given_up_and_the_next_one_has_twice_the_time",),
-    ),
-    Bug(
-        "who asks for the topics waits for all that the store has not acknowledged",
-        "semel.log.broker.apis.answers:shown_end",
-        "broker.log.shown_end",
-        "broker.log.end",
-        (f"{_OUTAGE}::test_while_a_record_waits_for_the_store_the_topics_are_told_at_once",),
-    ),
-    Bug(
-        "a topic is told before it is durable",
-        "semel.log.broker.apis.answers:shown_end",
-        "broker.log.shown_end",
-        "0",
-        (f"{_OUTAGE}::test_a_topic_is_told_only_when_it_is_durable",),
-    ),
-    Bug(
-        "the end of an outage is told when only the lease can be written again",
-        "semel.log.replica.health:StoreHealth._note_answer",
-        "not self._failing_since",
-        "True",
-        (f"{_OUTAGE}::test_an_outage_is_told_after_a_second_and_at_ever_longer_intervals_and_so_is_its_end",),
     ),
     # -- what a standby does with each API -----------------------------------------------------------------------------
     Bug(

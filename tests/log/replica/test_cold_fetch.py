@@ -151,7 +151,7 @@ async def test_a_timestamp_is_found_among_records_that_only_the_store_has() -> N
 
 @pytest.mark.parametrize(
     ("what", "error"),
-    [("damaged", ErrorCode.KAFKA_STORAGE_ERROR), ("gone", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+    [("damaged", ErrorCode.CORRUPT_MESSAGE), ("gone", ErrorCode.NOT_LEADER_OR_FOLLOWER)],
 )
 async def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on(
     what: str, error: ErrorCode

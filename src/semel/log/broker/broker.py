@@ -46,6 +46,7 @@ from semel.log.broker.questions import Questions
 from semel.log.broker.receive_buffer import ReceiveMemory
 from semel.log.broker.role import Role
 from semel.log.broker.runtime import Runtime
+from semel.log.broker.scrubber import Scrubber
 from semel.log.broker.security_log import SecurityLog
 from semel.log.broker.serving import serve_on
 from semel.log.broker.sessions import FetchSessions
@@ -150,6 +151,7 @@ class Broker:
         self._data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
+        self.scrubber: Scrubber | None = None
         self.role: Role | Alone = Alone(clock, must_have_log=must_have_log)
         if store is not None:
             limits_and_tellers = self.limits, self.metrics, self.events
@@ -228,6 +230,8 @@ class Broker:
         self.consumer_groups.begin()
         self.share_groups.begin()
         self._chores.begin()
+        if self.scrubber is not None:
+            self.scrubber.begin()
         self._tell_if_started()
 
     def _tell_if_started(self) -> None:
@@ -306,6 +310,8 @@ class Broker:
         self.share_groups = ShareGroupCoordinator(self.runtime, self.members, self.guard, self.decisions)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups, self.share_groups)
         self.compactor.begin(self.runtime, self._thread("compact"), self.role.cache)
+        if self.role.cache is None and self._data is not None:
+            self.scrubber = Scrubber(self.runtime, self._thread("scrub"))
         self.connections = Connections(
             self.limits,
             self.metrics,
@@ -424,6 +430,8 @@ class Broker:
         self.turns.stop()
         self.warmer.stop()
         self.compactor.stop()
+        if self.scrubber is not None:
+            self.scrubber.stop()
         self.pump.stop()
         self._opener.stop()
         # The outcomes are in the event loop's queue, and are handled before this goes on.

@@ -115,6 +115,9 @@ def _durability(broker: Broker) -> Iterator[str]:
         len(log.put_aside),
     )
     yield from _gauge(
+        "damaged_segments", "Sealed segments that were found damaged; readers get CORRUPT_MESSAGE.", len(log.damaged)
+    )
+    yield from _gauge(
         "up",
         "1, or 0 while the broker can do nothing for clients: the disk has failed, or the store does not work.",
         int(not why_not_ready(broker)),

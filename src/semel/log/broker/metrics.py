@@ -73,6 +73,8 @@ class Metrics:
     ] = 0
     synced_entries_bytes: Annotated[int, "fsynced_bytes_total", "Journal bytes that were synced."] = 0
     checkpoints: Annotated[int, "checkpoints_total", "Checkpoints that were written."] = 0
+    scrubbed_bytes: Annotated[int, "scrubbed_bytes_total", "Bytes of sealed segments that were verified."] = 0
+    scrub_passes: Annotated[int, "scrub_passes_total", "Passes in which all sealed segments were verified."] = 0
     storage_errors: Annotated[int, "storage_errors_total", "Writes that the disk refused."] = 0
     lost_leases: Annotated[
         int,

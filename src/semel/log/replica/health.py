@@ -11,7 +11,7 @@ from semel.log.store import StoreError
 # Stores of all makers refuse a call now and then, and take the same one when it is repeated.
 PATIENCE_SECONDS: Final = 1.0
 LINE_SECONDS_MAX: Final = 60.0
-# A failure that is older says nothing any more: calls that a broker depends on are repeated far more often.
+# An older failure does not count: calls that a broker depends on are repeated far more often.
 STALE_SECONDS: Final = 60.0
 
 # The kinds of errors of a store, for a counter of each.

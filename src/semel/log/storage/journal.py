@@ -70,6 +70,10 @@ class Damaged(Exception):
     """The data on disk is damaged; the one-line message says where."""
 
 
+class Corrupt(Damaged):
+    """Records that are known to be damaged: a reader is told so each time, and nobody looks again."""
+
+
 class Lost(Damaged):
     """Files lack data that was acknowledged. A person may decide to go on without it; `paths` are the files to keep a
     copy of before that.

@@ -65,7 +65,7 @@ PRODUCER_STATE_BYTES: Final = 60
 
 
 class Torn(Exception):
-    """An entry was written and could not be applied, so the state in memory is wrong. Only a restart restores it."""
+    """An entry was written and could not be applied, so the state in memory is wrong until a restart."""
 
 
 class Log:
@@ -96,14 +96,13 @@ class Log:
         # The position after the last entry that gave a client a producer id or an epoch, or changed rights, users or
         # quotas. It must be durable before the answer even with `--durability os`, or a crash could undo it unnoticed.
         self.identity_end = 0
-        # The position after the last entry that changed what clients are told of the cluster: its topics, and rights.
+        # The position after the last entry that changed what clients are told: topics, and rights.
         self.shown_end = 0
         # The `seen_ms` in the last checkpoint.
         self._checkpoint_seen_ms = 0
         self.checkpoint_running = False
         # How large the indexes of active segments were in the last checkpoint.
         self._index_bytes = 0
-        # Set when the state in memory is wrong, with the reason.
         self.torn: Torn | None = None
         # Called for a partition when more of it can be read, and when its topic was deleted.
         self.note_moved: Callable[[PartitionLog], None] = _tell_watchers
@@ -223,8 +222,13 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The position after the last entry of the journal. An answer may have to wait until this is durable."""
+        """The position after the last entry of the journal, for which an answer may have to wait."""
         return self._journal.end
+
+    @property
+    def damaged(self) -> dict[str, tuple[int, int]]:
+        """Of segments known to be damaged, by path: how many bytes are right, and the offset after these."""
+        return self._segment_files.damaged
 
     @property
     def synced(self) -> int:

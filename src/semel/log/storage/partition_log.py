@@ -16,7 +16,7 @@ from semel.log.core.entries import PartitionName
 from semel.log.core.partition import Partition
 from semel.log.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.log.storage.checkpoint import PartitionFiles, PartitionParts, restore_state
-from semel.log.storage.journal import Damaged
+from semel.log.storage.journal import Corrupt, Damaged
 from semel.log.storage.segment import (
     SCAN_BYTES,
     Index,
@@ -38,7 +38,7 @@ from semel.wire.batch import (
     read_header,
 )
 
-# For this many offsets at which the next fetch will probably begin, a partition remembers their places.
+# A partition remembers the places of so many offsets at which the next fetch will probably begin.
 _REMEMBERED_PLACES_MAX: Final = 16
 # A partition with more segments than this has no small ones any more: retention, for example, looks at all at once.
 SEGMENTS_MAX: Final = 10_000
@@ -47,9 +47,7 @@ _NOTHING: Final = Mark(0, 0, 0)
 
 
 class PartitionLog:
-    """A partition's state, its records, and how far they may be read: up to `readable`, and up to `stable` by readers
-    of committed records.
-    """
+    """A partition's state, its records, and their ends: `readable`, and `stable` for readers of committed records."""
 
     __slots__ = (
         "_bases",
@@ -220,9 +218,7 @@ class PartitionLog:
 
     @property
     def last_write(self) -> tuple[int, Mark]:
-        """The number of the last write, and the end of the partition. While both stay the same, the bytes of that write
-        lie where the next batch belongs.
-        """
+        """The number of the last write, and the end of the partition. While both stay, its bytes lie after that end."""
         return self._writes, self.end_mark()
 
     def stable_mark(self, end: Mark) -> Mark:
@@ -251,7 +247,7 @@ class PartitionLog:
             return b"", offset
         size = max(min(bytes_max, end - position), 0)
         if size == end - position:
-            next_offset = min(segment.next_offset, until.offset)
+            next_offset = min(self._segment_files.right_until(segment)[1], until.offset)
             return self._result(segment, position, self._segment_files.read(segment, position, size), next_offset)
         indexed_position, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
         if indexed_position > position:
@@ -445,6 +441,7 @@ class PartitionLog:
         """The segment and the place of the batch with `offset`, and the place where reading must end.
 
         If compaction has removed the record at `offset`, it is the next batch; None if there is none before `until`.
+        Raises Corrupt where a segment is known to be damaged.
         """
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         while offset < until.offset and slot < len(self._segments) and self._bases[slot] < until.offset:
@@ -452,14 +449,17 @@ class PartitionLog:
             # The place in a mark is right only if the mark lies in the middle of this segment: compaction may have
             # rewritten an older segment since.
             end = segment.size if segment.next_offset <= until.offset else until.position
-            position = self._place_of(segment, offset)
-            if position < end:
-                return segment, position, end
+            right_end, right_until = self._segment_files.right_until(segment)
+            position = self._place_of(segment, offset) if offset < right_until else right_end
+            if position < min(end, right_end):
+                return segment, position, min(end, right_end)
+            if offset < segment.next_offset and right_end < end:
+                raise Corrupt(f"{segment.path}: damaged from offset {right_until} to {segment.next_offset - 1}")
             slot += 1
         return None, 0, 0
 
     def _first_to_read(self, offset: int, bytes_max: int, until: Mark) -> Segment | None:
-        """The segment in which `read` looks first; None if it has nothing to read."""
+        """The segment in which `read` looks first, if there is anything to read."""
         if bytes_max <= 0 or offset >= until.offset or not self._segments:
             return None
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]

@@ -249,6 +249,8 @@ class SegmentFiles:
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()
         self._indexes: OrderedDict[str, Index] = OrderedDict()
+        # Of segments that are damaged, by path: how many bytes are right, and the offset after these.
+        self.damaged: dict[str, tuple[int, int]] = {}
 
     def check_size(self, path: str, known_bytes: int) -> None:
         """`Damaged` if the file is missing, or is shorter than it was at the checkpoint."""
@@ -334,6 +336,10 @@ class SegmentFiles:
         size = file.size() - segment.size
         return None if size <= 0 or file.is_cached(size, segment.size) else Stretch(segment.path, segment.size, size)
 
+    def right_until(self, segment: Segment) -> tuple[int, int]:
+        """How many bytes of the segment are right, as far as is known, and the offset after these."""
+        return self.damaged.get(segment.path, (segment.size, segment.next_offset))
+
     def seal(self, segment: Segment) -> None:
         """Seal the segment: write its index after the last batch."""
         if segment.index is None:
@@ -344,6 +350,7 @@ class SegmentFiles:
     def forget(self, path: str) -> None:
         """Close a file that is about to be removed."""
         self.dirty.discard(path)
+        self.damaged.pop(path, None)
         file = self._open.pop(path, None)
         if file is not None:
             file.close()

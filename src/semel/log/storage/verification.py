@@ -6,7 +6,7 @@ start slow, so a start reads up to `VERIFIED_BYTES_MAX`, the newest segments of 
 checks the size and the first batch. `semel dump --segments` reads all of them. Nothing here may change a file.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from semel.log.storage.journal import Lost
 from semel.log.storage.segment import Segment, digest_after
 from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
 from semel.wire.checksum import crc32c
+from semel.wire.steps import finish
 
 # Read at up to a gigabyte a second from the page cache, and at that of the disk otherwise.
 VERIFIED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -78,8 +79,7 @@ class Verification:
                 fault = self._fault_in(file, segment)
         if fault is None:
             return None
-        lost = f"records from offset {fault.next_offset} to {segment.next_offset - 1} are lost or damaged"
-        return fault._replace(message=f"{self._files.describe(segment.path)}: {fault.message}; {lost}")
+        return _told(self._files, segment, fault)
 
     def _fault_in(self, file: File, segment: Segment) -> Fault | None:
         size = file.size()
@@ -102,8 +102,28 @@ def _fault_at_beginning(file: File, segment: Segment) -> Fault | None:
     return Fault("no batch of this segment at offset 0", next_offset=segment.base_offset)
 
 
+def _told(files: Files, segment: Segment, fault: Fault) -> Fault:
+    lost = f"records from offset {fault.next_offset} to {segment.next_offset - 1} are lost or damaged"
+    return fault._replace(message=f"{files.describe(segment.path)}: {fault.message}; {lost}")
+
+
 def _fault_in(file: File, segment: Segment) -> Fault | None:
     """What is wrong with the batches of a segment, which are all read."""
+    return finish(_fault_in_steps(file, segment))
+
+
+def fault_in_steps(files: Files, segment: Segment) -> Generator[int, None, Fault | None]:
+    """The same for the file of a sealed segment, a batch at a time: yields the bytes of each that is right."""
+    try:
+        file = files.open(segment.path)
+    except FileNotFoundError:
+        return _told(files, segment, Fault("missing", next_offset=segment.base_offset))
+    with closing(file):
+        fault = yield from _fault_in_steps(file, segment)
+    return None if fault is None else _told(files, segment, fault)
+
+
+def _fault_in_steps(file: File, segment: Segment) -> Generator[int, None, Fault | None]:
     digest = position = 0
     offset = segment.base_offset
     for batch, header in intact_batches(file, segment.size):
@@ -114,6 +134,7 @@ def _fault_in(file: File, segment: Segment) -> Fault | None:
         digest = digest_after(digest, header)
         offset = header.next_offset
         position += len(batch)
+        yield len(batch)
     if digest == segment.digest:
         return None
     # Nobody can say which of them are right.

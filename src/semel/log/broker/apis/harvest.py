@@ -17,7 +17,7 @@ from semel.log.broker.sessions import Interest
 from semel.log.core.topics import Topic
 from semel.log.replica.cache import NO_FAILURES, Failures, Unreadable
 from semel.log.storage.files import NotHere
-from semel.log.storage.journal import Damaged
+from semel.log.storage.journal import Corrupt, Damaged
 from semel.log.storage.partition_log import PartitionLog, Watcher
 from semel.log.storage.segment import Mark, Stretch
 from semel.wire.errors import ErrorCode
@@ -282,10 +282,15 @@ def _read(
 
 
 def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
-    """The answer if records cannot be read. If the store no longer has them, another broker has taken over."""
+    """The answer if records cannot be read. If the store no longer has them, another broker has taken over. A client
+    must not wait for damaged ones as for a disk that is busy, nor skip them.
+    """
     broker.runtime.read_failed(error)
-    is_gone = isinstance(error, Unreadable) and error.is_gone
-    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_gone else ErrorCode.KAFKA_STORAGE_ERROR
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, Corrupt):
+        code = ErrorCode.CORRUPT_MESSAGE
+    elif isinstance(error, Unreadable):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if error.is_gone else ErrorCode.CORRUPT_MESSAGE
     return FetchPartitionAnswer(index, code, -1, -1, log_start)
 
 

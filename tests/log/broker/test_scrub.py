@@ -1,0 +1,138 @@
+"""Damage in a sealed segment is found without a reader, each byte is read once in a pass, and readers are told."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import Asker, at
+from eventually import eventually
+from semel.log.broker.broker import Broker
+from semel.log.broker.exposition import exposition
+from semel.log.broker.scrubber import Scrubber
+from semel.log.storage.log_settings import LogSettings
+from semel.wire.errors import ErrorCode
+from semel.wire.versions import DELETE_RECORDS
+
+BATCHES = 12
+
+
+def broker_in(data: Path) -> Broker:
+    """Its start verifies nothing, as that of a broker with a large log."""
+    return Broker(data, settings=LogSettings(verified_bytes_max=0))
+
+
+def fill(broker: Broker) -> None:
+    """Four batches to a segment."""
+    with Asker(broker.bootstrap) as ask:
+        ask.create("payments", segment_bytes="14000")
+        for number in range(BATCHES):
+            assert ask.produce("payments", at(*[number] * 250)) == number * 250
+
+
+async def filled(data: Path) -> list[Path]:
+    """The sealed segments of the log of a broker that has stopped."""
+    async with broker_in(data) as broker:
+        await asyncio.to_thread(fill, broker)
+    return sorted((data / "topics").glob("*/0/*.log"))[:-1]
+
+
+def flip(segment: Path, place: int) -> None:
+    content = bytearray(segment.read_bytes())
+    content[place] ^= 1
+    segment.write_bytes(content)
+
+
+def scrubber_of(broker: Broker) -> Scrubber:
+    assert broker.scrubber is not None
+    return broker.scrubber
+
+
+async def fetched(broker: Broker, offset: int) -> Any:
+    def fetch() -> Any:
+        with Asker(broker.bootstrap) as ask:
+            return ask.fetch("payments", offset)
+
+    return await asyncio.to_thread(fetch)
+
+
+def sealed_bytes(broker: Broker) -> int:
+    (partition,) = broker.log.state.partitions.used()
+    return sum(segment.size for segment in partition.segments[:-1])
+
+
+async def test_readers_of_a_damaged_segment_are_told_and_all_others_are_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, second, *_ = await filled(tmp_path)
+    begins = int(second.stem)
+    batch_bytes = second.stat().st_size // 4
+    flip(second, batch_bytes + batch_bytes // 2)
+    async with broker_in(tmp_path) as broker:
+        assert (await fetched(broker, begins + 250)).error_code == 0, "nobody has looked yet"
+        await scrubber_of(broker).look()
+        before, damaged, behind, after = [await fetched(broker, begins + more) for more in (0, 250, 500, 4 * 250)]
+        assert before.error_code == 0
+        assert 0 < len(before.records) < 2 * batch_bytes, "one whole batch"
+        assert damaged.error_code == behind.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert after.error_code == 0
+        (told,) = [one for one in caplog.records if "segment_damaged" in one.getMessage()]
+        assert told.levelno == logging.ERROR
+        assert f"records from offset {begins + 250} to {begins + 999} are lost or damaged" in told.getMessage()
+        assert "semel_damaged_segments 1\n" in exposition(broker)
+
+
+async def test_a_reader_is_not_led_over_the_damage(tmp_path: Path) -> None:
+    """A fetch that begins before it ends there, and the next one begins at it."""
+    first, *_ = await filled(tmp_path)
+    flip(first, first.stat().st_size // 4 + 100)
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).look()
+        (partition,) = broker.log.state.partitions.used()
+        _, following = partition.read(0, 1 << 20, partition.readable, whole_first_batch=True)
+        assert following == 250
+
+
+async def test_a_pass_reads_each_byte_once_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with broker_in(tmp_path) as broker:
+        looking = asyncio.create_task(scrubber_of(broker).look())
+        while not broker.metrics.scrubbed_bytes:  # noqa: ASYNC110 - a thread counts
+            await asyncio.sleep(0)
+        looking.cancel()
+        await asyncio.wait((looking,))
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).look()
+        rest = broker.metrics.scrubbed_bytes
+        assert 0 < rest <= sealed_bytes(broker)
+        await scrubber_of(broker).look()
+        assert broker.metrics.scrubbed_bytes == rest + sealed_bytes(broker), "the second pass reads all"
+        assert broker.metrics.scrub_passes == 2
+
+
+async def test_damage_is_known_after_a_restart_until_the_segment_is_brought_back(tmp_path: Path) -> None:
+    first, *_ = await filled(tmp_path)
+    flip(first, 100)
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).look()
+    flip(first, 100)
+    async with broker_in(tmp_path) as broker:
+        assert (await fetched(broker, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+        await scrubber_of(broker).look()
+        assert (await fetched(broker, 0)).error_code == 0
+        assert not broker.log.damaged
+
+
+async def test_a_segment_that_is_gone_is_damage_and_one_that_retention_took_is_none(tmp_path: Path) -> None:
+    _, second, *_ = await filled(tmp_path)
+    async with broker_in(tmp_path) as broker:
+        second.unlink()
+        await scrubber_of(broker).look()
+        assert list(broker.log.damaged) == [second.relative_to(tmp_path).as_posix()]
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            topics = [{"name": "payments", "partitions": [{"partition_index": 0, "offset": -1}]}]
+            await asyncio.to_thread(ask, DELETE_RECORDS, topics=topics, timeout_ms=1000)
+        broker.pump.begin_checkpoint()
+        assert await asyncio.to_thread(eventually, lambda: not broker.log.damaged)

@@ -1,0 +1,62 @@
+"""Planted in what finds and names damage and outages: each serves what is wrong, or tells nobody."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_OUTAGE: Final = "tests/log/replica/test_store_outage.py"
+_SCRUB: Final = "tests/log/broker/test_scrub.py"
+
+DAMAGE_BUGS: Final = (
+    Bug(
+        "who asks for the topics waits for all that the store has not acknowledged",
+        "semel.log.broker.apis.answers:shown_end",
+        "broker.log.shown_end",
+        "broker.log.end",
+        (f"{_OUTAGE}::test_while_a_record_waits_for_the_store_the_topics_are_told_at_once",),
+    ),
+    Bug(
+        "a topic is told before it is durable",
+        "semel.log.broker.apis.answers:shown_end",
+        "broker.log.shown_end",
+        "0",
+        (f"{_OUTAGE}::test_a_topic_is_told_only_when_it_is_durable",),
+    ),
+    Bug(
+        "the end of an outage is told when only the lease can be written again",
+        "semel.log.replica.health:StoreHealth._note_answer",
+        "not self._failing_since",
+        "True",
+        (f"{_OUTAGE}::test_an_outage_is_told_after_a_second_and_at_ever_longer_intervals_and_so_is_its_end",),
+    ),
+    Bug(
+        "a damaged segment is served up to its end",
+        "semel.log.storage.partition_log:PartitionLog._locate",
+        "position < min(end, right_end)",
+        "position < end",
+        (f"{_SCRUB}::test_readers_of_a_damaged_segment_are_told_and_all_others_are_served",),
+    ),
+    Bug(
+        "a fetch goes on after the damage as if it had read it",
+        "semel.log.storage.partition_log:PartitionLog.read",
+        "self._segment_files.right_until(segment)[1]",
+        "segment.next_offset",
+        (f"{_SCRUB}::test_a_reader_is_not_led_over_the_damage",),
+    ),
+    Bug(
+        "a pass begins anew with each start",
+        "semel.log.broker.scrubber:Scrubber.begin",
+        "known or Scrub(self._runtime.clock.now_ms())",
+        "Scrub(self._runtime.clock.now_ms())",
+        (_SCRUB,),
+    ),
+    Bug(
+        "a segment that was brought back stays marked",
+        "semel.log.broker.scrubber:Scrubber._mark",
+        "damaged.pop(segment.path, None)",
+        "pass",
+        (f"{_SCRUB}::test_damage_is_known_after_a_restart_until_the_segment_is_brought_back",),
+    ),
+)
