@@ -15,7 +15,7 @@ def configure() -> None:
     from django.conf import settings
 
     if not settings.configured:
-        apps = ["django.contrib.contenttypes", "django.contrib.auth"]
+        apps = ["django.contrib.contenttypes", "django.contrib.auth", "semel.django"]
         options: dict[str, Any] = {"SECRET_KEY": "test", "LOGGING_CONFIG": None, "INSTALLED_APPS": apps}
         settings.configure(ROOT_URLCONF="django_shop", ALLOWED_HOSTS=["*"], **options)
         django.setup()

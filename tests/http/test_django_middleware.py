@@ -36,7 +36,7 @@ def served(engine: Engine, view: Callable[[Any, Any], Any], **options: Any) -> I
     global IDEMPOTENCY
     with alias_of(engine) as alias:
         IDEMPOTENCY = Idempotency(partial(transactions, alias), **{"scope": caller, **options})
-        with override_settings(SEMEL_IDEMPOTENCY=f"{__name__}.IDEMPOTENCY"):
+        with override_settings(SEMEL={"IDEMPOTENCY": f"{__name__}.IDEMPOTENCY"}):
             middleware = IdempotencyMiddleware(partial(view, model_on(alias)))
 
         def send(path: str = "/pay", body: bytes = b"", *, key: str = "k-1", **environ: Any) -> Any:

@@ -10,7 +10,7 @@ _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
 _SCOPE: Final = "tests/http/test_scope.py"
 _UNKEYED: Final = "tests/http/test_unkeyed.py"
-_DJANGO: Final = "tests/http/test_django_project.py"
+_DJANGO: Final = "tests/http/test_django_streams.py"
 _LOST: Final = "tests/inbox/test_at_most_once.py"
 
 TRAP_BUGS: Final[tuple[Bug, ...]] = (
@@ -165,6 +165,34 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         "semel.http.django.configuration:configured",
         "alias_of(found) is None",
         "False",
-        (_DJANGO, "-k", "sqlite and would_not_commit"),
+        ("tests/django_app/test_django_checks.py", "-k", "sqlite and would_not_commit"),
+    ),
+    Bug(
+        "a transaction that Django will roll back is answered as if it were not",
+        "semel.http.django.atomic:_Transaction._transaction",
+        "undone or connection.needs_rollback",
+        "undone",
+        ("tests/django_app/test_django_events.py", "-k", "sqlite and django_undoes"),
+    ),
+    Bug(
+        "a message is added in a block that Django will roll back",
+        "semel.django.outbox:_in_atomic",
+        "connection.validate_no_broken_transaction()",
+        "pass",
+        ("tests/django_app/test_django_events.py", "-k", "sqlite and commit_with_nothing"),
+    ),
+    Bug(
+        "a message commits with nothing",
+        "semel.django.outbox:_in_atomic",
+        "not connection.in_atomic_block",
+        "False",
+        ("tests/django_app/test_django_events.py", "-k", "sqlite and commit_with_nothing"),
+    ),
+    Bug(
+        "the coroutine of a handler is awaited by nobody",
+        "semel.django.inbox:Handler._handle",
+        "iscoroutinefunction(self.function)",
+        "False",
+        ("tests/django_app/test_django_events.py", "-k", "sqlite and coroutine"),
     ),
 )

@@ -159,8 +159,7 @@ _OF_SQLALCHEMY: Final = (
 )
 _OF_DJANGO: Final = (
     "let the claim use the connection of Django: configure Idempotency(semel.http.django.transactions), and take "
-    "step.connection() before the work of a step; for events, call semel.inbox.once(connection.connection, ...) inside "
-    "of transaction.atomic(), in a loop of your own"
+    "step.connection() before the work of a step; for events, write a handler of semel.django.inbox"
 )
 
 

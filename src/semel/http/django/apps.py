@@ -1,13 +1,16 @@
-"""The application that Django finds in INSTALLED_APPS. It must use no database: Django loads it at each start."""
+"""The application that Django finds in INSTALLED_APPS, as "semel.django" or, by its older name, "semel.http.django". It
+must use no database: Django loads it at each start."""
+
+from importlib import import_module
 
 from django.apps import AppConfig
 
 
-class SemelHttpConfig(AppConfig):  # type: ignore[misc]
-    name = "semel.http.django"
-    label = "semel_http"
-    verbose_name = "semel: keys of requests"
+class SemelConfig(AppConfig):  # type: ignore[misc]
+    name = "semel.django"
+    label = "semel"
+    verbose_name = "semel"
 
     def ready(self) -> None:
         """Django finds checks that a module has registered."""
-        import semel.http.django.checks  # noqa: F401
+        import_module(f"{self.name}.checks")

@@ -1,5 +1,7 @@
-"""Finds the Idempotency that the settings of Django name, and the alias of its database. It must never make one."""
+"""What the settings of Django say of semel: among it the Idempotency and the alias of its database. It must never make
+one."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,23 +13,34 @@ from django.utils.module_loading import import_string
 from semel.http.django.atomic import transactions
 from semel.http.idempotency import Idempotency
 
-SETTING: Final = "SEMEL_IDEMPOTENCY"
+SETTINGS: Final = "SEMEL"
+IDEMPOTENCY: Final = "IDEMPOTENCY"
 _OF_WHAT: Final = "the dotted name of an Idempotency(transactions, scope=...)"
+_SHOWN: Final = f"{SETTINGS}[{IDEMPOTENCY!r}]"
+
+
+def chosen(name: str, default: Any = None) -> Any:
+    """What the settings of the project say of semel."""
+    settings_of_semel = getattr(settings, SETTINGS, {})
+    if not isinstance(settings_of_semel, Mapping):
+        raise ImproperlyConfigured(f"the setting {SETTINGS} is a {type(settings_of_semel).__name__}: let it be a dict")
+    return settings_of_semel.get(name, default)
 
 
 def configured() -> Idempotency:
-    """The one that the settings name, if it works in transactions of Django."""
-    name = getattr(settings, SETTING, None)
+    """The one that the settings name, if it works in transactions of Django, whose tables the project has."""
+    name = chosen(IDEMPOTENCY)
     if not isinstance(name, str):
-        raise ImproperlyConfigured(f"the settings have no {SETTING}: let it be {_OF_WHAT}")
+        raise ImproperlyConfigured(f"the settings have no {_SHOWN}: let it be {_OF_WHAT}")
     try:
         found: Any = import_string(name)
-    except ImportError as error:
+    except Exception as error:
+        # Whatever the module does: an Idempotency without a scope is refused when it is made.
         raise ImproperlyConfigured(
-            f"{SETTING} is {name!r}, and cannot be imported ({error}): let it be {_OF_WHAT}"
+            f"{_SHOWN} is {name!r}, and cannot be imported ({error}): let it be {_OF_WHAT}"
         ) from error
     if not isinstance(found, Idempotency):
-        raise ImproperlyConfigured(f"{SETTING} is {name!r}, which is a {type(found).__name__}: let it be {_OF_WHAT}")
+        raise ImproperlyConfigured(f"{_SHOWN} is {name!r}, which is a {type(found).__name__}: let it be {_OF_WHAT}")
     if alias_of(found) is None:
         raise ImproperlyConfigured(
             f"{name} does not work in a transaction of Django, so a key would not commit with what the ORM does: make "

@@ -7,6 +7,8 @@ both have one connection. It must never pass on an answer whose effect could sti
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
@@ -28,6 +30,8 @@ class IdempotencyMiddleware:
     async_capable = False
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        if not apps.is_installed("semel.django"):
+            raise ImproperlyConfigured('the keys have no tables: put "semel.django" into INSTALLED_APPS')
         self._get_response = get_response
         self._idempotency = configured()
         self._idempotency.check_threads()

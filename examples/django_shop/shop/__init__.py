@@ -1,0 +1,1 @@
+"""A shop: an order is made once, told of once, and billed once."""

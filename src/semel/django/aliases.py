@@ -1,0 +1,69 @@
+"""The databases of Django for the inbox and for the commands, and what the settings say of them in `SEMEL`."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from sqlalchemy import URL, Connection, Engine
+
+from semel.database import engine_of, within
+from semel.http.django.atomic import transactions
+from semel.http.django.configuration import chosen
+
+BOOTSTRAP: Final = "bootstrap.servers"
+# What Django adds for its own cursors: the adapters of values, of which semel has its own.
+_OF_CURSORS: Final = ("cursor_factory", "context")
+
+
+def alias() -> str:
+    """Where claims and messages are, unless the caller names another one."""
+    return str(chosen("ALIAS", "default"))
+
+
+def kafka(bootstrap: str | None = None) -> dict[str, Any]:
+    """The settings of a client; the address may be another one."""
+    settings = chosen("KAFKA", {})
+    if not isinstance(settings, Mapping):
+        raise ImproperlyConfigured(
+            f"SEMEL['KAFKA'] is a {type(settings).__name__}: let it be a dict, by librdkafka's names"
+        )
+    found = {**settings, **({BOOTSTRAP: bootstrap} if bootstrap else {})}
+    if not found.get(BOOTSTRAP):
+        raise ImproperlyConfigured(f"SEMEL['KAFKA'] has no {BOOTSTRAP!r}: name a broker there, or pass --bootstrap")
+    return found
+
+
+class Database:
+    """An alias in place of an engine: `begin` hands over the driver's connection, in a transaction of the ORM."""
+
+    def __init__(self, using: str) -> None:
+        self.using = using
+
+    def begin(self) -> AbstractContextManager[Any]:
+        return transactions(self.using)
+
+
+class StatementsOf:
+    """The same for semel's own statements between two events."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        with self._database.begin() as raw, within(raw) as connection:
+            yield connection
+
+
+def engine_for(using: str) -> Engine:
+    """An engine of its own on the database of an alias, for what runs beside the application: with its threads, a relay
+    could not share the connection of one."""
+    connection = connections[using]
+    if connection.vendor == "sqlite":
+        return engine_of(URL.create("sqlite", database=str(connection.settings_dict["NAME"])))
+    import psycopg
+
+    settings = {name: value for name, value in connection.get_connection_params().items() if name not in _OF_CURSORS}
+    return engine_of("postgresql+psycopg://", creator=lambda: psycopg.connect(**settings))

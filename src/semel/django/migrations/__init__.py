@@ -1,0 +1,1 @@
+"""The migrations: each makes the tables of semel's present version."""
