@@ -12,6 +12,7 @@ import gc
 import inspect
 import logging
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,8 @@ from hypothesis import settings
 from cluster_under_test import FOREIGN_CLUSTER
 from failures import Failures
 from fast_spark import java_made_before
-from shares import BySize, in_order, workers_at_once
+from semel.ui.cli.process import memory_bytes, raise_open_files
+from shares import BySize, in_order, too_small, workers_at_once
 
 if TYPE_CHECKING:
     from asking import Asker
@@ -110,7 +112,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    return workers_at_once(len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    memory, (_, open_files) = memory_bytes(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    if lacking := too_small(memory, open_files):
+        raise pytest.UsageError(lacking)
+    raise_open_files()
+    return workers_at_once(len(os.sched_getaffinity(0)), memory)
 
 
 @pytest.hookimpl(tryfirst=True)

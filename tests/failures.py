@@ -20,6 +20,8 @@ from typing import Final
 
 import pytest
 
+from semel.ui.cli.process import memory_bytes
+
 ROOT: Final = Path(__file__).parent.parent
 # The first failures show what is wrong; all are in the list that pytest prints.
 SHOWN_MAX: Final = 5
@@ -84,7 +86,7 @@ def kept(report: pytest.TestReport, directory: Path) -> Path | str:
 
 def machine() -> list[str]:
     """The machine in six lines."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    memory = memory_bytes() / 1e9
     free = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
     language = os.environ.get("LC_ALL") or os.environ.get("LANG")
     variables = sorted(name for name in os.environ if name.startswith(("PYTHON", "SPARK", "PYSPARK", "JAVA", "LC_")))

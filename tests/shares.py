@@ -16,6 +16,9 @@ from xdist.scheduler import LoadScopeScheduling
 WORKERS_PER_CORE: Final = 4
 # A worker has loaded most libraries in the end, and holds a gigabyte; those on Spark have a Java beside them.
 BYTES_PER_WORKER: Final = 1_000_000_000
+# One worker, and Spark beside it.
+MEMORY_BYTES_MIN: Final = 3_000_000_000
+OPEN_FILES_MIN: Final = 1024
 # In the order in which they begin. What begins with one of the words of a line makes one share.
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/spark/tables/", "tests/spark/dedup/"),
@@ -26,6 +29,19 @@ LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/testing/test_postgres.py",),
     ("tests/sim/",),
 )
+
+
+def too_small(memory_bytes: int, open_files: int) -> str | None:
+    """What a machine lacks on which all tests cannot run, and what to do. One file of tests may well run there."""
+    if memory_bytes < MEMORY_BYTES_MIN:
+        return (
+            f"the tests side by side need {MEMORY_BYTES_MIN / 1e9:.0f} GB of memory, and {memory_bytes / 1e9:.1f} GB "
+            "are here: run a part of them, one after the other, as .venv/bin/python -m pytest tests/log/core"
+        )
+    if open_files < OPEN_FILES_MIN:
+        remedy = "raise the hard limit, ulimit -Hn"
+        return f"the tests need {OPEN_FILES_MIN} open files, and {open_files} are allowed: {remedy}"
+    return None
 
 
 def workers_at_once(cores: int, memory_bytes: int) -> int:

@@ -1,8 +1,8 @@
-"""How many tests run side by side: a large machine is no reason to run out of memory."""
+"""How many tests run side by side: a large machine is no reason to run out of memory, and a small one is told so."""
 
 import pytest
 
-from shares import workers_at_once
+from shares import too_small, workers_at_once
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,13 @@ from shares import workers_at_once
 )
 def test_the_cores_are_busy_and_there_is_memory_for_each_worker(cores: int, gigabytes: float, workers: int) -> None:
     assert workers_at_once(cores, int(gigabytes * 1e9)) == workers
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "open_files", "said"),
+    [(2, 4096, "need 3 GB of memory, and 2.0 GB are here"), (4, 256, "need 1024 open files, and 256 are allowed")],
+)
+def test_a_machine_that_is_too_small_is_told_what_it_lacks(gigabytes: int, open_files: int, said: str) -> None:
+    """And does not fail at whatever test comes first."""
+    assert said in (too_small(int(gigabytes * 1e9), open_files) or "")
+    assert too_small(4_000_000_000, 1024) is None

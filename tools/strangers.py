@@ -4,9 +4,8 @@
 
 A machine is this one with something changed: the environment, the user, the place of the clone, what is mounted, which
 programs are there, the version of Python. Each begins with HOME and PATH alone, and with what tells pip its index.
-Where something cannot be changed here (it takes root, another Java), its line says so. This must not change the work
-tree, and leaves nothing but its table. A page keeps the lines of machines that did not run this time, each with the
-commit that it is of.
+Where something cannot be changed here (it takes root), its line says so. This must not change the work tree. A page
+keeps the lines of machines that did not run this time, each with the commit that it is of.
 """
 
 from __future__ import annotations
@@ -86,6 +85,8 @@ class Machine(NamedTuple):
     # Another clone, in which the same command runs at the same time.
     beside: Clone | None = None
     needs: Callable[[], str] = lambda: ""
+    # What a line has to say, if the tests are to be refused there.
+    refusal: str = ""
 
 
 class Result(NamedTuple):
@@ -162,6 +163,11 @@ def with_clock(name: str, zone: str, at: str) -> Machine:
         under=("faketime", at),
         needs=needs("faketime"),
     )
+
+
+def with_files(count: int, refusal: str = "") -> Machine:
+    under = ("prlimit", f"--nofile={count}")
+    return Machine("machine", f"{count} open files", SERVERS, under=under, needs=needs("prlimit"), refusal=refusal)
 
 
 MEMORY: Final = Path("/sys/fs/cgroup/memory/semel-strangers")
@@ -255,9 +261,10 @@ MACHINES: Final = (
         "2 GB of memory",
         prepared=f"mkdir -p {MEMORY}; echo 2G > {MEMORY}/memory.limit_in_bytes; echo $$ > {MEMORY}/tasks",
         needs=lambda: needs_root() or ("" if MEMORY.parent.is_dir() else "no memory controller of cgroups v1 here"),
+        refusal="of memory",
     ),
-    Machine("machine", "256 open files", SERVERS, under=("prlimit", "--nofile=256"), needs=needs("prlimit")),
-    Machine("machine", "1024 open files", SERVERS, under=("prlimit", "--nofile=1024"), needs=needs("prlimit")),
+    with_files(256, refusal="open files"),
+    with_files(1024),
     prepared(
         "machine",
         "no localhost in /etc/hosts",
@@ -315,8 +322,9 @@ def run(machine: Machine, scratch: Path, tests: str) -> Result:
         place = made(machine.clone, scratch)
         said = told_by(machine, place, scratch, tests)
     except subprocess.CalledProcessError as error:
-        last = [line for line in error.output.splitlines() if line.strip()][-1:]
-        said = f"FAILED with {error.returncode}: {' '.join(last)}"
+        lines = [line for line in error.output.splitlines() if line.strip()]
+        refusals = [line for line in lines if machine.refusal and machine.refusal in line]
+        said = f"refused: {refusals[0]}" if refusals else f"FAILED with {error.returncode}: {' '.join(lines[-1:])}"
     except subprocess.TimeoutExpired:
         said = f"FAILED: it did not end within {SECONDS_MAX} s"
     print(said, flush=True)
@@ -418,7 +426,6 @@ def call(command: list[str], place: Path, environment: Mapping[str, str], clone:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         encoding="utf-8",
         errors="replace",
         timeout=SECONDS_MAX,

@@ -1,6 +1,7 @@
 """Processes that count: they give their results in order, and live no longer than whoever asked them."""
 
 import os
+import resource
 import select
 import subprocess
 import sys
@@ -52,6 +53,19 @@ def test_results_come_in_the_order_of_the_tasks_and_failures_as_they_are(process
         assert list(workers.each(doubled, range(10))) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
         with pytest.raises(AuditFailed, match="less than nothing"):
             list(workers.each(doubled, [1, -1]))
+
+
+def test_where_processes_have_nothing_to_share_one_counts_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """As without a /dev/shm that can be written; here no pipe can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        workers = Workers(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with workers:
+        assert list(workers.each(doubled, range(3))) == [0, 2, 4]
+    assert "counting in one process" in caplog.text
 
 
 def test_a_script_that_every_process_would_run_again_is_told_so(tmp_path: Path) -> None:

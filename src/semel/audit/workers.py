@@ -4,6 +4,7 @@ Small work is done in the caller's process, since a process takes half a second 
 the tasks. An error of a task ends the work; after that, a running task ends with its piece.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -18,6 +19,8 @@ from semel.audit.errors import AuditFailed
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+logger = logging.getLogger(__name__)
+
 # From this many rows on, starting more processes saves time.
 PROCESSES_FROM_ROWS: Final = 2_000_000
 
@@ -27,14 +30,10 @@ def cores() -> int:
 
 
 class Workers:
-    """A number of processes, or this process alone."""
+    """A number of processes, or this process alone; also where a machine has not what processes share."""
 
     def __init__(self, processes: int) -> None:
-        self._pool = (
-            ProcessPoolExecutor(processes, get_context("spawn"), initializer=_live_with_the_parent)
-            if processes > 1
-            else None
-        )
+        self._pool = _pool(processes) if processes > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +54,16 @@ class Workers:
                 "a process that counted ended before its work did: was there too little memory, or does a script audit "
                 'with no `if __name__ == "__main__"`, so that each process runs it again?'
             ) from None
+
+
+def _pool(processes: int) -> ProcessPoolExecutor | None:
+    try:
+        return ProcessPoolExecutor(processes, get_context("spawn"), initializer=_live_with_the_parent)
+    except (OSError, NotImplementedError) as error:
+        logger.warning(
+            "counting in one process, because %d have nothing to share: %s; can /dev/shm be written?", processes, error
+        )
+        return None
 
 
 def _live_with_the_parent() -> None:

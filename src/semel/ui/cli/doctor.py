@@ -25,6 +25,7 @@ from semel.log.files import DiskFiles, not_promised
 from semel.testing.postgres_programs import PostgresMissing, find_ground
 from semel.ui.cli.data_directory import check_directory
 from semel.ui.cli.display import Finding, Mark, print_findings
+from semel.ui.cli.process import memory_bytes
 from semel.ui.cli.store_checks import store_findings
 
 EXAMPLE: Final = """  semel doctor --data ./data
@@ -111,7 +112,7 @@ def _localhost() -> Finding:
 
 
 def _memory() -> Finding:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = memory_bytes()
     if total < MEMORY_BYTES_WANTED:
         remedy = f"the pipeline and the tests want {MEMORY_BYTES_WANTED / 1e9:.0f} GB; the broker alone does with less"
         return Finding(Mark.WANTING, "memory", f"{total / 1e9:.1f} GB", remedy)

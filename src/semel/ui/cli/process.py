@@ -1,12 +1,13 @@
 """The process that is only a broker: how many files it may open, what it does with freed memory, and how old it is.
 
-This must never be used in a process that belongs to the user.
+What changes the process must never be used in one that belongs to the user.
 """
 
 import contextlib
 import os
 import resource
 import time
+from pathlib import Path
 from typing import Final
 
 # glibc's numbers for the two settings of mallopt; other C libraries have no mallopt, or ignore it.
@@ -16,6 +17,8 @@ _KEPT_BYTES: Final = 32 * 1024 * 1024
 
 # macOS names no hard limit, but refuses more than an internal limit, which is at least the last of these.
 _OPEN_FILES_TRIED: Final = (262_144, 65_536, 10_240)
+# By what /proc names their controllers: the second version of control groups, and the first.
+_MEMORY_LIMITS: Final = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 
 
 def raise_open_files() -> None:
@@ -41,6 +44,20 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MALLOPT_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_MALLOPT_MMAP_THRESHOLD, _KEPT_BYTES)
+
+
+def memory_bytes() -> int:
+    """The memory that this process may use: the machine's, or what a container has of it."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers in _MEMORY_LIMITS:
+                limit = Path(f"/sys/fs/cgroup/{controllers}/{group}/{_MEMORY_LIMITS[controllers]}")
+                # The second version says "max" where there is no limit.
+                with contextlib.suppress(OSError, ValueError):
+                    limits.append(int(limit.read_text()))
+    return min(limits)
 
 
 def age_seconds() -> float:
