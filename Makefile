@@ -24,7 +24,7 @@ ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off crash soak map messages lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue crash soak map messages lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -127,6 +127,9 @@ takeovers: $(STAMP) ## Copy 100,000 records in transactions over 20 takeovers on
 
 cut-off: $(STAMP) ## Cut brokers off from real stores, and have them stand still, with real clients; ARGS='--store postgres'
 	@PYTHONPATH=tests .venv/bin/python -m takeovers.cut_off $(ARGS)
+
+queue: $(STAMP) ## Work off 20,000 jobs by 8 consumers that are killed together with their broker; make queue ARGS='--messages 1000'
+	@PYTHONPATH=tests .venv/bin/python -m queue_trial.run $(ARGS)
 
 soak: $(STAMP) ## Run two Spark queries for long, with faults throughout, and audit it; make soak MINUTES=10 SEED=1
 	@PYTHONPATH=tests .venv/bin/python -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

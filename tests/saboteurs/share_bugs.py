@@ -8,6 +8,7 @@ _PARTITION: Final = "tests/log/core/groups/test_share_partition.py"
 _MODEL: Final = (f"{_PARTITION}::test_it_is_a_table_with_a_line_for_each_record",)
 _FETCH: Final = "tests/log/broker/apis/test_share_fetch.py"
 _HOSTILE: Final = "tests/log/broker/test_hostile_sharers.py"
+_SIM: Final = "tests/sim/test_sharers.py::test_no_record_is_lost_or_comes_again_when_it_is_done"
 _GROUPS: Final = "semel.log.broker.share_groups"
 _RULES: Final = "semel.log.core.groups.share_partition"
 
@@ -246,5 +247,27 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
         "batch.kind != AVAILABLE",
         "False",
         ("tests/log/broker/test_shared_records.py", "-k", "stream"),
+    ),
+    # -- the histories ------------------------------------------------------------------------------------------------
+    Bug(
+        "a record is given up before its last delivery",
+        f"{_RULES}:_released",
+        "state.deliveries < rules.deliveries_max",
+        "state.deliveries < rules.deliveries_max - 2",
+        (f"{_SIM}[0]",),
+    ),
+    Bug(
+        "a member acknowledges what it no longer holds",
+        f"{_RULES}:SharePartition.decide_acknowledge",
+        "state.kind != ACQUIRED or state.holder != holder",
+        "state.kind != ACQUIRED",
+        (f"{_SIM}[0]",),
+    ),
+    Bug(
+        "a delivery is sent before it is durable",
+        "semel.log.broker.apis.share_fetch:_ShareFetch._answer",
+        "broker.log.end",
+        "0",
+        (f"{_SIM}[1]",),
     ),
 )

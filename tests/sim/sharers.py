@@ -48,9 +48,9 @@ class Fate:
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
-        # When somebody was told that it is done, and whether it may be done because somebody has said so.
+        # When somebody was told that it is done, and who has said that it is, whether or not the broker heard it.
         self.done_s: float | None = None
-        self.may_be_done = False
+        self.said_to_be_done_by: set[str] = set()
 
 
 class Fates:
@@ -59,8 +59,8 @@ class Fates:
     def __init__(self, world: World) -> None:
         self._world = world
         self._fates: dict[Place, Fate] = {}
-        # Fetches whose answers nobody got: they may have delivered anything.
-        self.unanswered = 0
+        # When each fetch was given up whose answer nobody got: it may have delivered anything.
+        self.given_up_s: list[float] = []
 
     def of(self, place: Place) -> Fate:
         return self._fates.setdefault(place, Fate())
@@ -79,9 +79,11 @@ class Fates:
     def acknowledged(self, who: str, place: Place, word: int, mine: Delivery, said_s: float) -> None:
         """The broker has answered that this counts."""
         fate = self.of(place)
-        is_another_s = any(other.count > mine.count and other.told_s < said_s for other in fate.deliveries)
-        if is_another_s and not fate.may_be_done:
-            self._world.anomaly("not its own", f"{who} acknowledged {place}, which somebody else had")
+        others = [other.count for other in fate.deliveries if other.count > mine.count and other.told_s < said_s]
+        # What is done is acknowledged again by anybody, without an effect.
+        may_be_done = fate.said_to_be_done_by - {who} or LIMITS.share_deliveries_max in others
+        if others and not may_be_done:
+            self._world.anomaly("not its own", f"{who} acknowledged {place}, which others had for {others}")
         if word != RELEASE:
             fate.done_s = self._world.loop.time()
 
@@ -91,8 +93,10 @@ class Fates:
             self._world.anomaly("no such record", f"{place} was delivered")
         for place in sorted(places):
             fate = self.of(place)
-            count = max((one.count for one in fate.deliveries), default=0)
-            if not fate.may_be_done and count + self.unanswered < LIMITS.share_deliveries_max:
+            last = max(fate.deliveries, key=lambda one: one.count, default=Delivery(0, 0.0, 0.0))
+            unseen = sum(given_up_s > last.asked_s for given_up_s in self.given_up_s)
+            count = last.count
+            if not fate.said_to_be_done_by and count + unseen < LIMITS.share_deliveries_max:
                 self._world.anomaly("lost", f"{place} was delivered {count} times, and nobody said that it is done")
 
 
@@ -160,7 +164,8 @@ class Sharer(Client):
         }
         said_s = self.world.loop.time()
         for place, word in words.items():
-            self._fates.of(place).may_be_done |= word != RELEASE
+            if word != RELEASE:
+                self._fates.of(place).said_to_be_done_by.add(self._member_id)
         if self._epoch and self.random.random() < 0.4:
             self._epoch += 1
             answer = await self.ask(SHARE_ACKNOWLEDGE, 2, topics=self._topics(words, {}), **session)
@@ -182,7 +187,7 @@ class Sharer(Client):
                 **session,
             )
         except Unanswered:
-            self._fates.unanswered += 1
+            self._fates.given_up_s.append(self.world.loop.time())
             raise
         self._take(answer, words, said_s)
 
@@ -190,7 +195,7 @@ class Sharer(Client):
         """What it says about some of the records that it holds."""
         if self.is_last:
             return dict.fromkeys(self._held, ACCEPT)
-        words = (None, RELEASE, RELEASE, REJECT, *[ACCEPT] * 6)
+        words = (None, *[RELEASE] * 4, REJECT, *[ACCEPT] * 4)
         return {place: word for place in self._held if (word := self.random.choice(words)) is not None}
 
     def _topics(self, words: dict[Place, int], more: dict[str, int]) -> list[dict[str, Any]]:
@@ -214,7 +219,7 @@ class Sharer(Client):
             mine, partition = self._held.pop(place), of_partitions.get(place[0])
             error = getattr(partition, "acknowledge_error_code", getattr(partition, "error_code", None))
             if error == 0:
-                self._fates.acknowledged(self.name, place, word, mine, said_s)
+                self._fates.acknowledged(self._member_id, place, word, mine, said_s)
             else:
                 self.note("acknowledgement refused", place=place, error=error)
         now_s = self.world.loop.time()

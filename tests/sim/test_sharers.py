@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -21,6 +22,8 @@ TOPIC = "jobs"
 GROUP = "workers"
 PARTITIONS = 2
 RAGE_S = 20.0
+# When nothing goes wrong any more, and members still release and hold for too long.
+CALM_S = 20.0
 
 
 async def play(world: World, nemesis: type[Nemesis]) -> None:
@@ -39,6 +42,9 @@ async def play(world: World, nemesis: type[Nemesis]) -> None:
     await nemesis(world, [producer.name, *(sharer.name for sharer in sharers)]).rage(RAGE_S)
     await world.heal()
     await writing
+    later = IdempotentProducer(world, "later", TOPIC, PARTITIONS)
+    await later.live(20)
+    await asyncio.sleep(CALM_S)
     for sharer in sharers:
         sharer.is_last = True
     await sharers[0].wait_until_done()
