@@ -221,7 +221,7 @@ STORE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the directory to which a log was moved is not known to hold one",
-        "semel.log.replica.move:_settle_down",
+        "semel.log.replica.move:settle_down",
         "notes.start(log.end)",
         "pass",
         ("tests/log/replica/test_move.py",),

@@ -8,6 +8,7 @@ from saboteurs.planting import Bug
 
 _OUTAGE: Final = "tests/log/replica/test_store_outage.py"
 _SCRUB: Final = "tests/log/broker/test_scrub.py"
+_SALVAGE: Final = "tests/ui/cli/test_salvage.py"
 
 DAMAGE_BUGS: Final = (
     Bug(
@@ -58,5 +59,26 @@ DAMAGE_BUGS: Final = (
         "damaged.pop(segment.path, None)",
         "pass",
         (f"{_SCRUB}::test_damage_is_known_after_a_restart_until_the_segment_is_brought_back",),
+    ),
+    Bug(
+        "what lies behind damage is taken for whole although its headers are others",
+        "semel.log.storage.verification:proven_after",
+        "digest == segment.digest",
+        "True",
+        (f"{_SALVAGE}::test_batches_behind_a_changed_header_are_not_proven",),
+    ),
+    Bug(
+        "a repair keeps the damaged batch as well",
+        "semel.log.storage.verification:proven_after",
+        "crc32c(batch[CHECKED_FROM:]) == header.checksum",
+        "True",
+        (f"{_SALVAGE}::test_a_flipped_byte_costs_the_batch_that_has_it_and_no_other",),
+    ),
+    Bug(
+        "readers are led over what a repair has given up",
+        "semel.log.storage.verification:Verification.passed",
+        "span[0] < span[1]",
+        "False",
+        (f"{_SCRUB}::test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind_it",),
     ),
 )

@@ -461,7 +461,7 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a log that comes back from a store goes on with the journal of before",
-        "semel.log.replica.move:_settle_down",
+        "semel.log.replica.move:settle_down",
         "_remove_journal(files)",
         "pass",
         (f"{_MOVE}::test_what_a_killed_move_has_left_of_the_journal_is_not_read_when_the_log_comes_back",),

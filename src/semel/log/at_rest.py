@@ -9,8 +9,9 @@ from semel.log.storage.encoding import SECRET_FIELDS, decode
 from semel.log.storage.examination import Examined, StoredBatch, examine, segment_paths, walk_segment
 from semel.log.storage.journal import Damaged, Lost, Misfit
 from semel.log.storage.log import Log
+from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.partition_log import PartitionLog
-from semel.log.storage.repair import SettingAside
+from semel.log.storage.remedy import mend
 from semel.log.storage.segment import TOPICS
 
 __all__ = [
@@ -23,12 +24,12 @@ __all__ = [
     "Entry",
     "Examined",
     "Log",
+    "LogSettings",
     "Lost",
     "Misfit",
     "OwnLog",
     "PartitionLog",
     "Sender",
-    "SettingAside",
     "StoredBatch",
     "Topic",
     "TopicCreated",
@@ -37,6 +38,7 @@ __all__ = [
     "decode",
     "examine",
     "journal",
+    "mend",
     "segment_paths",
     "walk_segment",
 ]

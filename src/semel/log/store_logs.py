@@ -2,6 +2,7 @@
 
 from semel.log.replica.examination import ExaminedStore, examine_store, objects_of, slots_of
 from semel.log.replica.move import Moved, move_from_store, move_to_store
+from semel.log.replica.salvage import salvage_from_store
 from semel.log.replica.slot import Slot, entries
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "move_from_store",
     "move_to_store",
     "objects_of",
+    "salvage_from_store",
     "slots_of",
 ]

@@ -199,7 +199,14 @@ def segmented(size: int) -> PartitionLog:
     partition = log_of(1).state.partitions.named(0, 0)
     segments = [(number, number + 1, 100, 0, 0, 0, -1, 0) for number in range(size - 1)]
     segments.append((size - 1, size - 1, 0, 0, 0, 0, -1, 0))
-    record = {"log_start": 0, "next_offset": size - 1, "epochs": [], "cleaned_until": 0, "segments": segments}
+    record = {
+        "log_start": 0,
+        "next_offset": size - 1,
+        "epochs": [],
+        "cleaned_until": 0,
+        "segments": segments,
+        "given_up": [],
+    }
     partition.restore(record, PartitionParts(Index(), Snapshot({}, []), {}, b"", b""))
     partition.readable = partition.stable = partition.end_mark()
     return partition

@@ -12,7 +12,9 @@ from eventually import eventually
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
 from semel.log.broker.scrubber import Scrubber
+from semel.log.storage.files import DiskFiles
 from semel.log.storage.log_settings import LogSettings
+from semel.log.storage.remedy import mend
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DELETE_RECORDS
 
@@ -136,3 +138,20 @@ async def test_a_segment_that_is_gone_is_damage_and_one_that_retention_took_is_n
             await asyncio.to_thread(ask, DELETE_RECORDS, topics=topics, timeout_ms=1000)
         broker.pump.begin_checkpoint()
         assert await asyncio.to_thread(eventually, lambda: not broker.log.damaged)
+
+
+async def test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind_it(tmp_path: Path) -> None:
+    """In the middle of a segment: what is whole behind the damage is kept."""
+    _, second, *_ = await filled(tmp_path)
+    begins, batch_bytes = int(second.stem), second.stat().st_size // 4
+    flip(second, batch_bytes + batch_bytes // 2)
+    told: list[str] = []
+    mend(DiskFiles(tmp_path), told.append)
+    (line,) = told
+    assert line.endswith(f"except {begins + 500} to {begins + 999}, which are whole")
+    async with broker_in(tmp_path) as broker:
+        assert [(await fetched(broker, begins + more)).error_code for more in (0, 250, 499, 500, 999)] == [
+            *(0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE, 0, 0)
+        ]
+        await scrubber_of(broker).look()
+        assert not broker.log.damaged

@@ -29,7 +29,14 @@ def segmented(
         for number, (size, begun_ms) in enumerate(zip(sizes, begun_at_ms, strict=True))
     ]
     end = len(segments)
-    record = {"log_start": 0, "next_offset": end, "epochs": [], "cleaned_until": cleaned_until, "segments": segments}
+    record = {
+        "log_start": 0,
+        "next_offset": end,
+        "epochs": [],
+        "cleaned_until": cleaned_until,
+        "segments": segments,
+        "given_up": [],
+    }
     partition.restore(record, PartitionParts(Index(), Snapshot({}, []), {}, b"", b""))
     partition.readable = partition.stable = partition.end_mark()
     return partition

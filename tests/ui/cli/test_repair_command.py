@@ -72,7 +72,7 @@ def test_repair_goes_on_without_what_is_lost_says_what_that_is_and_keeps_what_is
     Log.open(DiskFiles(tmp_path), new_cluster_id=None).close()
 
 
-def test_repair_keeps_the_records_in_front_of_damage_in_a_segment(tmp_path: Path) -> None:
+def test_repair_keeps_the_records_around_damage_in_a_segment_and_notes_what_it_gives_up(tmp_path: Path) -> None:
     caller = Caller(DiskFiles(tmp_path), Ledger())
     caller.create("orders", segment_bytes="4096")
     (partition,) = caller.log.state.partitions.all()
@@ -88,11 +88,13 @@ def test_repair_keeps_the_records_in_front_of_damage_in_a_segment(tmp_path: Path
         f"a start would stop at {first}: no intact batch at offset 1200; "
         "records from offset 2 to 5 are lost or damaged\n"
     )
-    semel_lines("repair", str(tmp_path), "--set-aside")
+    (told, _) = semel_lines("repair", str(tmp_path), "--set-aside")
+    assert told.endswith("records from offset 2 to 5 are lost or damaged, except 3 to 5, which are whole")
     log = Log.open(DiskFiles(tmp_path), new_cluster_id=None)
     (partition,) = log.state.partitions.all()
     offsets = [header.base_offset for header, _ in partition.batches(0, partition.readable)]
-    assert offsets == [0, 1, 6, 7, 8, 9]
+    assert offsets == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert partition.given_up == [(2, 3)]
     log.close()
     (copy,) = (tmp_path / "set-aside").rglob("*.log")
     assert copy.read_bytes() == content

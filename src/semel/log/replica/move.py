@@ -59,7 +59,7 @@ async def move_to_store(files: Files, store: Store) -> Moved:
         job = finish(log.begin_checkpoint(clean=True))
         history = History()
         history.epoch = log.state.partitions.leader_epoch
-        uploads = Uploads(store, Here(), _cache_of(store, files))
+        uploads = Uploads(store, Here(), cache_without_limit(store, files))
         if floor_before is None:
             contents = await uploads.contents(job, NOTHING, history.epoch)
             floor = Floor(history.epoch, 0, 0, await uploads.state(job, history.to_record(), contents))
@@ -100,7 +100,7 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
             # Before all bytes are fetched, which may take hours.
             note(lease)
         mark_as_cache(files, store.describe(), cluster_id)
-        cache = _cache_of(store, files)
+        cache = cache_without_limit(store, files)
         beginning = await _all_of(store, cache)
         entries = SlotJournal(0)
         entries.follow(beginning.history.position)
@@ -112,7 +112,7 @@ async def move_from_store(store: Store, files: Files, note_active: Callable[[str
     membership = Membership(store, reader, _NO_ADDRESS, LEASE_SECONDS, cluster_id)
     try:
         await membership.become_active(note)
-        _settle_down(log)
+        settle_down(log)
         size_bytes = sum(partition.size for partition in log.state.partitions.used())
         return Moved(len(log.state.catalog), log.state.catalog.partition_count, size_bytes)
     finally:
@@ -134,7 +134,7 @@ async def _all_of(store: Store, cache: Cache) -> Beginning:
                 raise BrokenHistory(str(failure)) from None
 
 
-def _cache_of(store: Store, files: Files) -> Cache:
+def cache_without_limit(store: Store, files: Files) -> Cache:
     """A cache without a limit."""
     cache = Cache(store, files, None)
     cache.use(Here(), _tell_nobody)
@@ -145,7 +145,7 @@ def _tell_nobody(reason: str) -> None:
     """Tell nobody, because the caller gets the reason as an error."""
 
 
-def _settle_down(log: Log) -> None:
+def settle_down(log: Log) -> None:
     """Make the directory that was a cache the place of the log."""
     files, job = log.files, finish(log.begin_checkpoint(clean=True))
     paths = frozenset(path for path, _ in job.contents())

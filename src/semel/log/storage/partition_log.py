@@ -47,7 +47,7 @@ _NOTHING: Final = Mark(0, 0, 0)
 
 
 class PartitionLog:
-    """A partition's state, its records, and their ends: `readable`, and `stable` for readers of committed records."""
+    """A partition's state, its records, and their ends: `readable`, and `stable` for readers of committed ones."""
 
     __slots__ = (
         "_bases",
@@ -59,6 +59,7 @@ class PartitionLog:
         "aborted",
         "cleaned_until",
         "directory",
+        "given_up",
         "index",
         "keeper",
         "name",
@@ -85,6 +86,8 @@ class PartitionLog:
         self.state = state
         # Below this offset compaction has left one record of each key.
         self.cleaned_until = 0
+        # From which offset to before which one a repair has given records up.
+        self.given_up: list[tuple[int, int]] = []
         self.readable = self.stable = _NOTHING
         # They are called in this order whenever a mark has moved.
         self.watchers: dict[Watcher, None] = {}
@@ -153,17 +156,13 @@ class PartitionLog:
             self._begin_segment(at_ms)
 
     def forget_silent(self, before_ms: int, at_most: int) -> int:
-        """Forget some of the producers that were silent since `before_ms` and have no open transaction; return how
-        many.
-        """
+        """Forget producers that were silent since `before_ms` and have no open transaction; return how many."""
         self._before_change()
         return self.state.forget_silent(before_ms, at_most)
 
     def swap(self, old: list[Segment], new: Segment | None) -> bool:
         """Replace sealed segments by one with the records that compaction kept, or by none; False if they are gone.
-
-        Readers are not disturbed: they skip the offsets of removed records. Compaction leaves no aborted records below
-        the end of these segments.
+        Readers skip the offsets of removed records. No aborted records are left below the end of these segments.
         """
         at = bisect_right(self._bases, old[0].base_offset) - 1
         if at < 0 or self._segments[at : at + len(old)] != old:
@@ -251,8 +250,7 @@ class PartitionLog:
             return self._result(segment, position, self._segment_files.read(segment, position, size), next_offset)
         indexed_position, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
         if indexed_position > position:
-            # A batch begins at `indexed_position`, so every byte that is read will be sent. The next fetch gets the
-            # rest that might have fitted: part of a batch, or 64 KiB of small ones.
+            # A batch begins there, so every byte that is read will be sent. The next fetch gets what might have fitted.
             data = self._segment_files.read(segment, position, indexed_position - position)
             return self._result(segment, position, data, indexed_offset)
         data = memoryview(self._segment_files.read(segment, position, size))
@@ -407,6 +405,7 @@ class PartitionLog:
             "next_offset": self.state.next_offset,
             "cleaned_until": self.cleaned_until,
             "epochs": self.state.epochs.snapshot(),
+            "given_up": self.given_up,
         }
 
     def to_parts(self) -> PartitionParts:
@@ -423,6 +422,7 @@ class PartitionLog:
         """Take the state from a checkpoint, whose files somebody else verifies."""
         restore_state(self.state, record, parts)
         self.cleaned_until = record["cleaned_until"]
+        self.given_up = [(begin, end) for begin, end in record["given_up"]]
         self._opened = parts.open_transactions
         self._segments = [Segment.from_record(self.directory, fields) for fields in record["segments"]]
         self._bases = [segment.base_offset for segment in self._segments]

@@ -247,7 +247,7 @@ def bring_back(
     def restore_partitions() -> None:
         for record, parts in checkpoint.unpack(snapshot["partitions"], packed, files):
             partition = state.partitions.named(record["topic"], record["index"])
-            partition.restore(verification.passed(record, partition.directory, repair.lose), parts)
+            partition.restore(verification.passed(record, partition.directory, repair.lose, repair.keep), parts)
             verification.check_blocks(partition.aborted)
 
     try:

@@ -18,9 +18,12 @@ from semel.log.core.groups.consumer import ConsumerGroup
 from semel.log.core.groups.share import ShareGroup, ShareTally
 from semel.log.core.transactions import Transactions
 from semel.log.storage.aside import DIRECTORY, Aside
-from semel.log.storage.files import Files
+from semel.log.storage.files import File, Files
 from semel.log.storage.journal import Lost, Misfit
 from semel.log.storage.partition_log import PartitionLog
+from semel.log.storage.segment import Segment
+from semel.log.storage.verification import Fault, proven_after
+from semel.wire.batch import BatchHeader
 from semel.wire.sequences import epoch_of
 
 
@@ -32,6 +35,10 @@ class Repair:
     def lose(self, lost: Lost) -> None:
         """Go on without this data, or raise the error."""
         raise lost
+
+    def keep(self, segment: Segment, fault: Fault) -> list[Segment]:
+        """Segments with what is right after damage in this one; none are made."""
+        return []
 
     def mended(self, state: dict[str, Any]) -> dict[str, Any]:
         """The checkpoint's content, without the data that is left out."""
@@ -61,6 +68,32 @@ class SettingAside(Repair):
                     self._aside.copy(path)
             self._reasons.add(str(lost))
             self._tell(str(lost))
+
+    def keep(self, segment: Segment, fault: Fault) -> list[Segment]:
+        try:
+            file = self._files.open(segment.path)
+        except FileNotFoundError:
+            return []
+        with contextlib.closing(file):
+            runs = proven_after(file, segment, fault) if fault.next_offset < segment.next_offset else []
+            kept = [self._segment_of(file, segment, run) for run in runs]
+        if kept:
+            self._files.sync_directory(segment.path.rpartition("/")[0])
+        return kept
+
+    def _segment_of(self, file: File, damaged: Segment, run: list[tuple[int, BatchHeader]]) -> Segment:
+        """A sealed segment with these batches of another one, which are neighbours in its file."""
+        first = run[0][1].base_offset
+        kept = Segment(damaged.path.rpartition("/")[0], first, damaged.begun_at_ms, damaged.generation)
+        for _, header in run:
+            kept.note(header)
+        kept.index, kept.horizon_ms = None, damaged.horizon_ms
+        copy = self._files.open(kept.path, create=True)
+        with contextlib.closing(copy):
+            copy.write_at([file.read_at(kept.size, run[0][0])], 0)
+            copy.truncate(kept.size)
+            copy.sync()
+        return kept
 
     def skip(self, misfit: Misfit) -> None:
         """Skip this entry."""

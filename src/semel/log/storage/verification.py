@@ -41,22 +41,42 @@ class Verification:
         self._files = files
         self._bytes_left = bytes_max
 
-    def passed(self, record: dict[str, Any], directory: str, lose: Callable[[Lost], None]) -> dict[str, Any]:
+    def passed(
+        self,
+        record: dict[str, Any],
+        directory: str,
+        lose: Callable[[Lost], None],
+        keep: Callable[[Segment, Fault], list[Segment]],
+    ) -> dict[str, Any]:
         """A partition's record in a checkpoint, without the segments that are gone and without the damaged end of
-        others. `lose` is called for each, and raises if the start has to stop.
+        others. `keep` returns segments with what is proven right after the damage, and `lose` is called for each, and
+        raises if the start has to stop. Readers are told of the offsets that are gone (`given_up`).
         """
         segments = [Segment.from_record(directory, fields) for fields in record["segments"]]
         faults = {segment: fault for segment in reversed(segments) if (fault := self.fault_of(segment)) is not None}
         if not faults:
             return record
+        after: dict[Segment, list[Segment]] = {}
+        given_up = list(record["given_up"])
         for segment, fault in faults.items():
-            lose(Lost(fault.message, (segment.path,)))
+            after[segment] = keep(segment, fault)
+            spans = [(one.base_offset, one.next_offset) for one in after[segment]]
+            whole = "".join(f", except {begin} to {end - 1}, which are whole" for begin, end in spans)
+            lose(Lost(f"{fault.message}{whole}", (segment.path,)))
+            begins, ends = (
+                [fault.next_offset, *(end for _, end in spans)],
+                [*(begin for begin, _ in spans), segment.next_offset],
+            )
+            given_up += [span for span in zip(begins, ends, strict=True) if span[0] < span[1]]
             segment.size, segment.next_offset, segment.digest = fault.size, fault.next_offset, fault.digest
-        left = [segment for segment in segments if segment.size or segment not in faults]
+        left = []
+        for segment in segments:
+            left += [segment] if segment.size or segment not in faults else []
+            left += after.get(segment, [])
         if segments[-1] in faults:
             # The last segment is the one that grows, and nothing is added after the damage.
             left.append(Segment(directory, record["next_offset"], segments[-1].begun_at_ms))
-        return {**record, "segments": [segment.to_record() for segment in left]}
+        return {**record, "segments": [segment.to_record() for segment in left], "given_up": given_up}
 
     def check_blocks(self, blocks: AbortedBlocks) -> None:
         """`Damaged` if blocks of aborted transactions are not intact, as far as they are read."""
@@ -139,6 +159,30 @@ def _fault_in_steps(file: File, segment: Segment) -> Generator[int, None, Fault 
         return None
     # Nobody can say which of them are right.
     return Fault("other batches than the checkpoint knows", next_offset=segment.base_offset)
+
+
+def proven_after(file: File, segment: Segment, fault: Fault) -> list[list[tuple[int, BatchHeader]]]:
+    """The runs of batches after damage, each batch with its place. Only if the headers of all batches, of the damaged
+    ones as well, are those that the checkpoint has a digest of: then a batch that matches its checksum is the one that
+    was acknowledged. Otherwise nothing is proven.
+    """
+    runs: list[list[tuple[int, BatchHeader]]] = [[]]
+    if file.size() < segment.size:
+        return []
+    digest, offset, position = fault.digest, fault.next_offset, fault.size
+    while position < segment.size:
+        header = read_header(file.read_at(HEADER_BYTES, position))
+        is_batch = header.magic == MAGIC and HEADER_BYTES <= header.batch_bytes <= segment.size - position
+        if not is_batch or not offset <= header.base_offset < header.next_offset <= segment.next_offset:
+            return []
+        batch = memoryview(file.read_at(header.batch_bytes, position))
+        if crc32c(batch[CHECKED_FROM:]) == header.checksum:
+            runs[-1].append((position, header))
+        elif runs[-1]:
+            runs.append([])
+        digest, offset = digest_after(digest, header), header.next_offset
+        position += header.batch_bytes
+    return [run for run in runs if run] if digest == segment.digest else []
 
 
 def intact_batches(file: File, end: int, position: int = 0) -> Iterator[tuple[memoryview, BatchHeader | None]]:

@@ -87,18 +87,12 @@ def _remove_set_aside(data: str) -> int:
 
 
 def _set_aside(data: str) -> int:
-    from semel.log.at_rest import Damaged, Log, Misfit, SettingAside
+    from semel.log.at_rest import Damaged, mend
     from semel.log.files import DiskFiles
 
-    files = DiskFiles(data)
-    repair = SettingAside(files, lambda line: print(f"set aside: {line}"))
-    while True:
-        try:
-            Log.open(files, new_cluster_id="", repair=repair).close()
-        except Misfit as misfit:
-            repair.skip(misfit)
-        except Damaged as damage:
-            raise Failure(f"{damage}; nothing can be read without this: restore a backup") from None
-        else:
-            print("the directory is consistent again: a broker may start on it")
-            return 0
+    try:
+        mend(DiskFiles(data), lambda line: print(f"set aside: {line}"))
+    except Damaged as damage:
+        raise Failure(f"{damage}; nothing can be read without this: restore a backup") from None
+    print("the directory is consistent again: a broker may start on it")
+    return 0

@@ -233,6 +233,10 @@ def _read(
     data: bytes | memoryview = b""
     is_cold = False
     try:
+        if any(begin <= item.fetch_offset < end for begin, end in partition.given_up):
+            raise Corrupt(
+                f"{partition.directory}: offset {item.fetch_offset} was damaged, and a repair has given it up"
+            )
         cold = None
         if harvest.patience < Patience.INDEXES:
             cold = partition.cold_index(item.fetch_offset, bytes_max, until)
