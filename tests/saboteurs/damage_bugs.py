@@ -8,6 +8,7 @@ from saboteurs.planting import Bug
 
 _OUTAGE: Final = "tests/log/replica/test_store_outage.py"
 _SCRUB: Final = "tests/log/broker/test_scrub.py"
+_OBJECTS: Final = "tests/log/replica/test_object_scrub.py"
 _SALVAGE: Final = "tests/ui/cli/test_salvage.py"
 
 DAMAGE_BUGS: Final = (
@@ -80,5 +81,19 @@ DAMAGE_BUGS: Final = (
         "span[0] < span[1]",
         "False",
         (f"{_SCRUB}::test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind_it",),
+    ),
+    Bug(
+        "a damaged object is kept by the next checkpoint although the disk has its bytes",
+        "semel.log.replica.uploads:Uploads.contents",
+        "without(before, self.damaged - self._unreadable)",
+        "before",
+        (f"{_OBJECTS}::test_a_damaged_object_is_told_of_and_written_again_from_the_disk",),
+    ),
+    Bug(
+        "what is damaged on the disk is served although the store has it whole",
+        "semel.log.replica.cache:Cache.doubt_if_damaged",
+        "self.files.note_unseen(path, extent)",
+        "pass",
+        (f"{_OBJECTS}::test_what_is_damaged_on_the_disk_alone_comes_from_the_store",),
     ),
 )

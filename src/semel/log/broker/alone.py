@@ -21,6 +21,7 @@ class Alone:
     # Everything is on the disk.
     cache: Final = None
     health: Final = None
+    scrubber: Final = None
     is_active: Final = True
     is_another_active: Final = False
     is_in_doubt: Final = False

@@ -114,8 +114,11 @@ def _durability(broker: Broker) -> Iterator[str]:
         "Files that the last start put aside, because nothing in the log claims them.",
         len(log.put_aside),
     )
+    objects = broker.role.scrubber
     yield from _gauge(
-        "damaged_segments", "Sealed segments that were found damaged; readers get CORRUPT_MESSAGE.", len(log.damaged)
+        "damaged_segments",
+        "Sealed segments, or objects with records in the store, that were found damaged; readers get CORRUPT_MESSAGE.",
+        len(log.damaged) + (0 if objects is None else len(objects.damaged)),
     )
     yield from _gauge(
         "up",

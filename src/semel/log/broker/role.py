@@ -22,6 +22,7 @@ from semel.log.replica.holes import Hole
 from semel.log.replica.journal import SlotJournal
 from semel.log.replica.lease import Addresses, Lease
 from semel.log.replica.membership import GiveUp, Membership, TakeAgain, cluster_of
+from semel.log.replica.object_scrub import ObjectScrubber
 from semel.log.replica.reader import NoRoom, SlotReader
 from semel.log.replica.restore import Beginning, restore
 from semel.log.replica.timely import TimelyStore
@@ -77,6 +78,9 @@ class Role:
         self._membership: Membership
         self._events = events
         self._task: asyncio.Task[None] | None = None
+        # While this broker is active.
+        self.scrubber: ObjectScrubber | None = None
+        self._scrubbing: asyncio.Task[None] | None = None
         # The lease of the active broker, while this one is on standby; and its own one, released, when it hands over.
         self._active: Lease | None = None
         self._leads = True
@@ -190,6 +194,7 @@ class Role:
                 self._active = None
                 self._writer.open()
                 become_active()
+                self._begin_scrub()
                 if not role_is_known.done():
                     role_is_known.set_result(None)
                 await membership.keep_lease(self.epoch, give_up, take_again, resign)
@@ -204,6 +209,16 @@ class Role:
         if self.is_another_active:
             # A program that waits for this broker to stand by may stop the active one at once.
             await membership.is_noted()
+
+    def _begin_scrub(self) -> None:
+        def note(size: int) -> None:
+            self._metrics.scrubbed_bytes += size
+
+        def tell(reason: str) -> None:
+            self._events.tell(logging.ERROR, "object_damaged", reason=reason)
+
+        self.scrubber = ObjectScrubber(self._store, self.cache, self._checkpoints, note, tell)
+        self._scrubbing = asyncio.get_running_loop().create_task(self.scrubber.go_on())
 
     @property
     def is_active(self) -> bool:
@@ -319,8 +334,9 @@ class Role:
 
     def stop(self) -> None:
         """Stop following the journal, and stop renewing the lease."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._scrubbing):
+            if task is not None:
+                task.cancel()
 
     async def leave(self, *, is_clean: bool, is_durable: bool) -> None:
         """Close the store. After a clean stop release the lease first, so that no other broker has to wait for it to

@@ -176,6 +176,13 @@ class Cache:
             self.make_room()
             await self._in_thread(write)
 
+    async def doubt_if_damaged(self, path: str, extent: Extent) -> None:
+        """Compare these bytes with their digest, if they are on the disk. If they are others, they count as unseen, and
+        are fetched when somebody reads them.
+        """
+        if self.files.is_here(path, extent) and not await self._in_thread(partial(self._has, path, extent)):
+            self.files.note_unseen(path, extent)
+
     def _has(self, path: str, extent: Extent) -> bool:
         try:
             file = self.files.disk.open(path)

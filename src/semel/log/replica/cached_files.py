@@ -211,6 +211,19 @@ class CachedFiles:
             # The store does not have these bytes any longer, so they are only on this disk.
             self._put(path, Row((other for other in row.parts if other is not part), row.named))
 
+    def is_here(self, path: str, extent: Extent) -> bool:
+        """Whether this extent counts as being on the disk."""
+        row = self._rows.get(path)
+        part = None if row is None else row.part_like(extent)
+        return part is not None and part.state == HERE
+
+    def note_unseen(self, path: str, extent: Extent) -> None:
+        """What the disk has of this extent is damaged."""
+        row = self._rows.get(path)
+        part = None if row is None else row.part_like(extent)
+        if part is not None and part.is_named and part.state == HERE:
+            part.state = UNSEEN
+
     # -- what the store has -------------------------------------------------------------------------------------
 
     def begin(self, contents: Contents) -> None:

@@ -81,6 +81,15 @@ class StoreCheckpoints:
 
         self._task = asyncio.get_running_loop().create_task(run())
 
+    @property
+    def contents(self) -> Contents:
+        """What the newest checkpoint names."""
+        return self._contents
+
+    def write_again(self, key: str) -> None:
+        """An object is damaged: the next checkpoint puts its bytes into another one, if they can be read."""
+        self._uploads.damaged.add(key)
+
     def make_room(self) -> None:
         """Free a part of the cache, because the disk is full."""
         self._cache.make_room()

@@ -67,6 +67,14 @@ class Contents(NamedTuple):
 NOTHING: Final = Contents({}, {})
 
 
+def without(known: Contents, keys: Collection[str]) -> Contents:
+    """The contents without what is in these objects."""
+    if not keys:
+        return known
+    files = {path: [extent for extent in row if extent.key not in keys] for path, row in known.files.items()}
+    return Contents(files, {key: size for key, size in known.objects.items() if key not in keys})
+
+
 def kept(known: Contents, sizes: Mapping[str, int], unreadable: Collection[str] = ()) -> Contents:
     """The extents that the next checkpoint can keep, if its files have these sizes. Extents that cannot be read are
     kept.

@@ -11,7 +11,17 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from semel.log.replica.cache import Cache, Unreadable, has
-from semel.log.replica.contents import OBJECT_BYTES_MAX, SEGMENTS, Contents, Extent, kept, missing, packed, with_object
+from semel.log.replica.contents import (
+    OBJECT_BYTES_MAX,
+    SEGMENTS,
+    Contents,
+    Extent,
+    kept,
+    missing,
+    packed,
+    with_object,
+    without,
+)
 from semel.log.replica.floor import Piece
 from semel.log.replica.slot import digest_of
 from semel.log.replica.worker import Worker, in_thread
@@ -39,13 +49,16 @@ class Uploads:
         self._cache = cache
         # Objects that are damaged or lost. A checkpoint names their contents as long as the files exist.
         self._unreadable: set[str] = set()
+        # Objects that are damaged, and whose bytes the disk may have.
+        self.damaged: set[str] = set()
         self._name = secrets.token_hex(8)
         self._objects = 0
 
     async def contents(self, job: CheckpointJob, before: Contents, epoch: int) -> Contents:
         """The contents of the files of a checkpoint. Extents of the previous checkpoint are not uploaded again."""
         while True:
-            contents, batches = await self._in_thread(partial(_planned, job, before, frozenset(self._unreadable)))
+            known = without(before, self.damaged - self._unreadable)
+            contents, batches = await self._in_thread(partial(_planned, job, known, frozenset(self._unreadable)))
             try:
                 for first in range(0, len(batches), CREATED_AT_ONCE):
                     some = batches[first : first + CREATED_AT_ONCE]

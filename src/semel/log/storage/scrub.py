@@ -25,6 +25,8 @@ class Scrub(NamedTuple):
     # The number and the index of the partition, and the offset at which its last verified segment begins.
     place: tuple[int, int, int] = (-1, -1, -1)
     is_over: bool = False
+    # On a store: the last object that was read.
+    key: str = ""
     # Each damaged segment: its path, how many of its bytes are right, and the offset after these.
     damaged: tuple[tuple[str, int, int], ...] = ()
 
@@ -41,7 +43,8 @@ def read(files: Files) -> Scrub | None:
         fields: dict[str, Any] = json.loads(content)
         number, index, offset = fields["place"]
         damaged = tuple((str(path), int(size), int(after)) for path, size, after in fields["damaged"])
-        return Scrub(int(fields["began_ms"]), (int(number), int(index), int(offset)), bool(fields["is_over"]), damaged)
+        place = int(number), int(index), int(offset)
+        return Scrub(int(fields["began_ms"]), place, bool(fields["is_over"]), str(fields["key"]), damaged)
     except (ValueError, LookupError, TypeError):
         return None
 

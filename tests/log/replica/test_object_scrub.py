@@ -1,0 +1,125 @@
+"""Damage in an object of a store, or in the cache of one, is found without a reader, and mended from the other side."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import Asker, at
+from eventually import eventually
+from semel.log.broker.broker import Broker
+from semel.log.broker.exposition import exposition
+from semel.log.replica.object_scrub import ObjectScrubber
+from semel.log.storage import scrub
+from semel.log.storage.files import DiskFiles
+from semel.log.storage.scrub import Scrub
+from semel.testing.stores import MemoryStore
+from semel.wire.errors import ErrorCode
+
+ROUNDS = 2
+
+
+def scrubber_of(broker: Broker) -> ObjectScrubber:
+    assert broker.role.scrubber is not None
+    return broker.role.scrubber
+
+
+async def checkpoint(broker: Broker) -> None:
+    written = broker.metrics.checkpoints
+    broker.pump.begin_checkpoint()
+    assert await asyncio.to_thread(eventually, lambda: broker.metrics.checkpoints > written)
+    assert await asyncio.to_thread(eventually, lambda: not broker.log.checkpoint_running)
+
+
+async def fill(broker: Broker) -> None:
+    """An object with records for each checkpoint."""
+    with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+        await asyncio.to_thread(ask.create, "payments")
+        for number in range(ROUNDS):
+            await asyncio.to_thread(ask.produce, "payments", at(*[number] * 250))
+            await checkpoint(broker)
+
+
+async def fetched(broker: Broker, offset: int = 0) -> Any:
+    def fetch() -> Any:
+        with Asker(broker.bootstrap) as ask:
+            # What is not on the disk comes with a later one.
+            return eventually(
+                lambda: found if (found := ask.fetch("payments", offset)).error_code or found.records else None
+            )
+
+    return await asyncio.to_thread(fetch)
+
+
+def objects_in(store: MemoryStore) -> dict[str, int]:
+    return {listed.key: listed.size_bytes for listed in sorted(store.objects.list("segments"))}
+
+
+def flip(store: MemoryStore, key: str) -> None:
+    content = bytearray(store.objects.get(key).body)
+    content[100] ^= 1
+    store.objects.delete(key)
+    store.objects.create(key, bytes(content))
+
+
+async def test_a_damaged_object_is_told_of_and_written_again_from_the_disk(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        before = objects_in(store)
+        first, *_ = before
+        flip(store, first)
+        await scrubber_of(broker).look()
+        assert broker.metrics.scrubbed_bytes == sum(before.values()), "each once"
+        (told,) = [one for one in caplog.records if "object_damaged" in one.getMessage()]
+        assert told.levelno == logging.ERROR
+        assert first in told.getMessage()
+        assert "semel_damaged_segments 1\n" in exposition(broker)
+        await checkpoint(broker)
+        assert "semel_damaged_segments 0\n" in exposition(broker)
+    async with Broker(store=store) as another:
+        assert (await fetched(another)).error_code == 0, "its disk was empty"
+
+
+async def test_a_damaged_object_of_which_the_disk_has_nothing_stays_named(tmp_path: Path) -> None:
+    """Its readers get an error, and nothing is written in its place."""
+    store = MemoryStore()
+    async with Broker(store=store) as broker:
+        await fill(broker)
+    first, *_ = objects_in(store)
+    flip(store, first)
+    async with Broker(store=store) as broker:
+        await scrubber_of(broker).look()
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            await asyncio.to_thread(ask.produce, "payments", at(7))
+        await checkpoint(broker)
+        assert "semel_damaged_segments 1\n" in exposition(broker)
+        assert (await fetched(broker)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+async def test_what_is_damaged_on_the_disk_alone_comes_from_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with Broker(tmp_path, store=store) as broker:
+        await fill(broker)
+        whole = bytes((await fetched(broker)).records)
+        (segment,) = (tmp_path / "topics").glob("*/0/*.log")
+        content = bytearray(segment.read_bytes())
+        content[100] ^= 1
+        with segment.open("r+b") as opened:
+            opened.write(content)
+        assert bytes((await fetched(broker)).records) != whole
+        await scrubber_of(broker).look()
+        assert not scrubber_of(broker).damaged
+        assert bytes((await fetched(broker)).records) == whole
+
+
+async def test_a_pass_goes_on_after_the_object_that_was_read_last(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with Broker(tmp_path, store=store) as broker:
+        await fill(broker)
+        first, *rest = objects_in(store).items()
+        scrub.write(DiskFiles(tmp_path), Scrub(0, key=first[0]))
+        await scrubber_of(broker).look()
+        assert broker.metrics.scrubbed_bytes == sum(size for _, size in rest)
