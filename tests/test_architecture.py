@@ -26,6 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "http": {"database", "metrics", "retries", "steps"},
     "django": {"database", "http", "inbox", "outbox", "publish", "schema"},
     **{room: {"database", "metrics", "retries", "publish"} for room in ("outbox", "inbox")},
+    "celery": {"database", "outbox", "inbox"},
     **{room: {"database", "outbox", "inbox", "http", "offsets", "steps"} for room in ("schema", "watch")},
     "testing": {"log", "wire", "chaos"},
     "semel": {"log"},

@@ -76,9 +76,9 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
         "semel.outbox.shard:Shard._put",
         """
         if self._with_brokers(publisher.last) < batch.number:
-            self._with_brokers(partial(publisher.publish, batch.number, *batch.records))
+            self._with_brokers(partial(_hand_over, publisher, batch))
         """,
-        "self._with_brokers(partial(publisher.publish, publisher.last() + 1, *batch.records))",
+        "self._with_brokers(partial(_hand_over, publisher, batch._replace(number=publisher.last() + 1)))",
         (_RELAYING, "-k", "dies_over_a_batch and sqlite"),
     ),
     Bug(

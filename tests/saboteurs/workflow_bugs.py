@@ -4,7 +4,6 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
-_DEATHS: Final = "tests/steps/test_workflow_deaths.py"
 _WORKFLOWS: Final = "tests/steps/test_workflows.py"
 
 WORKFLOW_BUGS: Final[tuple[Bug, ...]] = (
@@ -13,7 +12,14 @@ WORKFLOW_BUGS: Final[tuple[Bug, ...]] = (
         "semel.steps.ledger:_OF_HOLDER",
         'workflows.c.token == _given("of_token")',
         'workflows.c.token >= _given("of_token")',
-        (_DEATHS, "-k", "sqlite and wakes_up_late"),
+        (_WORKFLOWS, "-k", "sqlite and taken_over"),
+    ),
+    Bug(
+        "a relay that has sent a batch begins it again after a wait",
+        "semel.outbox.sender:Sender.put",
+        "self._sent += 1",
+        "pass",
+        ("tests/outbox/test_sending.py", "-k", "sqlite and sends_nothing_twice"),
     ),
     Bug(
         "each run sleeps for the whole time again",

@@ -171,6 +171,24 @@ def test_a_workflow_that_is_cancelled_records_nothing_more(engine: Engine) -> No
         cancel(connection, running)
 
 
+def test_a_run_that_another_worker_has_taken_over_writes_nothing_while_that_one_runs(engine: Engine) -> None:
+    @workflow
+    def flow(run: Run) -> None:
+        with run.step("book") as step:
+            if step.first:
+                book(step.connection(), "first")
+        bench.clock.ms += 30_000
+        assert len(drive_take(Worker(engine, [flow], clock=bench.clock), 1)) == 1
+        with run.step("late") as step:
+            book(step.connection(), "late")
+
+    bench = Bench(engine, flow)
+    id = bench.start(flow)
+    assert bench.run() == 1
+    assert (bench.found(id).state, bench.found(id).attempts) == (State.RUNNING, 2)
+    assert all_booked(engine) == ["first"]
+
+
 def test_a_workflow_goes_on_after_its_last_step_or_from_the_one_that_is_named(engine: Engine) -> None:
     fails = True
 

@@ -30,9 +30,11 @@ from semel.outbox.errors import (
 from semel.outbox.layout import ShardStatus, Status, status
 from semel.outbox.messages import Message, add, add_async, add_many, add_many_async
 from semel.outbox.relay import Progress, Relay
+from semel.outbox.sender import Delivery
 from semel.outbox.tables import metadata
 
 __all__ = [
+    "Delivery",
     "Message",
     "MessageRefused",
     "OutOfStep",

@@ -36,8 +36,12 @@ class Layout(NamedTuple):
     random: str
     shards: int
 
+    @property
+    def outbox_name(self) -> str:
+        return f"{self.name}-{self.random}"
+
     def publisher_name(self, shard: int) -> str:
-        return f"{self.name}-{self.random}-{shard}"
+        return f"{self.outbox_name}-{shard}"
 
 
 def settled(connection: Connection, name: str | None, count: int | None) -> Layout:

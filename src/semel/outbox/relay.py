@@ -22,12 +22,13 @@ from semel.database import UnknownDatabase, within
 from semel.database.clock import Clock, now_ms
 from semel.database.engines import prompt
 from semel.database.kinds import WrongKind, check_callable, check_engine, check_kind
-from semel.outbox import layout
+from semel.outbox import layout, ledger
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.counters import FENCED, PUBLISHED
 from semel.outbox.errors import RelayFailed, RelayFenced, RelayRefused
 from semel.outbox.layout import SHARDS_MAX, Layout
 from semel.outbox.ledger import BATCH_ROWS_MAX, Batch, Owner, Size
+from semel.outbox.sender import Send, Sender
 from semel.outbox.shard import DATABASE, Patience, PatienceOver, Shard, Stopped
 from semel.publish import Publisher, PublishRefused
 from semel.retries.budget import PROCESS_BUDGET, RetryBudget
@@ -81,15 +82,17 @@ class Relay:
     """Publishes the messages that committed transactions have added to one database.
 
     `engine` is best made by `semel.database.engine_of`. `kafka` is an address, or a configuration of librdkafka's with
-    "bootstrap.servers" in it. The first relay of a database sets `name` and `shards`, and None keeps them; another
+    "bootstrap.servers" in it. With `send` in its place each message goes through this function, at least once, with the
+    same id each time. The first relay of a database sets `name` and `shards`, and None keeps them; another
     number of `shards` changes it.
     """
 
     def __init__(
         self,
         engine: Engine,
-        kafka: str | Mapping[str, Any],
+        kafka: str | Mapping[str, Any] | None = None,
         *,
+        send: Send | None = None,
         name: str | None = None,
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
@@ -99,7 +102,9 @@ class Relay:
     ) -> None:
         try:
             check_engine("the engine of a relay", engine)
-            check_kind("kafka", kafka, (str, Mapping))
+            check_kind("kafka", kafka, (str, Mapping, NoneType))
+            if send is not None:
+                check_callable("send", send)
             check_kind("name", name, (str, NoneType))
             check_kind("shards", shards, (int, NoneType))
             check_kind("batch_rows", batch_rows, int)
@@ -113,9 +118,12 @@ class Relay:
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
         self._engine = _fitted(engine)
-        client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka)
+        if (kafka is None) == (send is None):
+            raise RelayRefused("a relay publishes into a log or sends through a function: hand over kafka or send")
+        self._send = send
+        client = {_BOOTSTRAP: kafka} if isinstance(kafka, str) else dict(kafka or {})
         self._bootstrap = str(client.pop(_BOOTSTRAP, ""))
-        if not self._bootstrap:
+        if not self._bootstrap and send is None:
             raise RelayRefused(f"there is no address of a broker: hand over one, or settings with {_BOOTSTRAP!r}")
         self._client = {**_CLIENT, **client}
         self._name, self._count = name, shards
@@ -203,6 +211,8 @@ class Relay:
     # -- the beginning -----------------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
+        if self._send is not None:
+            return
         try:
             self._publisher(self._name or layout.NAME_DEFAULT)
         except PublishRefused as error:
@@ -235,12 +245,27 @@ class Relay:
             return layout.settled(connection, self._name, self._count)
 
     def _shard(self, number: int, known: Layout) -> Shard:
+        owner, send, patience = Owner(number, known.shards, self._life), self._send, self._new_patience()
+
+        def look() -> int:
+            with self._begun() as connection:
+                return ledger.standing(connection, owner).done_batch
+
+        def make() -> Publisher | Sender:
+            name = known.publisher_name(number)
+            # The number of a message is one in the whole outbox.
+            return (
+                self._publisher(name)
+                if send is None
+                else Sender(send, known.outbox_name, lambda: patience.with_database(look))
+            )
+
         return Shard(
-            Owner(number, known.shards, self._life),
+            owner,
             self._owner_name,
             self._begun,
-            lambda: self._publisher(known.publisher_name(number)),
-            self._new_patience(),
+            make,
+            patience,
             self._size,
             self._clock,
             self._count_batch,

@@ -29,6 +29,7 @@ from semel.outbox import ledger
 from semel.outbox.counters import QUARANTINED
 from semel.outbox.errors import OutOfStep, RelayFailed
 from semel.outbox.ledger import Batch, Owner, Size
+from semel.outbox.sender import Sender
 from semel.publish import (
     Fenced,
     LoginRefused,
@@ -142,7 +143,7 @@ class Shard:
         owner: Owner,
         owner_name: str,
         begin: Begin,
-        make_publisher: Callable[[], Publisher],
+        make_publisher: Callable[[], Publisher | Sender],
         patience: Patience,
         size: Size,
         clock: Clock,
@@ -158,7 +159,7 @@ class Shard:
         self._rows_max = size.rows_max
         self._clock = clock
         self._counted = counted
-        self._publisher: Publisher | None = None
+        self._publisher: Publisher | Sender | None = None
         # The batch that is in the log, and that the database does not know to be there yet.
         self._published: Batch | None = None
         # The number of the last batch that is known to be in the log.
@@ -222,7 +223,7 @@ class Shard:
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
-    def _claimed_publisher(self) -> Publisher:
+    def _claimed_publisher(self) -> Publisher | Sender:
         """Fence the former publisher of the name, and check that the log and the database have the same batches."""
         while True:
             publisher = self._make_publisher()
@@ -268,7 +269,7 @@ class Shard:
             publisher = self._publisher
             try:
                 if self._with_brokers(publisher.last) < batch.number:
-                    self._with_brokers(partial(publisher.publish, batch.number, *batch.records))
+                    self._with_brokers(partial(_hand_over, publisher, batch))
             except Fenced as fenced:
                 self._check_still_ours(fenced)
                 self._publisher = self._claimed_publisher()
@@ -312,6 +313,13 @@ class Shard:
         )
         self._rows_max = self._size.rows_max
         _count_put_aside(refused, f"for topic {refusal.record.topic!r} was refused and put aside", refusal.reason)
+
+
+def _hand_over(publisher: Publisher | Sender, batch: Batch) -> None:
+    if isinstance(publisher, Sender):
+        publisher.put(batch)
+    else:
+        publisher.publish(batch.number, *batch.records)
 
 
 def _count_put_aside(number: int, what: str, reason: str) -> None:

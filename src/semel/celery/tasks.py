@@ -1,0 +1,110 @@
+"""The three functions for Celery: one adds a task to the outbox, one sends it, and one has its effect happen once."""
+
+import functools
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from celery import Celery, current_task
+
+from semel import outbox
+from semel.database import Handle
+from semel.database.kinds import WrongKind
+from semel.inbox import once as claimed_once
+from semel.outbox import Delivery, MessageRefused
+
+# Under which topic tasks stand in the outbox, and under which name their ids in the inbox.
+TOPIC: Final = "celery"
+CONSUMER: Final = "celery"
+
+_ACKS_LATE: Final = (
+    "its worker acknowledges it before it has run, and if the worker dies the task is lost: declare it with "
+    "@app.task(acks_late=True, reject_on_worker_lost=True), or set task_acks_late and task_reject_on_worker_lost"
+)
+_REJECTS: Final = (
+    "Celery acknowledges a task whose process was killed, and the task is lost: declare it with "
+    "reject_on_worker_lost=True as well, or set task_reject_on_worker_lost"
+)
+_CONFIRMS: Final = (
+    "this broker does not confirm what it gets, so a task that is sent while it fails is lost: set "
+    "app.conf.broker_transport_options = {'confirm_publish': True}"
+)
+
+
+class LosesTasks(RuntimeError):
+    """With these settings a task may be lost, and `once` could not mend that."""
+
+
+def enqueue(
+    handle: Handle,
+    task: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    not_before: datetime | None = None,
+) -> str:
+    """Send this task when the transaction has committed, and return its id. `task` is a task of Celery or its name;
+    arguments are values that JSON can hold."""
+    if not_before is not None and not_before.tzinfo is None:
+        raise ValueError("not_before has no time zone, so its moment is unknown: take datetime.now(UTC), for instance")
+    id = str(uuid.uuid4())
+    sent = {
+        "task": task if isinstance(task, str) else task.name,
+        "args": list(args),
+        "kwargs": dict(kwargs or {}),
+        "eta": None if not_before is None else not_before.isoformat(),
+    }
+    # No task waits for another one.
+    outbox.add(handle, TOPIC, key=id, value=json.dumps(sent))
+    return id
+
+
+def sender(app: Celery) -> Callable[[Delivery], None]:
+    """For `Relay(engine, send=sender(app))`: sends what `enqueue` has added. A task has the same id each time."""
+    options = app.conf.broker_transport_options or {}
+    with app.connection_for_write() as connection:
+        if connection.transport.driver_type == "amqp" and not options.get("confirm_publish"):
+            raise LosesTasks(_CONFIRMS)
+
+    def send(delivery: Delivery) -> None:
+        if delivery.topic != TOPIC or delivery.key is None or delivery.value is None:
+            raise MessageRefused(f"no task: semel.celery.enqueue has not added it to the topic {TOPIC!r}")
+        task = json.loads(delivery.value)
+        eta = None if task["eta"] is None else datetime.fromisoformat(task["eta"])
+        app.send_task(task["task"], task["args"], task["kwargs"], task_id=delivery.key.decode(), eta=eta)
+
+    return send
+
+
+def once(database: Any, *, consumer: str = CONSUMER) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Below `@app.task`: the function gets a connection or session as its first argument, and what it does there
+    happens once for each task id: redelivered, retried, or run by two workers at once. `database` is an Engine or a
+    sessionmaker. A task that was done before returns None."""
+    if not hasattr(database, "begin"):
+        raise WrongKind(f"once takes an Engine or a sessionmaker: @once(engine), and not {database!r}")
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with database.begin() as handle, claimed_once(handle, consumer=consumer, message_id=_id()) as is_first:
+                return function(handle, *args, **kwargs) if is_first else None
+
+        # Celery shows the arguments that a caller passes, and there the connection is none.
+        del run.__wrapped__
+        return run
+
+    return decorated
+
+
+def _id() -> str:
+    """The id of the task that runs here, if its message is not lost with its worker."""
+    task = current_task
+    if not task or task.request.id is None:
+        raise RuntimeError("a function under @once runs as a task: call its delay, apply_async or apply")
+    if not task.acks_late:
+        raise LosesTasks(f"task {task.name!r} could be lost: {_ACKS_LATE}")
+    if not task.reject_on_worker_lost:
+        raise LosesTasks(f"task {task.name!r} could be lost: {_REJECTS}")
+    return str(task.request.id)

@@ -1,0 +1,69 @@
+"""Sends the messages of a shard through a function of the application, in place of a publisher: each at least once.
+
+Only a log can say what it has. A message that was handed over just before the relay died is handed over again, by the
+next relay, with the same id: the other side has to know it again, such as with an inbox. This module must never count a
+message as sent before the function has returned.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from semel.outbox.errors import MessageRefused
+from semel.outbox.ledger import NOTHING, Batch
+from semel.publish import PublishFailed, Record, RecordRefused
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message as the function gets it. `id` is the same each time that it is handed over, and no other message's."""
+
+    id: str
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    added_at_ms: int
+
+
+# Returns when the message is safe with the other side. MessageRefused puts the message aside; after every other error
+# the relay waits, and tries again.
+Send: TypeAlias = Callable[[Delivery], object]
+
+
+class Sender:
+    """Does for a shard what a publisher does. `done_batch` says which batch the database knows to be sent."""
+
+    def __init__(self, send: Send, name: str, done_batch: Callable[[], int]) -> None:
+        self._send = send
+        self._name = name
+        self._done_batch = done_batch
+        self._last: int | None = None
+        # How many of a batch were handed over: a wait for the other side does not begin it again.
+        self._batch, self._sent = NOTHING, 0
+
+    def last(self) -> int:
+        if self._last is None:
+            self._last = self._done_batch()
+        return self._last
+
+    def put(self, batch: Batch) -> None:
+        if batch.number != self._batch:
+            self._batch, self._sent = batch.number, 0
+        for number, record in list(zip(batch.numbers, batch.records, strict=True))[self._sent :]:
+            self._hand_over(f"{self._name}-{number}", record)
+            self._sent += 1
+        self._last = batch.number
+
+    def close(self) -> None:
+        """The function is the application's."""
+
+    def _hand_over(self, id: str, record: Record) -> None:
+        key, value, headers, added_at_ms = record.key, record.value, record.headers, record.timestamp_ms
+        try:
+            # As `rows.record_of` makes them.
+            self._send(Delivery(id, record.topic, key, value, tuple(headers), added_at_ms or 0))  # type: ignore[arg-type]
+        except MessageRefused as refused:
+            raise RecordRefused(record, str(refused)) from refused
+        except Exception as error:
+            raise PublishFailed(f"send raised {type(error).__name__}: {error}") from error
