@@ -25,12 +25,13 @@ def configure() -> None:
 def alias_of(engine: Engine) -> Iterator[str]:
     """The name of the engine's database as one of Django's."""
     configure()
+    from django import VERSION
     from django.db import connections
 
     name = f"shop_{uuid.uuid4().hex}"
     url = engine.url
     if engine.dialect.name == "sqlite":
-        options = {"transaction_mode": "IMMEDIATE", "timeout": 30}
+        options = {"transaction_mode": "IMMEDIATE", "timeout": 30} if VERSION >= (5, 1) else {"timeout": 30}
         settings = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.database, "OPTIONS": options}
     else:
         settings = {"ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username or ""}

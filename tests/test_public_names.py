@@ -21,6 +21,7 @@ PATHS = [
         "semel.http",
         "semel.http.client",
     ),
+    *("semel.http.django", "semel.http.django.middleware", "semel.django.inbox", "semel.django.outbox"),
     *(
         "semel.steps",
         "semel.retries",

@@ -56,15 +56,13 @@ COUNTS: Final = re.compile(r"^(?:\d+ (?:passed|failed|skipped|errors?|deselected
 
 
 class Clone(NamedTuple):
-    """Where a clone lies, whose it is, which Python sets it up, and which Spark it has if not the one of the lock.
-    Machines with the same clone share it.
-    """
+    """Where a clone lies, whose it is, its Python, and what pip installs there last. Machines of one clone share it."""
 
     folder: str = "semel"
     user: int | None = None
     umask: int = 0o022
     python: str | None = None
-    spark: str | None = None
+    instead: str | None = None
 
 
 class Machine(NamedTuple):
@@ -124,7 +122,8 @@ def with_python(version: str) -> Machine:
 
 
 def with_spark(version: str) -> Machine:
-    return Machine("Spark", version, "-n auto tests/spark", Clone(f"semel-spark-{version}", spark=version))
+    clone = Clone(f"semel-spark-{version}", instead=f"pyspark=={version}")
+    return Machine("Spark", version, "-n auto tests/spark", clone)
 
 
 def python_named(version: str) -> str | None:
@@ -285,6 +284,8 @@ MACHINES: Final = (
     Machine("machine", "other services on 9092, 5432 and 8080", SERVERS, busy_ports=(9092, 5432, 8080)),
     *map(with_python, ("3.11", "3.12", "3.13", "3.14")),
     *map(with_spark, (OLD_SPARK, "4.1.4", "4.2.1", "4.3.0")),
+    # Before 5.1, transactions of SQLite cannot be IMMEDIATE.
+    Machine("Django", "4.2.30", "tests/django_app -k postgresql", Clone("semel-django", instead="django==4.2.30")),
 )
 
 
@@ -344,8 +345,8 @@ def made(clone: Clone, scratch: Path) -> Path:
     closed.chmod(0o700)
     python = [f"PYTHON={clone.python}"] if clone.python else []
     call(["make", "setup", *python], place, base(clone, scratch), clone)
-    if clone.spark:
-        install = [".venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", f"pyspark=={clone.spark}"]
+    if clone.instead:
+        install = [".venv/bin/python", "-m", "pip", "install", "--quiet", "--no-deps", clone.instead]
         call(install, place, base(clone, scratch), clone)
     return place
 

@@ -3,6 +3,7 @@ its commands bring an order to the consumer."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -50,7 +51,8 @@ def started(project: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=project,
-        env={"PATH": "", "DJANGO_SETTINGS_MODULE": "project.settings"},
+        # With another Django, if the run has one.
+        env={"PATH": "", "DJANGO_SETTINGS_MODULE": "project.settings", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

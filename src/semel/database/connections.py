@@ -105,8 +105,11 @@ def _checked(connection: Connection) -> Connection:
 def _check_sqlite(connection: Connection, driver: Any) -> None:
     path = connection.info.get(PATH)
     if path is None or not connection.in_transaction():
-        # SQLAlchemy begins the caller's transaction with the first statement, so this sends one.
-        main = connection.exec_driver_sql("PRAGMA database_list").first()
+        # SQLAlchemy begins the caller's transaction with the first statement, so this sends one. On a connection that
+        # was lent there is none to begin, and the driver itself is faster.
+        is_lent = isinstance(connection.dialect, _Borrowing)
+        ask = driver.execute if is_lent else connection.exec_driver_sql
+        main = ask("PRAGMA database_list").fetchone()
         path = connection.info[PATH] = main[2] if main is not None else ""
     if not driver.in_transaction:
         is_lent = isinstance(connection.dialect, _Borrowing)

@@ -49,6 +49,7 @@ from semel.steps.transactions import (
     check_database,
     is_asynchronous,
     is_of_one_thread,
+    may_end_silently,
     transactions_max,
 )
 
@@ -132,8 +133,7 @@ class Idempotency:
         self.database = database
         self.is_asynchronous = is_asynchronous(database)
         self._is_of_one_thread = is_of_one_thread(database)
-        # A function of the application may end without a commit and without an error.
-        self.confirms = not hasattr(database, "begin")
+        self.confirms = may_end_silently(database)
         self._scope = scope
         self._begin: Any = begin_of(database)
         self._session: Callable[[Any], Any] | None = None

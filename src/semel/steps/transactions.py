@@ -108,8 +108,24 @@ def of_one_thread(begin: BeginT) -> BeginT:
     return begin
 
 
+def raises_at_rollback(begin: BeginT) -> BeginT:
+    """Marks a function whose transaction ends with an error whenever it is not committed."""
+    begin.raises_at_rollback = True  # type: ignore[attr-defined]
+    return begin
+
+
 def is_of_one_thread(database: object) -> bool:
-    return getattr(database.func if isinstance(database, partial) else database, "is_of_one_thread", False)
+    return _is_marked(database, "is_of_one_thread")
+
+
+def may_end_silently(database: object) -> bool:
+    """Whether a transaction may end without a commit and without an error: that of a function which does not say
+    otherwise. Another transaction then has to look what was committed."""
+    return not hasattr(database, "begin") and not _is_marked(database, "raises_at_rollback")
+
+
+def _is_marked(database: object, mark: str) -> bool:
+    return getattr(database.func if isinstance(database, partial) else database, mark, False)
 
 
 def check_database(database: Any) -> None:

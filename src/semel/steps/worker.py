@@ -38,6 +38,7 @@ from semel.steps.transactions import (
     briefly,
     check_database,
     is_asynchronous,
+    may_end_silently,
     transactions_max,
 )
 from semel.steps.workflows import QUEUE, AsyncRun, Run, Waits, Workflow
@@ -90,8 +91,7 @@ class Worker:
         self._clock = clock
         self._begin: Any = begin_of(database)
         self._slots = Slots(transactions_max(database), one_loop=True)
-        # A function of the application may end without a commit and without an error.
-        self._confirms = not hasattr(database, "begin")
+        self._confirms = may_end_silently(database)
         self._stopping = threading.Event()
 
     def run(self) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 from django.db import connections, transaction
 
 from semel.database import TransactionBroken
-from semel.steps.transactions import of_one_thread
+from semel.steps.transactions import of_one_thread, raises_at_rollback
 
 
 @of_one_thread
+@raises_at_rollback
 def transactions(using: str = "default") -> AbstractContextManager[Any]:
     """A transaction of this thread on the database `using`; for another database than "default", pass
     `partial(transactions, name)`."""
