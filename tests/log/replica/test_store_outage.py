@@ -17,6 +17,7 @@ from semel.log.store import Full, StoreRefused, Unsure, open_store
 from semel.testing.postgres import PostgresServer
 from semel.testing.stores import MemoryStore
 from semel.wire import versions
+from semel.wire.basic import BasicLogin
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 
@@ -36,8 +37,8 @@ def leaders(ask: Asker, *names: str, version: int = 8) -> list[tuple[str, int, l
     return [(topic.name, topic.error_code, [one.leader_id for one in topic.partitions]) for topic in metadata.topics]
 
 
-async def probed(broker: Broker, path: str) -> tuple[int, str]:
-    server = await serve_metrics(broker, "127.0.0.1", 0)
+async def probed(broker: Broker, path: str, login: BasicLogin | None = None) -> tuple[int, str]:
+    server = await serve_metrics(broker, "127.0.0.1", 0, login=login)
     try:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
@@ -100,6 +101,18 @@ class HeldStore(MemoryStore):
     async def create(self, key: str, body: Any) -> str:
         await self.creates.wait()
         return await super().create(key, body)
+
+
+async def test_a_supervisor_needs_no_login_and_is_told_no_reason_without_one() -> None:
+    line = Line(MemoryStore())
+    login = BasicLogin("prometheus", "secret")
+    async with broker_on(line) as broker:
+        assert await probed(broker, "/ready", login) == (200, "active\n")
+        line.cut()
+        await until(lambda: broker.role.has_lost_lease)
+        assert await probed(broker, "/ready", login) == (503, "no\n")
+        assert (await probed(broker, "/metrics", login))[0] == 401
+        line.mend()
 
 
 async def test_while_a_record_waits_for_the_store_the_topics_are_told_at_once() -> None:

@@ -8,9 +8,11 @@ import pytest
 from asking import Asker, at
 from damage.damages import DAMAGES, Damaged
 from damage.scenes import SETTINGS, Scene, scene, tree_of
+from semel.log.storage.cache import mark_as_cache
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.log import Log
 from semel.testing.broker import FaultyBroker
+from semel.ui.cli.errors import Failure
 from semel.ui.cli.salvage import salvage
 from semel_command import semel
 
@@ -117,6 +119,12 @@ def test_whatever_happens_to_a_segment_nothing_false_comes_out_and_the_rest_does
     assert out.items() <= whole.items(), "false"
     others = {place: batch for place, batch in whole.items() if place[0] != str(Path(path).parent)}
     assert others.items() <= out.items(), "what is whole is missing"
+
+
+def test_the_cache_of_a_store_is_no_log(tmp_path: Path) -> None:
+    mark_as_cache(DiskFiles(tmp_path / "cache"), "file:///srv/semel", "a cluster")
+    with pytest.raises(Failure, match="salvage the store itself, by its URL"):
+        salvage(str(tmp_path / "cache"), str(tmp_path / "new"))
 
 
 def test_a_directory_with_something_in_it_is_refused(old: Scene, tmp_path: Path) -> None:

@@ -154,8 +154,12 @@ class Broker:
         self.scrubber: Scrubber | None = None
         self.role: Role | Alone = Alone(clock, must_have_log=must_have_log)
         if store is not None:
-            limits_and_tellers = self.limits, self.metrics, self.events
-            self.role = Role(store, lease_seconds, cache_bytes, accepted_losses, *limits_and_tellers, boot_clock)
+            self.role = Role(
+                *(store, lease_seconds, cache_bytes, accepted_losses, self.limits),
+                metrics=self.metrics,
+                events=self.events,
+                boot_clock=boot_clock,
+            )
         self._forwarder = Forwarder(reach, self.limits.frame_bytes_max, shares.forwarded_max)
         settings = settings or log_settings(
             self.limits, in_memory=data is None and files is None, open_segments_max=shares.segments_max
@@ -322,8 +326,15 @@ class Broker:
             self.share_groups,
             self._progress.note,
         )
-        doors_and_tellers = self.connections, self.doors, self.metrics, self.events
-        self._lease_end = LeaseEnd(self.role, *doors_and_tellers, self._let_clients_in, self.fail)
+        self._lease_end = LeaseEnd(
+            self.role,
+            self.connections,
+            self.doors,
+            metrics=self.metrics,
+            events=self.events,
+            let_in=self._let_clients_in,
+            fail=self.fail,
+        )
         self._chores = Chores(
             self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_credentials
         )

@@ -30,6 +30,7 @@ class LeaseEnd:
         role: Role | Alone,
         connections: Connections,
         doors: Doors,
+        *,
         metrics: Metrics,
         events: Events,
         let_in: Callable[[], Awaitable[None]],

@@ -52,6 +52,7 @@ class Role:
         cache_bytes: int | None,
         accepted_losses: Collection[str],
         limits: Limits,
+        *,
         metrics: Metrics,
         events: Events,
         boot_clock: Callable[[], float],

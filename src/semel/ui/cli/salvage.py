@@ -82,12 +82,14 @@ async def _out_of_store(url: str, target: str, lost: list[str]) -> None:
 
 
 def _mend(target: str, lost: list[str], settings: "LogSettings | None") -> None:
-    from semel.log.at_rest import Damaged, LogSettings, mend
+    from semel.log.at_rest import Cached, Damaged, LogSettings, mend
     from semel.log.files import DiskFiles
 
     try:
         settings = replace(settings or LogSettings(), verified_bytes_max=_VERIFIED_BYTES_MAX)
         mend(DiskFiles(target), lost.append, settings)
+    except Cached as error:
+        raise Failure(f"{error}: salvage the store itself, by its URL") from None
     except Damaged as damage:
         raise Failure(f"{damage}; without it nothing can be proven: restore a backup") from None
 
