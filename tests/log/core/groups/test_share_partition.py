@@ -367,8 +367,12 @@ def test_acknowledgements_that_make_no_sense_are_refused(acks: list[Ack]) -> Non
 
 def test_no_record_gets_two_words_in_one_request() -> None:
     """What the first word gives back, the second one no longer finds."""
+    partition = SharePartition(0)
+    partition.apply([ShareBatch(0, 9, ACQUIRED, 1)])
+    partition.hold([ShareBatch(0, 9, ACQUIRED, 1)], "ada", 1)
+    acks = [Ack(0, 3, [ACCEPT]), *[Ack(3, 3, [RELEASE])] * 50_000]
     with pytest.raises(Refused) as refused:
-        list(check_acks([Ack(0, 3, [ACCEPT]), Ack(3, 3, [RELEASE])], renews=False, word_max=RENEW))
+        partition.decide_acknowledge("ada", check_acks(acks, renews=False, word_max=RENEW), RULES)
     assert refused.value.error == INVALID_RECORD_STATE
 
 

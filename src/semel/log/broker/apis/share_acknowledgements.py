@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from semel.log.broker.apis.lookup import topic_identified
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC
 from semel.log.broker.serving import Serving
@@ -41,28 +42,28 @@ def acknowledged(
     for topic in topics:
         for partition in topic.partitions:
             place = topic.topic_id, partition.partition_index
+            valid: list[Ack] = []
+            pieces = 0
             try:
-                name = name_of(broker, exchange, place)
-                if place in outcomes:
-                    acks.pop(name, None)
-                    raise Refused(INVALID_REQUEST, "the request names the partition twice")
-                outcomes[place] = None
-                known = broker.share_groups.existing(session.name.group).partition(name)
-                start = 0 if known is None else known.start
-                valid: list[Ack] = []
-                pieces = 0
+                topic_identified(broker, topic.topic_id)
                 said = (
                     Ack(one.first_offset, one.last_offset, one.acknowledge_types)
                     for one in partition.acknowledgement_batches
                 )
                 for count, ack in enumerate(check_acks(said, renews=renews, word_max=word_max)):
-                    if ack.last >= start:
-                        valid.append(ack)
+                    valid.append(ack)
                     pieces += len(ack.words) // _WORDS_PER_PIECE
                     if pieces or count % _RANGES_PER_PIECE == 0:
                         yield 1 + pieces
                         pieces = 0
+                name = name_of(broker, exchange, place)
+                if place in outcomes:
+                    acks.pop(name, None)
+                    raise Refused(INVALID_REQUEST, "the request names the partition twice")
+                broker.share_groups.existing(session.name.group)
                 if valid:
+                    # As in Apache Kafka, the answer does not name a partition without acknowledgements.
+                    outcomes[place] = None
                     acks[name], places[name] = valid, place
             except Refused as refused:
                 outcomes[place] = refused.with_traceback(None)
@@ -74,9 +75,7 @@ def acknowledged(
 
 def name_of(broker: Serving, exchange: Exchange, place: Place) -> PartitionName:
     """The partition at this place; Refused if the client may not read it, or there is none."""
-    topic = broker.log.state.catalog.identified(place[0])
-    if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    topic = topic_identified(broker, place[0])
     broker.guard.check(exchange, READ_TOPIC, topic.name)
     if not 0 <= place[1] < topic.partition_count:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic.name}' has no partition {place[1]}")

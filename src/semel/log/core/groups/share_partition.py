@@ -263,9 +263,14 @@ class SharePartition:
         """
         said: dict[int, list[ShareBatch]] = {}
         result = Outcome([], [], said)
+        before = -1
         for ack in acks:
             if ack.last < self.start:
                 continue
+            if ack.first <= before:
+                # After the first word nobody holds the record any more.
+                raise Refused(INVALID_RECORD_STATE, f"the request acknowledges the record {ack.first} twice")
+            before = ack.last
             if self.start == self.end:
                 raise Refused(INVALID_RECORD_STATE, f"no record at offset {ack.first} is delivered to anybody")
             if ack.last >= self.end:
@@ -445,9 +450,6 @@ def check_acks(acks: Iterable[Ack], *, renews: bool, word_max: int) -> Iterator[
             raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} is empty, too long, or not in order")
         if count > 1 and count != ack.last - ack.first + 1:
             raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} has {count} acknowledge types")
-        if ack.first == end:
-            # As in Apache Kafka: nobody holds the record any more after the first word.
-            raise Refused(INVALID_RECORD_STATE, f"the request acknowledges the record {end} twice")
         words = set(ack.words)
         if not 0 <= min(words) <= max(words) <= word_max or (RENEW in words and not renews):
             raise Refused(INVALID_REQUEST, "there is no such acknowledge type")
