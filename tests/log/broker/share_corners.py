@@ -44,7 +44,7 @@ def commit(groups: Groups, changes: list[ShareBatch]) -> None:
     groups.apply(entry)
 
 
-@corner("share records acquired", small=500, at_limits=4_000)
+@corner("share records acquired", small=1_500, at_limits=4_000)
 def _(size: int) -> Callable[[], object]:
     groups, partition = shared([AVAILABLE] * size)
 
