@@ -185,6 +185,7 @@ def test_a_single_failure_is_counted_and_not_told() -> None:
 
 def test_an_outage_is_told_after_a_second_and_at_ever_longer_intervals_and_so_is_its_end() -> None:
     told = Told()
+    told.fail(10.0, "replace")
     for tenth in range(3000):
         told.fail(10.0 + tenth / 10)
     pauses = [outage.next_line_seconds for outage in told.outages]

@@ -1,8 +1,8 @@
 """The broker: one log, its connections, and the order in which changes become durable and answers are sent.
 
-One event loop serves all requests, so no state needs a lock. Four threads wait for the disk. One syncs the journal
+One event loop serves all requests, so no state needs a lock. Five threads wait for the disk. One syncs the journal
 again and again, and all entries appended during a sync share the next. The others write checkpoints, read records into
-the page cache, and compact. A fifth thread decompresses batches. If a sync of the journal fails, or the log is torn,
+the page cache, compact, and look for damage. A sixth thread decompresses batches. If a sync fails, or the log is torn,
 the broker stops serving at once and for good, because its state may be ahead of what is durable; a restart recovers.
 
 A broker on a store has its journal there, and its directory is a cache, so that nothing is lost with the machine. One
