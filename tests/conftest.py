@@ -74,7 +74,7 @@ def pytest_runtest_protocol() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Every Spark that a test starts, by a command or a page as well, starts fast if it can without further ado. And
-    where workers run side by side, the process that starts them starts one PostgreSQL for all of them."""
+    where workers run side by side, the process that starts them starts one server of each kind for all of them."""
     if "SPARK_SUBMIT_OPTS" not in os.environ:
         os.environ |= java_made_before()
     if not hasattr(config, "workerinput"):
@@ -92,6 +92,13 @@ def pytest_configure(config: pytest.Config) -> None:
         server = PostgresServer(settings={"max_connections": "300"})
         os.environ["SEMEL_TEST_POSTGRES"] = server.url()
         config.add_cleanup(server.stop)
+    from mariadb_under_test import SHARED_MARIADB, MariadbMissing, MariadbServer
+
+    if SHARED_MARIADB is None:
+        with contextlib.suppress(MariadbMissing):
+            mariadb = MariadbServer()
+            os.environ["SEMEL_TEST_MARIADB"] = mariadb.url()
+            config.add_cleanup(mariadb.stop)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -168,13 +175,51 @@ def new_postgres() -> PostgresServer:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes a database runs on each, unless it says on which."""
+    names = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
+    own = {name.strip() for one in names for name in (one.split(",") if isinstance(one, str) else one)}
+    if "url" in metafunc.fixturenames and "url" not in own:
+        from mariadb_under_test import ON_MARIADB
+
+        path = "/".join(metafunc.definition.path.parts[-2:])
+        metafunc.parametrize(
+            "url", ["sqlite", "postgresql", *(["mariadb"] if path in ON_MARIADB else [])], indirect=True
+        )
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty database, of each kind in turn."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/test.db"
         return
-    yield request.getfixturevalue("postgres_url")
+    yield request.getfixturevalue("postgres_url" if request.param == "postgresql" else "mariadb_url")
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[str]:
+    """The URL of one server for the whole run; where the machine has none, the test is skipped."""
+    from mariadb_under_test import SHARED_MARIADB, MariadbMissing, MariadbServer
+
+    if SHARED_MARIADB is not None:
+        yield SHARED_MARIADB
+        return
+    try:
+        server = MariadbServer()
+    except MariadbMissing as missing:
+        pytest.skip(str(missing))
+    yield server.url()
+    server.stop()
+
+
+@pytest.fixture
+def mariadb_url(mariadb: str) -> Iterator[str]:
+    """The URL of an empty database of MariaDB."""
+    from mariadb_under_test import lent_database
+
+    with lent_database(mariadb) as url:
+        yield url
 
 
 @pytest.fixture

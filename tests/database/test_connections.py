@@ -205,7 +205,7 @@ def test_what_is_no_connection_is_named(given: Any) -> None:
         asyncio.run(within_async(given, lambda connection: None))
 
 
-@pytest.mark.parametrize("url", ["mysql://localhost/shop", "nothing"])
+@pytest.mark.parametrize("url", ["oracle://localhost/shop", "nothing"])
 def test_a_database_of_another_kind_is_named(url: str) -> None:
     with pytest.raises(UnknownDatabase, match="postgresql://"):
         engine_of(url)

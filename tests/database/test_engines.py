@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from semel.database import engine_of, engines, is_passing
+from semel.database.dialects import sqlite
 
 
 def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +29,7 @@ def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monke
             other.execute("ROLLBACK")
 
     # Its own clock: threads of other tests may sleep meanwhile.
-    monkeypatch.setattr(engines, "time", SimpleNamespace(monotonic=time.monotonic, sleep=let_go))
+    monkeypatch.setattr(sqlite, "time", SimpleNamespace(monotonic=time.monotonic, sleep=let_go))
     with engine_of(f"sqlite:///{tmp_path}/new.db", connect_args={"timeout": 0}).begin() as connection:
         assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
     assert len(waits) == 2
@@ -38,7 +39,7 @@ def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monke
 def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    monkeypatch.setattr(engines, "BUSY_TIMEOUT_MS", 0)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 0)
     with pytest.raises(OperationalError, match="database is locked"):
         engine_of(f"sqlite:///{tmp_path}/new.db", connect_args={"timeout": 0}).connect()
     other.close()
@@ -59,11 +60,11 @@ def test_a_prompt_transaction_never_sleeps_for_long_beside_a_writer(tmp_path: Pa
             return 0.0
 
         clock = SimpleNamespace(monotonic=let_go_at_the_fifth, sleep=pauses.append)
-        with patch.object(engines, "time", clock), connection.begin():
+        with patch.object(sqlite, "time", clock), connection.begin():
             assert next(tries) == 6
             assert set(pauses) == {0}
             # The statements that follow wait as long as anybody's.
-            assert connection.scalar(text("PRAGMA busy_timeout")) == engines.BUSY_TIMEOUT_MS
+            assert connection.scalar(text("PRAGMA busy_timeout")) == sqlite.BUSY_TIMEOUT_MS
     other.close()
 
 
@@ -88,7 +89,7 @@ def test_a_prompt_transaction_gives_up_in_time(tmp_path: Path, monkeypatch: pyte
     other = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
     with engine.connect() as connection:
         other.execute("BEGIN IMMEDIATE")
-        monkeypatch.setattr(engines, "BUSY_TIMEOUT_MS", 0)
+        monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 0)
         with pytest.raises(OperationalError, match="database is locked") as refused, connection.begin():
             pass
         assert is_passing(refused.value)

@@ -214,11 +214,11 @@ def test_an_offset_of_another_kind_is_refused(place: Any) -> None:
 
 def test_an_engine_for_another_database_is_refused() -> None:
     class Dialect:
-        name = "mysql"
+        name = "oracle"
 
     other = create_engine("sqlite://")
     other.dialect = Dialect()  # type: ignore[assignment]
-    with pytest.raises(UnknownDatabase, match="mysql is no database"):
+    with pytest.raises(UnknownDatabase, match="oracle is no database"):
         Idempotency(other, scope=caller)
-    with pytest.raises(RelayRefused, match="mysql"):
+    with pytest.raises(RelayRefused, match="oracle"):
         outbox.Relay(other, "127.0.0.1:9092")

@@ -12,22 +12,13 @@ import applications
 import httpx
 import pytest
 from applications import Gate, payments, shop
-from sqlalchemy import Engine, make_url, select
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import Engine, select
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from semel.database import begin_immediately, engine_of
+from databases import async_engine_of
+from semel.database import engine_of
 from semel.http import Idempotency, Request, metadata
 from semel.http.tables import keys
-
-ASYNC_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
-
-
-def async_engine_of(url: str) -> Any:
-    parsed = make_url(url)
-    engine = create_async_engine(parsed.set(drivername=ASYNC_DRIVERS[parsed.get_backend_name()]))
-    if parsed.get_backend_name() == "sqlite":
-        begin_immediately(engine.sync_engine)
-    return engine
 
 
 def caller(request: Request) -> str | None:

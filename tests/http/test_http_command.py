@@ -40,7 +40,7 @@ def test_a_mistake_with_the_keys_is_one_line(tmp_path: Path, capsys: pytest.Capt
     other = tmp_path / "other.db"
     other.touch()
     for url, says in (
-        ("mysql://host/app", "mysql is no database that semel knows"),
+        ("oracle://host/app", "oracle is no database that semel knows"),
         (f"sqlite:///{tmp_path}", "the database: unable to open database file"),
         (f"sqlite:///{tmp_path}/app.db", f"{tmp_path}/app.db: there is no such file"),
         (

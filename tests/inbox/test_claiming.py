@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -14,11 +14,12 @@ import pytest
 from effects import do, done
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
+from databases import ASYNC_DRIVERS, wait_for_waiter
 from semel.database import begin_immediately
 from semel.inbox import (
     BrokerCoordinates,
@@ -83,16 +84,9 @@ def test_of_two_at_once_the_second_waits_for_the_first(engine: Engine, first_one
     assert done(engine) == (["of the first one"] if first_one_commits else ["billing:e-1"])
 
 
-def wait_for_waiter(connection: Connection, waiting: Future[Outcome]) -> None:
-    """PostgreSQL says who waits. With SQLite nobody does, and whether the other one waits already makes no odds."""
-    if connection.dialect.name == "sqlite":
-        return
-    waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-    while not connection.exec_driver_sql(waits_for_us).fetchall():
-        assert not waiting.done()
-
-
 def test_a_raw_connection_does(engine: Engine) -> None:
+    if engine.dialect.name == "mysql":
+        pytest.skip("a driver's own connection is refused")
     if engine.dialect.name == "postgresql":
         raw: Any = psycopg.connect(engine.url.set(drivername="postgresql").render_as_string(hide_password=False))
     else:
@@ -111,7 +105,7 @@ def test_a_raw_connection_does(engine: Engine) -> None:
     assert handle(engine, "e-1") is Outcome.DUPLICATE
 
 
-@pytest.mark.parametrize("driver", ["sqlite+aiosqlite", "postgresql+asyncpg", "postgresql+psycopg"])
+@pytest.mark.parametrize("driver", [*ASYNC_DRIVERS.values(), "postgresql+psycopg"])
 def test_an_asynchronous_connection_does(engine: Engine, url: str, driver: str) -> None:
     if driver.partition("+")[0] not in url:
         pytest.skip("another database")
@@ -148,6 +142,8 @@ def test_a_batch_is_claimed_in_the_order_of_its_ids(engine: Engine) -> None:
     """Whatever order it comes in: so two batches wait for each other in one order, and never in a circle."""
     with engine.begin() as connection:
         claim_many(connection, "billing", ["c", "a", "d", "b"])
+        if engine.dialect.name == "mysql":
+            pytest.skip("its rows lie in the order of their keys")
         place = "rowid" if engine.dialect.name == "sqlite" else "ctid"
         found = connection.exec_driver_sql(f"SELECT message_id FROM semel_inbox ORDER BY {place}").scalars()
         assert list(found) == ["a", "b", "c", "d"]
@@ -238,6 +234,11 @@ def test_a_snapshot_that_does_not_see_the_first_claim_cannot_have_a_second(engin
         late = late.execution_options(isolation_level="REPEATABLE READ")
         late.exec_driver_sql("SELECT * FROM effects")
         handle(engine, "e-1")
+        if engine.dialect.name == "mysql":
+            # Its INSERT sees what is committed, whatever was read before.
+            with once(late, consumer="billing", message_id="e-1") as outcome:
+                assert outcome is Outcome.DUPLICATE
+            return
         with pytest.raises(DBAPIError, match="could not serialize"):
             once(late, consumer="billing", message_id="e-1").__enter__()
 

@@ -68,7 +68,7 @@ def test_a_mistake_is_one_line(engine: Engine, url: str, tmp_path: Path, capsys:
         (["drop", "--database", url], "name the messages by their numbers, or pass --all"),
         (["retry", "99", "--database", url], "there is no 99 waiting in the quarantine"),
         (["drop", "--all", "--database", url], f"{entry.number} is version 2 of o-1, and one before it is still"),
-        (["list", "--database", "mysql://host/app"], "mysql is no database that semel knows"),
+        (["list", "--database", "oracle://host/app"], "oracle is no database that semel knows"),
         (["list", "--database", f"sqlite:///{tmp_path}"], "the database: unable to open database file"),
         (["list", "--database", f"sqlite:///{tmp_path}/app.db"], f"{tmp_path}/app.db: there is no such file"),
         (

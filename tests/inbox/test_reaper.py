@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
+from databases import wait_for_waiter
 from semel.database import engine_of
 from semel.inbox import Outcome, RetentionTooShort, claim_many, is_passing, metadata, once, reap, reaper
 from semel.inbox.admission import Admission
@@ -268,10 +269,12 @@ def test_whoever_waited_for_the_reaper_sees_its_floor(engine: Engine, clock: Clo
         with engine.begin() as connection:
             assert reaper.delete_step(connection, "billing", floor_ms, floor_ms) == 1
             waiting = pool.submit(claim, engine, old, clock)
-            waits_for_us = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-            while not connection.exec_driver_sql(waits_for_us).fetchall():
-                assert not waiting.done()
+            wait_for_waiter(connection, waiting)
         assert waiting.result(60) is Outcome.QUARANTINED
+        if engine.dialect.name == "mysql":
+            with once(stale, consumer="billing", message_id=uuid7(clock.ms - 8 * DAY_MS, 3), clock=clock) as outcome:
+                assert outcome is Outcome.QUARANTINED
+            return
         # Who reads as of before the floor cannot claim at all.
         with pytest.raises(DBAPIError, match="could not serialize"):
             once(stale, consumer="billing", message_id=uuid7(clock.ms - 8 * DAY_MS, 3), clock=clock).__enter__()

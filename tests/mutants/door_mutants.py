@@ -121,7 +121,7 @@ DOOR_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "requests wait for the lock of a database with one writer",
         "semel.steps.transactions:transactions_max",
-        "TRANSACTIONS_MAX_SQLITE if dialect is not None and dialect.name == 'sqlite' else TRANSACTIONS_MAX",
+        "TRANSACTIONS_MAX_ONE_WRITER if has_one_writer else TRANSACTIONS_MAX",
         "TRANSACTIONS_MAX",
         (_UNKEYED, "-k", "their_turn and sqlite"),
     ),

@@ -346,7 +346,7 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a rollback to a savepoint from after the failure lets the claim commit",
-        "semel.database.open_transactions:_refusal_of_commit",
+        "semel.database.dialects.sqlite:_refusal_of_commit",
         "name not in later",
         "True",
         (_RAW, "-k", "from_after_the_failure and sqlite"),
@@ -391,7 +391,7 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "an answer that has just expired is replayed",
-        "semel.http.claims:claim",
+        "semel.http.claims:_claimed",
         "row.expires_ms <= at_ms",
         "row.expires_ms < at_ms",
         ("tests/http/test_terms.py",),

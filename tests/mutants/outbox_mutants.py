@@ -70,7 +70,7 @@ OUTBOX_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "a relay takes the isolation of the application's engine",
         "semel.outbox.relay:Relay._begun",
-        'if self._engine.dialect.name == "postgresql": ...',
+        "if isolation is not None: ...",
         "",
         (_RELAYING, "-k", "begin_at_once and postgresql"),
     ),

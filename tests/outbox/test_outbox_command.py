@@ -153,7 +153,7 @@ def test_a_mistake_is_one_line(
         (["run", *database, "--config", f"{tmp_path}/no.toml"], f"{tmp_path}/no.toml: this is no TOML"),
         (["run", *database, "--config", f"{tmp_path}/bad.json"], "acks=1 cannot be set: a record that not all"),
         (["run", *database, "--config", "settings"], "settings: its name has to end with one of .properties"),
-        (["status", "--database", "mysql://host/app"], "mysql is no database that semel knows"),
+        (["status", "--database", "oracle://host/app"], "oracle is no database that semel knows"),
     ):
         assert semel(*words) == 1
         said = capsys.readouterr()

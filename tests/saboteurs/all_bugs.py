@@ -9,6 +9,7 @@ from saboteurs.cache_bugs import CACHE_BUGS
 from saboteurs.compaction_bugs import COMPACTION_BUGS
 from saboteurs.console_bugs import CONSOLE_BUGS
 from saboteurs.damage_bugs import DAMAGE_BUGS
+from saboteurs.dialect_bugs import DIALECT_BUGS
 from saboteurs.hole_bugs import HOLE_BUGS
 from saboteurs.http_bugs import HTTP_BUGS
 from saboteurs.inbox_bugs import INBOX_BUGS
@@ -56,6 +57,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *PRODUCT_BUGS,
     *PROOF_BUGS,
     *DAMAGE_BUGS,
+    *DIALECT_BUGS,
     *HOLE_BUGS,
     *PIPELINE_BUGS,
     *SINK_BUGS,

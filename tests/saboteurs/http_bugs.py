@@ -14,7 +14,7 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- the claim: once, of this caller, with the effect -----------------------------------------------------------
     Bug(
         "a key is looked for and then inserted",
-        "semel.http.claims:claim",
+        "semel.http.claims:_claimed",
         "token = _inserted(connection, name, fingerprint, term, at_ms)",
         """
         token = None
@@ -25,16 +25,16 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a second request waits for the first one's transaction",
-        "semel.http.claims:_is_locked",
-        'func.pg_try_advisory_xact_lock(_given("lock"))',
+        "semel.http.claims:_Locking.__init__",
+        'dialect.try_lock(_given("lock"))',
         '_given("lock").is_not(None)',
         (_RACES, "-k", "kept_waiting and postgresql"),
         seconds_max=5,
     ),
     Bug(
         "a step keeps who repeats its request waiting",
-        "semel.http.claims:_OF_HOLDER_LOCKED",
-        "_OF_HOLDER.where(_LOCK)",
+        "semel.http.claims:_Locking.__init__",
+        '_OF_HOLDER.where(dialect.wait_for_lock(_given("lock")))',
         '_OF_HOLDER.where(_given("lock").is_not(None))',
         (_RACES, "-k", "a_step_is_open and database and committed"),
         seconds_max=5,
@@ -59,14 +59,14 @@ HTTP_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a claim that somebody committed without its answer is executed again",
-        "semel.http.claims:claim",
+        "semel.http.claims:_claimed",
         "row.status is not None or row.lease_until_ms == NO_LEASE",
         "row.status is not None",
         ("tests/http/test_http_races.py", "-k", "sqlite and without_its_answer"),
     ),
     Bug(
         "a request that runs longer than an answer is kept is executed a second time meanwhile",
-        "semel.http.claims:claim",
+        "semel.http.claims:_claimed",
         "row.expires_ms <= at_ms and (row.status is not None or row.lease_until_ms <= at_ms)",
         "row.expires_ms <= at_ms",
         (_STEPS, "-k", "runs_longer and sqlite"),

@@ -112,7 +112,7 @@ INBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a caught error of PostgreSQL commits nothing without a word",
         "semel.database.transactions:_check_sound",
-        "_has_failed(connection, watched)",
+        "dialect_of(connection).has_failed(connection, watched.error)",
         "False",
         (_OPEN, "-k", "a_caught_error and postgresql"),
     ),

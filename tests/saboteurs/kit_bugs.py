@@ -25,9 +25,9 @@ KIT_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a record that was read is read again",
-        "semel.offsets.places:_advance",
-        'offsets.c.next_offset <= bindparam("of_offset", type_=BigInteger)',
-        'offsets.c.next_offset <= bindparam("of_offset", type_=BigInteger) + 1',
+        "semel.offsets.places:_MOVE",
+        'offsets.c.next_offset <= bindparam("of_offset")',
+        'offsets.c.next_offset <= bindparam("of_offset") + 1',
         (_OFFSETS, "-k", "highest"),
     ),
     Bug(

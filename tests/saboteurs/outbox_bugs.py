@@ -171,8 +171,8 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the driver decodes what another program has written",
-        "semel.outbox.rows:_as_text",
-        'case((kind == "text", text), (kind == "null", None), else_=_OF_ANOTHER_KIND)',
+        "semel.database.dialects.sqlite:Sqlite.as_text",
+        'case((kind == "text", self.as_shown(column)), (kind == "null", None), else_=_OF_ANOTHER_KIND)',
         "column",
         (_OF_OTHERS, "-k", "whatever_is_wrong and sqlite"),
     ),
@@ -206,8 +206,8 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "whoever adds only looks whether a relay is asleep",
-        "semel.outbox.bell:WAKES_RELAY",
-        'f"pg_try_advisory_xact_lock_shared({_LOCK})"',
+        "semel.database.dialects.postgresql:Postgresql.wakes",
+        'f"pg_try_advisory_xact_lock_shared({lock})"',
         """
         "NOT EXISTS (SELECT FROM pg_locks WHERE mode = 'ExclusiveLock' AND objid = 1 "
         "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
@@ -224,8 +224,8 @@ OUTBOX_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a relay listens through a pooler in the session of another client",
         "semel.outbox.bell:sleeper_for",
-        'engine.dialect.driver == "psycopg" and not _is_pooled(engine)',
-        'engine.dialect.driver == "psycopg"',
+        'news is News.NOTIFIED and engine.dialect.driver == "psycopg" and not _is_pooled(engine)',
+        'news is News.NOTIFIED and engine.dialect.driver == "psycopg"',
         ("tests/outbox/test_pooled.py", "-k", "relay"),
     ),
 )

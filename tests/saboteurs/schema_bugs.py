@@ -10,8 +10,8 @@ SCHEMA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "tables are made without a lock",
         "semel.schema.tables:make",
-        "func.pg_advisory_xact_lock(_LOCK)",
-        "_LOCK",
+        "dialect_of(connection).lock_until_end(connection, _LOCK)",
+        "pass",
         (_MAKING, "-k", "many_at_once and postgresql"),
     ),
     Bug(
@@ -37,7 +37,7 @@ SCHEMA_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a new file is given up at the first lock",
-        "semel.database.engines:_insist",
+        "semel.database.dialects.sqlite:_insist",
         "time.monotonic() >= until",
         "True",
         ("tests/database/test_engines.py",),

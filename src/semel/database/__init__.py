@@ -11,10 +11,18 @@ if importlib.util.find_spec("sqlalchemy") is None:
     raise ImportError("semel.database needs SQLAlchemy, which is missing: pip install 'semel[app]'")
 
 from semel.database.connections import AsyncHandle, Handle, within, within_async
+from semel.database.dialects import OpenRawTransaction
 from semel.database.effects import elsewhere
 from semel.database.engines import begin_immediately, engine_of, read_only
-from semel.database.errors import (
-    REMEDY,
+from semel.database.errors import REMEDY, is_missing_table, is_passing
+from semel.database.open_transactions import (
+    AsyncOpenTransaction,
+    keep_open,
+    keep_open_async,
+    kept_open,
+    kept_open_async,
+)
+from semel.database.refusals import (
     CommitTooEarly,
     EffectFailed,
     NotFlushed,
@@ -26,16 +34,6 @@ from semel.database.errors import (
     UnknownDatabase,
     WaitsForItself,
     WrittenElsewhere,
-    is_missing_table,
-    is_passing,
-)
-from semel.database.open_transactions import (
-    AsyncOpenTransaction,
-    OpenRawTransaction,
-    keep_open,
-    keep_open_async,
-    kept_open,
-    kept_open_async,
 )
 from semel.database.transactions import OpenTransaction
 

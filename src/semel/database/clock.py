@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, literal_column, select
+from sqlalchemy import Connection, select
+
+from semel.database.dialects import dialect_of, per_dialect
 
 Clock: TypeAlias = Callable[[], int]
 
@@ -13,18 +15,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-POSTGRESQL_NOW_MS: Final[ColumnElement[int]] = literal_column(
-    "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)", BigInteger
-)
-_SELECT_NOW_MS: Final = select(POSTGRESQL_NOW_MS)
+_SELECT_NOW_MS: Final = per_dialect(lambda dialect: None if dialect.now_ms is None else select(dialect.now_ms))
 
 
 def database_now_ms(connection: Connection) -> int:
-    """A time that is the same for all clients of the database. SQLite is used on one machine, so it is that machine's
-    clock."""
-    if connection.dialect.name == "postgresql":
-        return int(connection.scalar(_SELECT_NOW_MS) or 0)
-    return now_ms()
+    """A time that is the same for all clients of the database; the machine's, if they are all on one."""
+    statement = _SELECT_NOW_MS[dialect_of(connection).name]
+    return now_ms() if statement is None else int(connection.scalar(statement) or 0)
 
 
 def time_by(clock: Clock, connection: Connection) -> int:

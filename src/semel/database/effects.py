@@ -20,8 +20,9 @@ from weakref import ref
 
 from sqlalchemy import Connection, Engine, event
 
-from semel.database.errors import WrittenElsewhere, told_of_end
-from semel.database.transactions import COMMENTS, refuse_commit
+from semel.database.dialects import COMMENTS
+from semel.database.refusals import WrittenElsewhere, told_of_end
+from semel.database.transactions import refuse_commit
 from semel.database.writers import file_of, note_writer
 
 # A statement that changes rows, or calls a procedure, which has no other use. It may come after others in the text. If

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from semel.database.errors import UnknownDatabase
+from semel.database.dialects import dialect_named
 
 _OF_A_URL: Final = "make an engine of it by semel.database.engine_of(url)"
 _REMEDIES: Final[tuple[tuple[tuple[type, ...], str], ...]] = (
@@ -53,8 +53,8 @@ def check_engine(argument: str, value: Any, wanted: type | tuple[type, ...] = En
     """Refuse what is no engine of this kind, and one for a database that semel does not know."""
     check_kind(argument, value, wanted)
     dialect = getattr(value, "dialect", None)
-    if dialect is not None and dialect.name not in ("sqlite", "postgresql"):
-        raise UnknownDatabase(f"{dialect.name} is no database that semel knows; there are SQLite and PostgreSQL")
+    if dialect is not None:
+        dialect_named(dialect.name)
 
 
 def check_callable(argument: str, value: object, *, may_wait: bool = False) -> None:

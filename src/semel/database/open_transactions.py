@@ -7,19 +7,17 @@ back the caller's transaction.
 """
 
 import contextlib
-import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterator
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from semel.database.connections import AsyncHandle, Handle, borrowed
+from semel.database.connections import AsyncHandle, Handle, dialect_of_raw
+from semel.database.dialects import IsClaimed, OpenRawTransaction
 from semel.database.effects import effects_on
-from semel.database.errors import TransactionBroken
-from semel.database.transactions import IsClaimed, OpenTransaction, transaction_id
+from semel.database.refusals import TransactionBroken
+from semel.database.transactions import OpenTransaction
 
 
 def keep_open(handle: Handle) -> "OpenTransaction | OpenRawTransaction":
@@ -28,7 +26,7 @@ def keep_open(handle: Handle) -> "OpenTransaction | OpenRawTransaction":
         handle = handle()
     if isinstance(handle, Session):
         return OpenTransaction(handle.connection(), handle)
-    return OpenTransaction(handle) if isinstance(handle, Connection) else OpenRawTransaction(handle)
+    return OpenTransaction(handle) if isinstance(handle, Connection) else dialect_of_raw(handle).open_raw(handle)
 
 
 @contextlib.contextmanager
@@ -92,106 +90,3 @@ async def kept_open_async(handle: AsyncHandle, is_claimed: IsClaimed) -> AsyncIt
         raise
     finally:
         transaction.release()
-
-
-# -- a driver's own connection -----------------------------------------------------------------------------------------
-
-
-_SAVEPOINT: Final = "semel_open"
-
-# The one thing that makes a COMMIT of PostgreSQL's fail: a constraint that is checked only then, and is not met. It is
-# gone with the transaction, or with the savepoint around the claim.
-_REFUSING_TABLE: Final = (
-    "CREATE TEMPORARY TABLE IF NOT EXISTS semel_refuses_commit (number integer CONSTRAINT "
-    '"roll back: an exception left the block of a claim" UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP'
-)
-_REFUSING_ROWS: Final = "INSERT INTO pg_temp.semel_refuses_commit VALUES (1), (1)"
-
-
-class OpenRawTransaction:
-    """The transaction of a claim on a `sqlite3.Connection` or a `psycopg.Connection`."""
-
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
-        self.driver = raw
-        # Its file is unknown without a statement.
-        self.file = ""
-        # The driver says so itself.
-        self.is_over = False
-        self._is_sqlite = isinstance(raw, sqlite3.Connection)
-        self._is_released = False
-        if self._is_sqlite:
-            # It is gone as soon as the transaction ends in any way.
-            raw.execute(f"SAVEPOINT {_SAVEPOINT}")
-        else:
-            self._id = self._on_postgresql(transaction_id)
-
-    def check(self) -> None:
-        """Raise TransactionBroken if a commit would not commit everything since the claim."""
-        if not self._is_same():
-            raise TransactionBroken
-
-    def release(self) -> None:
-        """Let the transaction end."""
-        if self._is_sqlite and not self._is_released:
-            self._release_savepoint()
-        self._is_released = True
-
-    def fail(self, is_claimed: IsClaimed) -> None:
-        """An exception has ended the work: have the database refuse the commit."""
-        if self._is_sqlite:
-            self._raw.set_authorizer(_refusal_of_commit())
-        elif self._is_usable():
-            # If this user may make no tables, the transaction has failed by that, and its COMMIT undoes it.
-            with contextlib.suppress(DBAPIError):
-                self._on_postgresql(_refuse_commit)
-
-    def _is_same(self) -> bool:
-        if not self._is_sqlite:
-            return self._is_usable() and self._on_postgresql(transaction_id) == self._id
-        if self._is_released or not self._release_savepoint():
-            return False
-        self._raw.execute(f"SAVEPOINT {_SAVEPOINT}")
-        return True
-
-    def _release_savepoint(self) -> bool:
-        try:
-            self._raw.execute(f"RELEASE {_SAVEPOINT}")
-        except sqlite3.Error:
-            return False
-        return True
-
-    def _is_usable(self) -> bool:
-        status = self._raw.info.transaction_status
-        return bool(status == type(status).INTRANS)
-
-    def _on_postgresql(self, work: Callable[[Connection], Any]) -> Any:
-        with borrowed(self._raw) as connection:
-            return work(connection)
-
-
-def _refuse_commit(connection: Connection) -> None:
-    for statement in (_REFUSING_TABLE, _REFUSING_ROWS):
-        connection.exec_driver_sql(statement)
-
-
-def _refusal_of_commit() -> Callable[..., int]:
-    """An authorizer of SQLite that denies COMMIT until the claim was rolled back: with its transaction, or to a
-    savepoint from before now."""
-    is_refused = True
-    later: set[str] = set()
-
-    def authorize(action: int, operation: str | None, name: str | None, *_place: object) -> int:
-        nonlocal is_refused
-        if action == sqlite3.SQLITE_TRANSACTION:
-            if operation == "COMMIT":
-                return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
-            # ROLLBACK; or BEGIN, if the database has rolled back by itself.
-            is_refused = False
-        elif action == sqlite3.SQLITE_SAVEPOINT and operation == "BEGIN":
-            later.add(str(name))
-        elif action == sqlite3.SQLITE_SAVEPOINT and operation == "ROLLBACK" and name not in later:
-            is_refused = False
-        return sqlite3.SQLITE_OK
-
-    return authorize

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from sqlalchemy import Connection
 
-from semel.database.errors import PreparesThroughPooler
+from semel.database.refusals import PreparesThroughPooler
 
 _ASK: Final = "SELECT pg_backend_pid()"
 # The drivers' connections that need no further look.

@@ -11,28 +11,18 @@ transaction, and rolls one back only where it refuses its commit.
 
 import re
 import threading
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import ExceptionContext, RootTransaction
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, SessionTransaction
 
 from semel.database import joined_sessions
-from semel.database.errors import CommitTooEarly, EffectFailed, NotFlushed, TransactionBroken
+from semel.database.dialects import COMMENTS, IsClaimed, dialect_of
+from semel.database.refusals import CommitTooEarly, EffectFailed, NotFlushed, TransactionBroken
 from semel.database.writers import file_of
 
-IsClaimed: TypeAlias = Callable[[Connection], bool]
-"""Whether the claim is still in the transaction: a rollback to a savepoint undoes it."""
-
-# libpq's numbers for a connection without a transaction, and for a transaction that has failed.
-_IDLE: Final = 0
-_IN_ERROR: Final = 3
-
-# What may stand before the first word of a statement.
-COMMENTS: Final = r"(?>\s+|;|/\*(?s:.*?)\*/|--[^\n]*(?:\n|$))*"
 _END: Final = (
     r"(?:(?P<commit>COMMIT|END|PREPARE\s+TRANSACTION)|ABORT|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))\b"
 )
@@ -56,7 +46,7 @@ class Watched:
         self.failed: list[IsClaimed] = []
         # Kept while it has to stay open, so that a session which nobody keeps does not vanish with its changes.
         self.sessions: list[Session] = []
-        self.id_before: int | None = None
+        self.mark: Any = None
 
     def is_of(self, connection: Connection) -> bool:
         """Whether this is still the transaction of the connection, as far as SQLAlchemy knows."""
@@ -191,8 +181,12 @@ def _before_statement(
     _check_open(connection, watched)
     if end := _ENDS.match(statement):
         _before_end_in_sql(connection, watched, is_commit=end["commit"] is not None)
-    elif watched.holders and ";" in statement and _MAY_END.search(statement):
-        watched.id_before = transaction_id(connection)
+        return
+    dialect = dialect_of(connection)
+    if dialect.commits_by_itself(statement):
+        _before_end_in_sql(connection, watched, is_commit=True)
+    elif watched.holders and ((";" in statement and _MAY_END.search(statement)) or dialect.may_commit(statement)):
+        watched.mark = dialect.mark(connection)
 
 
 def _before_end_in_sql(connection: Connection, watched: Watched, *, is_commit: bool) -> None:
@@ -206,9 +200,9 @@ def _before_end_in_sql(connection: Connection, watched: Watched, *, is_commit: b
 
 def _after_statement(connection: Connection, *_statement: object) -> None:
     watched = _watched.get(connection)
-    if watched is not None and watched.id_before is not None:
-        before, watched.id_before = watched.id_before, None
-        if not _is_in_transaction(connection) or transaction_id(connection) != before:
+    if watched is not None and watched.mark is not None:
+        mark, watched.mark = watched.mark, None
+        if not _is_in_transaction(connection) or not dialect_of(connection).is_marked(connection, mark):
             watched.is_over = True
             raise CommitTooEarly
 
@@ -218,6 +212,8 @@ def _at_error(context: ExceptionContext) -> None:
     is_ours = isinstance(context.original_exception, TransactionBroken)
     if watched is not None and watched.error is None and not is_ours:
         watched.error = context.sqlalchemy_exception or context.original_exception
+    if watched is not None and context.connection is not None and not context.is_disconnect:
+        dialect_of(context.connection).after_error(context.connection)
 
 
 def _at_rollback_to_savepoint(connection: Connection, *_savepoint: object) -> None:
@@ -302,7 +298,7 @@ def _check_commit(connection: Connection, watched: Watched) -> None:
 def _check_sound(connection: Connection, watched: Watched) -> None:
     """Raise TransactionBroken if the commit would report success and commit nothing, or only a part."""
     _check_open(connection, watched)
-    if _has_failed(connection, watched):
+    if dialect_of(connection).has_failed(connection, watched.error):
         raise watched.broken()
     lost = joined_sessions.lost_on(connection)
     if lost is not None:
@@ -312,42 +308,4 @@ def _check_sound(connection: Connection, watched: Watched) -> None:
 def _is_in_transaction(connection: Connection) -> bool:
     if connection.invalidated:
         return False
-    driver: Any = connection.connection.driver_connection
-    if connection.dialect.name == "sqlite":
-        return bool(driver.in_transaction)
-    if hasattr(driver, "info"):
-        return bool(driver.info.transaction_status != _IDLE)
-    # asyncpg; what any other driver knows is left to the database.
-    return bool(driver.is_in_transaction()) if hasattr(driver, "is_in_transaction") else True
-
-
-def _has_failed(connection: Connection, watched: Watched) -> bool:
-    """PostgreSQL undoes a transaction in which a statement has failed at its COMMIT, without an error."""
-    if connection.dialect.name == "sqlite":
-        return False
-    driver: Any = connection.connection.driver_connection
-    if hasattr(driver, "info"):
-        return bool(driver.info.transaction_status == _IN_ERROR)
-    return watched.error is not None and not _answers(connection)
-
-
-def _answers(connection: Connection) -> bool:
-    """Whether a query still works. If the transaction has failed, none does, even if the driver does not know that."""
-    try:
-        connection.exec_driver_sql("SELECT 1")
-    except DBAPIError:
-        return False
-    return True
-
-
-def transaction_id(connection: Connection) -> int | None:
-    """PostgreSQL's number for this transaction, at the price of a statement. None on SQLite, which executes only one
-    statement at a time, so that its driver knows whenever one has ended the transaction."""
-    if connection.dialect.name == "sqlite":
-        return None
-    cursor: Any = connection.connection.cursor()
-    try:
-        cursor.execute("SELECT txid_current()")
-        return int(cursor.fetchone()[0])
-    finally:
-        cursor.close()
+    return dialect_of(connection).is_in_transaction(connection.connection.driver_connection)

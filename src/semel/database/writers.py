@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from semel.database.errors import WaitsForItself
+from semel.database.refusals import WaitsForItself
 
 logger = logging.getLogger("semel.database")
 

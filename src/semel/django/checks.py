@@ -16,7 +16,7 @@ from django.db.utils import DatabaseError
 
 from semel import schema
 from semel.database.connections import borrowed
-from semel.database.engines import BUSY_TIMEOUT_MS
+from semel.database.dialects.sqlite import BUSY_TIMEOUT_MS
 from semel.django.aliases import alias
 from semel.django.models import ROOMS
 from semel.http.django.configuration import IDEMPOTENCY, alias_of, chosen, configured

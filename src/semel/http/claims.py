@@ -1,9 +1,9 @@
 """The claim of a key: one row, inserted before anything else, in the transaction of the effect; and how the claim ends.
 
 Every statement of the HTTP keys is here, on a connection in the caller's transaction; only the reaper has its own
-transactions. The INSERT is the claim: with a SELECT before it, two requests could both be accepted. On PostgreSQL it
-waits for no other request: it tries an advisory lock of the transaction, and if it does not get that, another request
-is working on the key. On SQLite there is only one writer, this one.
+transactions. The INSERT is the claim: with a SELECT before it, two requests could both be accepted. It waits for no
+other request: it tries a lock of the transaction, or does not wait for that of the row, and if it does not get it,
+another request is working on the key. On SQLite there is only one writer, this one.
 
 An expired key is free whether it was deleted or not: the reaper only frees space. It uses the clock of the database, as
 leases do, and must never delete a key that is held.
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Row,
+    Select,
     Update,
     bindparam,
     case,
@@ -28,11 +29,10 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.sql.dml import ReturningInsert
 
-from semel.database.clock import POSTGRESQL_NOW_MS, database_now_ms, now_ms
+from semel.database.clock import database_now_ms
+from semel.database.dialects import DIALECTS, Dialect, LockHeld, dialect_of, insert_new, is_new, per_dialect
 from semel.database.kinds import check_engine
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.http.answers import Answer, kept, read_headers, write_headers
@@ -112,44 +112,54 @@ def _given(name: str) -> ColumnElement[int]:
     return bindparam(name, type_=BigInteger)
 
 
-def _is_locked() -> ColumnElement[bool]:
-    return func.pg_try_advisory_xact_lock(_given("lock"))
-
-
-def _insert_locked() -> ReturningInsert[Any]:
-    # A statement of its own that asks PostgreSQL for the time would be one more to wait for.
-    now = select(func.coalesce(_given("at_ms"), POSTGRESQL_NOW_MS).label("ms")).subquery("now")
-    lease_until_ms = case((_given("lease_ms") == NO_LEASE, NO_LEASE), else_=now.c.ms + _given("lease_ms"))
-    named = [bindparam(column, type_=keys.c[column].type) for column in _NAMED]
-    claimed = select(*named, now.c.ms, lease_until_ms, now.c.ms + _given("ttl_ms")).where(_is_locked())
-    columns = (*_NAMED, "token", "lease_until_ms", "expires_ms")
-    return postgresql.insert(keys).from_select(columns, claimed).on_conflict_do_nothing().returning(keys.c.token)
-
-
-_INSERT_LOCKED: Final = _insert_locked()
-# By default SQLAlchemy does not keep the row count of an insert.
-_INSERT: Final = sqlite.insert(keys).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 _ROW: Final = select(keys).where(*_OF_NAME)
-_ROW_AND_TIME: Final = select(keys, POSTGRESQL_NOW_MS.label("now_ms")).where(*_OF_NAME)
 _OF_HOLDER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN, keys.c.status.is_(None))
-# A transaction that has the row open for longer, as a step does, has the lock of the claim, too; an INSERT of the key
-# would otherwise wait for the row. PostgreSQL takes the lock before it looks for the row, and gives the time after it.
-_LOCK: Final = select(func.pg_advisory_xact_lock(_given("lock"))).scalar_subquery().is_not(None)
-_OF_HOLDER_LOCKED: Final = _OF_HOLDER.where(_LOCK)
-_EXPIRES_MS: Final = POSTGRESQL_NOW_MS + _given("ttl_ms")
-_KEEP: Final = _OF_HOLDER.values(expires_ms=_EXPIRES_MS)
-_HOLD: Final = _OF_HOLDER_LOCKED.values(lease_until_ms=POSTGRESQL_NOW_MS + _given("lease_ms"), expires_ms=_EXPIRES_MS)
 _TAKE_OVER: Final = update(keys).where(*_OF_NAME, _OF_TOKEN)
-_TAKE_OVER_LOCKED: Final = _TAKE_OVER.where(_is_locked())
+
+
+class _Locking:
+    """The statements for a database that has locks of a transaction, and its time in a statement: one that asks for
+    these, and does nothing else, would be one more to wait for."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        assert dialect.now_ms is not None
+        is_locked = dialect.try_lock(_given("lock"))
+        now = select(func.coalesce(_given("at_ms"), dialect.now_ms).label("ms")).subquery("now")
+        lease_until_ms = case((_given("lease_ms") == NO_LEASE, NO_LEASE), else_=now.c.ms + _given("lease_ms"))
+        named = [bindparam(column, type_=keys.c[column].type) for column in _NAMED]
+        claimed = select(*named, now.c.ms, lease_until_ms, now.c.ms + _given("ttl_ms")).where(is_locked)
+        columns = (*_NAMED, "token", "lease_until_ms", "expires_ms")
+        expires_ms = dialect.now_ms + _given("ttl_ms")
+        self.insert = dialect.insert_new(keys).from_select(columns, claimed).returning(keys.c.token)
+        self.take_over = _TAKE_OVER.where(is_locked)
+        self.row_and_time = select(keys, dialect.now_ms.label("now_ms")).where(*_OF_NAME)
+        self.keep = _OF_HOLDER.values(expires_ms=expires_ms)
+        # A transaction that has the row open for longer, as a step does, has the lock of the claim, too; an INSERT of
+        # the key would otherwise wait for the row. The lock is taken before the row is looked for, and the time after.
+        self.of_holder = _OF_HOLDER.where(dialect.wait_for_lock(_given("lock")))
+        self.hold = self.of_holder.values(lease_until_ms=dialect.now_ms + _given("lease_ms"), expires_ms=expires_ms)
+
+
+_LOCKING: Final = {dialect.name: _Locking(dialect) for dialect in DIALECTS if dialect.has_locks}
+_CURRENT_ROW: Final = per_dialect(lambda dialect: dialect.current(_ROW))
+_INSERT: Final = insert_new(keys)
 
 
 def claim(connection: Connection, name: Name, fingerprint: str, term: Term) -> KeyState:
     """Claim the key, or return why it cannot be claimed."""
+    try:
+        with dialect_of(connection).promptly(connection):
+            return _claimed(connection, name, fingerprint, term)
+    except LockHeld:
+        return Running(RETRY_AFTER_SECONDS)
+
+
+def _claimed(connection: Connection, name: Name, fingerprint: str, term: Term) -> KeyState:
     at_ms = _time_here(connection, term)
     token = _inserted(connection, name, fingerprint, term, at_ms)
     if token is not None:
         return Accepted(token)
-    row = connection.execute(_ROW_AND_TIME if at_ms is None else _ROW, _of(name)).one_or_none()
+    row = connection.execute(_row(connection, at_ms), _of(name)).one_or_none()
     if row is None:
         # The row belongs to a transaction that has not ended, or the reaper has just deleted it.
         return Running(RETRY_AFTER_SECONDS)
@@ -179,7 +189,8 @@ def keep(connection: Connection, name: Name, token: int, answer: Answer | None, 
         values |= {"headers": write_headers(kept(answer.headers)), "body": answer.body}
     at_ms = _time_here(connection, term)
     if at_ms is None:
-        _as_holder(connection, name, token, {**values, "ttl_ms": term.ttl_ms}, _KEEP)
+        keep = _LOCKING[dialect_of(connection).name].keep
+        _as_holder(connection, name, token, {**values, "ttl_ms": term.ttl_ms}, keep)
     else:
         _as_holder(connection, name, token, {**values, "expires_ms": at_ms + term.ttl_ms})
 
@@ -193,14 +204,15 @@ def is_kept(connection: Connection, name: Name, token: int) -> bool:
 def hold(connection: Connection, name: Name, token: int, term: Term) -> None:
     """Keep the key for longer, with the steps that are finished; a former holder is fenced. Locks the key until the
     transaction ends, after a wait for another transaction of this holder, as a heartbeat may wait for a step."""
-    at_ms, is_sqlite = _time_here(connection, term), connection.dialect.name == "sqlite"
-    values = {} if is_sqlite else {"lock": _lock(name)}
+    at_ms, locking = _time_here(connection, term), _LOCKING.get(dialect_of(connection).name)
+    values = {} if locking is None else {"lock": _lock(name)}
     if at_ms is None:
+        assert locking is not None
         values |= {"lease_ms": term.lease_ms, "ttl_ms": term.ttl_ms}
-        _as_holder(connection, name, token, values, _HOLD)
+        _as_holder(connection, name, token, values, locking.hold)
     else:
         values |= {"lease_until_ms": term.lease_until_ms(at_ms), "expires_ms": at_ms + term.ttl_ms}
-        _as_holder(connection, name, token, values, _OF_HOLDER if is_sqlite else _OF_HOLDER_LOCKED)
+        _as_holder(connection, name, token, values, _OF_HOLDER if locking is None else locking.of_holder)
 
 
 def release(connection: Connection, name: Name, token: int) -> None:
@@ -212,17 +224,13 @@ def release(connection: Connection, name: Name, token: int) -> None:
 def reap_batch(connection: Connection, now_ms: int, rows_max: int) -> int:
     """Delete expired keys with their steps, and return the number of keys."""
     due = keys.c.expires_ms <= now_ms, keys.c.lease_until_ms <= now_ms
-    # On PostgreSQL it leaves the keys that somebody works on at the moment: if it waited for one handler, requests with
-    # other keys would wait for it.
-    expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max).with_for_update(skip_locked=True).cte()
-    # The DELETE checks the times again, because a request may have taken the key over meanwhile. Steps are deleted
-    # after their key, when no more can be added.
-    deletion = (
-        delete(keys)
-        .where(tuple_(keys.c.scope, keys.c.key).in_(select(expired)), *due)
-        .returning(keys.c.scope, keys.c.key)
-    )
-    names = [Name(*row) for row in connection.execute(deletion)]
+    # It leaves the keys that somebody works on at the moment: if it waited for one handler, requests with other keys
+    # would wait for it. A key that was taken over meanwhile is no longer due.
+    expired = select(keys.c.scope, keys.c.key).where(*due).limit(rows_max).with_for_update(skip_locked=True)
+    names = [Name(*row) for row in connection.execute(expired)]
+    # Steps are deleted after their key, when no more can be added.
+    pairs = [(name.scope, name.key) for name in names]
+    connection.execute(delete(keys).where(tuple_(keys.c.scope, keys.c.key).in_(pairs)))
     forget_steps(connection, names)
     return len(names)
 
@@ -232,22 +240,30 @@ def _of(name: Name) -> dict[str, Any]:
 
 
 def _time_here(connection: Connection, term: Term) -> int | None:
-    """The time for a claim; None if PostgreSQL adds its own. SQLite is used on one machine, so it is that machine's
-    clock."""
-    return now_ms() if term.now_ms is None and connection.dialect.name == "sqlite" else term.now_ms
+    """The time for a claim; None if the database adds its own to the statements."""
+    is_added = term.now_ms is None and dialect_of(connection).has_locks
+    if is_added or term.now_ms is not None:
+        return term.now_ms
+    return database_now_ms(connection)
+
+
+def _row(connection: Connection, at_ms: int | None) -> Select[Any]:
+    name = dialect_of(connection).name
+    return _LOCKING[name].row_and_time if at_ms is None else _CURRENT_ROW[name]
 
 
 def _inserted(connection: Connection, name: Name, fingerprint: str, term: Term, at_ms: int | None) -> int | None:
     """The token of the new row; None if there is a row, or another request works on the key. The token is the time, so
     that a holder from before the key was deleted is fenced, too."""
     row: dict[str, Any] = {"scope": name.scope, "key": name.key, "fingerprint": fingerprint}
-    if connection.dialect.name != "sqlite":
+    locking = _LOCKING.get(dialect_of(connection).name)
+    if locking is not None:
         times = {"at_ms": at_ms, "lease_ms": term.lease_ms, "ttl_ms": term.ttl_ms}
-        token: int | None = connection.scalar(_INSERT_LOCKED, {**row, **times, "lock": _lock(name)})
+        token: int | None = connection.scalar(locking.insert, {**row, **times, "lock": _lock(name)})
         return token
     assert at_ms is not None
     row |= {"token": at_ms, "lease_until_ms": term.lease_until_ms(at_ms), "expires_ms": at_ms + term.ttl_ms}
-    return at_ms if connection.execute(_INSERT, row).rowcount else None
+    return at_ms if is_new(connection, _INSERT, row) else None
 
 
 def _taken_over(
@@ -265,10 +281,11 @@ def _taken_over(
         **_of(name),
         "of_token": row.token,
     }
-    if connection.dialect.name == "sqlite":
+    locking = _LOCKING.get(dialect_of(connection).name)
+    if locking is None:
         rows = connection.execute(_TAKE_OVER, values)
     else:
-        rows = connection.execute(_TAKE_OVER_LOCKED, {**values, "lock": _lock(name)})
+        rows = connection.execute(locking.take_over, {**values, "lock": _lock(name)})
     return Accepted(token) if rows.rowcount else Running(RETRY_AFTER_SECONDS)
 
 

@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from semel.database.effects import Work, driver_of
-from semel.database.errors import told_of_end
+from semel.database.errors import is_conflict
 from semel.database.procedures import Procedure
+from semel.database.refusals import told_of_end
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -46,7 +47,7 @@ from semel.http.idempotency import Idempotency, Request
 from semel.http.steps import AsyncKey, Key, steps_of
 from semel.steps.heartbeat import Lease
 from semel.steps.records import Fenced, Name
-from semel.steps.transactions import NewTransaction, briefly, confirmed, is_busy
+from semel.steps.transactions import NewTransaction, briefly, confirmed
 
 # -- a transaction -----------------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class InTransaction:
         try:
             return (yield from self.claim())
         except Exception as error:
-            if not is_busy(error):
+            if not is_conflict(error):
                 raise
         yield from self.release()
         return Running(RETRY_AFTER_SECONDS)
@@ -194,7 +195,7 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
         return refused.answer
     except BaseException as error:
         yield from holder.release()
-        if is_busy(error):
+        if is_conflict(error):
             return RequestRefused(DATABASE_BUSY, "Other transactions were in its way; try again.", 1).answer
         raise
     return None if isinstance(outcome, Accepted) else _counted(holder, outcome)

@@ -6,9 +6,10 @@ token fences the earlier holder.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
-from semel.steps.tables import steps
+from semel.database.columns import BYTES, TEXT, key, with_options
+from semel.steps.tables import NAME_BYTES_MAX, steps
 
 metadata: Final = MetaData()
 
@@ -16,9 +17,9 @@ keys: Final = Table(
     "semel_http_keys",
     metadata,
     # A digest of the caller, because the value that identifies a caller may be a secret.
-    Column("scope", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("fingerprint", Text, nullable=False),
+    Column("scope", key(64), primary_key=True),
+    Column("key", key(NAME_BYTES_MAX), primary_key=True),
+    Column("fingerprint", TEXT, nullable=False),
     # Rises with each new holder of the key.
     Column("token", BigInteger, nullable=False),
     # Until when the holder has the key; 0 if the holder has released it, -1 if a transaction holds it.
@@ -26,10 +27,12 @@ keys: Final = Table(
     Column("expires_ms", BigInteger, nullable=False),
     # The stored answer. A status without headers is an answer that was not kept.
     Column("status", BigInteger),
-    Column("headers", Text),
-    Column("body", LargeBinary),
+    Column("headers", TEXT),
+    Column("body", BYTES),
 )
 Index("semel_http_keys_expires", keys.c.expires_ms)
 
 # The steps of a request are recorded as those of a workflow are.
 steps.to_metadata(metadata)
+
+with_options(metadata)

@@ -9,23 +9,22 @@ Nothing here begins, commits or rolls back a transaction. In a block of `once` w
 end the transaction either; and after an error has left the block, the transaction with the claim cannot be committed.
 """
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Connection, Insert, Text, bindparam, cast, delete, func, select, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, delete, select
 
 from semel.database import AsyncHandle, Handle, kept_open, kept_open_async, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.database.dialects import dialect_of, insert_new, is_new, per_dialect
 from semel.database.effects import Work, work_on
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, time_of
 from semel.inbox.quarantine import Aside, Cause, put, subject_of
 from semel.inbox.reaper import FRESH_MS, NO_FLOOR_MS
-from semel.inbox.tables import claims, floors, insert_new, is_new
+from semel.inbox.tables import claims, floors
 
 
 class EventClaim(NamedTuple):
@@ -70,46 +69,20 @@ def claim(connection: Connection, new: EventClaim, message: Message | None = Non
 
 # -- many ------------------------------------------------------------------------------------------------------------
 
-_COLUMNS: Final = ["consumer", "message_id", "event_time_ms", "claimed_at_ms"]
-_CONSUMER: Final = bindparam("consumer", type_=Text)
-_CLAIMED_AT: Final = bindparam("claimed_at_ms", type_=BigInteger)
-
-
-def _from_arrays() -> Insert:
-    arrays = (bindparam("ids", type_=ARRAY(Text)), bindparam("times", type_=ARRAY(BigInteger)))
-    rows = func.unnest(*arrays).table_valued("message_id", "event_time_ms").render_derived("asked")
-    selection = select(cast(_CONSUMER, Text), rows.c.message_id, rows.c.event_time_ms, cast(_CLAIMED_AT, BigInteger))
-    insert = postgresql.insert(claims).from_select(_COLUMNS, selection)
-    return insert.on_conflict_do_nothing()
-
-
-def _from_json() -> Insert:
-    rows = func.json_each(bindparam("batch", type_=Text)).table_valued("value", name="asked")
-    of_row = [func.json_extract(rows.c.value, path) for path in ("$[0]", "$[1]")]
-    # Without a WHERE, SQLite's parser takes ON CONFLICT for the condition of a join.
-    selection = select(_CONSUMER, *of_row, _CLAIMED_AT).where(text("true"))
-    return sqlite.insert(claims).from_select(_COLUMNS, selection).on_conflict_do_nothing()
-
-
-_CLAIM_FROM_ARRAYS: Final = _from_arrays().returning(claims.c.message_id)
-_CLAIM_FROM_JSON: Final = _from_json().returning(claims.c.message_id)
+# Sorted by their ids, so that two transactions with the same ids insert them in the same order and cannot deadlock.
+_CLAIM_EACH: Final = per_dialect(
+    lambda dialect: dialect.insert_each(claims, ("consumer", "claimed_at_ms"), ("message_id", "event_time_ms"))
+)
 
 
 def claim_each(connection: Connection, consumer: str, ids: Iterable[str], now_ms: int) -> set[str]:
     """Claims all ids in one statement, and returns the new ones."""
-    # Sorted, so that two transactions with the same ids insert them in the same order and cannot deadlock.
     claims_by_id = {one: claim_of(consumer, one, None, now_ms) for one in sorted(set(ids))}
     if not claims_by_id:
         return set()
-    times = [one.event_time_ms for one in claims_by_id.values()]
-    common = {"consumer": consumer, "claimed_at_ms": now_ms}
-    if connection.dialect.name == "postgresql":
-        new_ids = connection.scalars(_CLAIM_FROM_ARRAYS, {"ids": list(claims_by_id), "times": times, **common})
-    else:
-        new_ids = connection.scalars(
-            _CLAIM_FROM_JSON, {"batch": json.dumps(list(zip(claims_by_id, times, strict=True))), **common}
-        )
-    first = set(new_ids)
+    rows = [(one.message_id, one.event_time_ms) for one in claims_by_id.values()]
+    claim_all = _CLAIM_EACH[dialect_of(connection).name]
+    first = claim_all(connection, {"consumer": consumer, "claimed_at_ms": now_ms}, rows)
     old = sorted(one for one in first if not claims_by_id[one].is_fresh)
     if old:
         floor_ms = _floor_ms(connection, consumer)

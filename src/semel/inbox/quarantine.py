@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, select, update
 
+from semel.database.dialects import insert_new, is_new
 from semel.inbox.events import Headers, Message, Outcome, Version, time_of
-from semel.inbox.tables import claims, insert_new, is_new, quarantine
+from semel.inbox.tables import claims, quarantine
 from semel.inbox.versions import claim_version
 
 REASON_CHARACTERS_MAX: Final = 500

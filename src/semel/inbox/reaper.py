@@ -27,11 +27,12 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.clock import Clock, now_ms, time_by
+from semel.database.dialects import insert_new, is_new
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.inbox.counters import REAPED
 from semel.inbox.events import checked_consumer
 from semel.inbox.quarantine import ID_SUBJECT, OPEN, State
-from semel.inbox.tables import claims, floors, insert_new, is_new, quarantine
+from semel.inbox.tables import claims, floors, quarantine
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
@@ -140,5 +141,6 @@ def _old(consumer: str, before_ms: int) -> ColumnElement[bool]:
 
 def _delete_some(connection: Connection, table: Table, old: ColumnElement[bool]) -> int:
     key = table.primary_key.columns
-    some = select(*key).where(old).limit(STEP_ROWS)
-    return connection.execute(delete(table).where(tuple_(*key).in_(some))).rowcount
+    some = [tuple(row) for row in connection.execute(select(*key).where(old).limit(STEP_ROWS))]
+    # A claim that was renewed meanwhile is not old any more.
+    return connection.execute(delete(table).where(tuple_(*key).in_(some), old)).rowcount

@@ -5,25 +5,23 @@ key would have to contain the time, so an event could be claimed once in each pa
 time would stay unique, and most ids do not.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
-    Executable,
     Index,
-    Insert,
-    Integer,
-    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
-    Text,
 )
 from sqlalchemy import UniqueConstraint as Unique
-from sqlalchemy.dialects import postgresql, sqlite
+
+from semel.database.columns import BYTES, NUMBER, TEXT, key, with_options
+
+# At four bytes for each character.
+CONSUMER_BYTES_MAX: Final = 512
+ID_BYTES_MAX: Final = 2048
 
 metadata: Final = MetaData()
 
@@ -31,8 +29,8 @@ metadata: Final = MetaData()
 claims: Final = Table(
     "semel_inbox",
     metadata,
-    Column("consumer", Text, nullable=False),
-    Column("message_id", Text, nullable=False),
+    Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
+    Column("message_id", key(ID_BYTES_MAX), nullable=False),
     # When the event happened, as far as that is known. The later of the two times decides how long the claim is kept.
     Column("event_time_ms", BigInteger, nullable=False),
     Column("claimed_at_ms", BigInteger, nullable=False),
@@ -44,8 +42,8 @@ claims: Final = Table(
 versions: Final = Table(
     "semel_inbox_versions",
     metadata,
-    Column("consumer", Text, nullable=False),
-    Column("aggregate", Text, nullable=False),
+    Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
+    Column("aggregate", key(ID_BYTES_MAX), nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("claimed_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("consumer", "aggregate", name="semel_inbox_versions_pkey"),
@@ -56,7 +54,7 @@ versions: Final = Table(
 floors: Final = Table(
     "semel_inbox_floors",
     metadata,
-    Column("consumer", Text, nullable=False),
+    Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
     Column("floor_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("consumer", name="semel_inbox_floors_pkey"),
 )
@@ -65,47 +63,28 @@ floors: Final = Table(
 quarantine: Final = Table(
     "semel_inbox_quarantine",
     metadata,
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), nullable=False, autoincrement=True),
-    Column("consumer", Text, nullable=False),
+    Column("number", NUMBER, nullable=False, autoincrement=True),
+    Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
     # Unique for each consumer: an event id, a version, or a record that has neither.
-    Column("subject", Text, nullable=False),
+    Column("subject", key(ID_BYTES_MAX + 64), nullable=False),
     # held, due, done or dropped
-    Column("state", Text, nullable=False),
+    Column("state", key(16), nullable=False),
     # failed, undecodable, gap or floor
-    Column("cause", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("cause", TEXT, nullable=False),
+    Column("reason", TEXT, nullable=False),
     Column("attempts", BigInteger, nullable=False),
     Column("quarantined_at_ms", BigInteger, nullable=False),
-    Column("topic", Text),
+    Column("topic", TEXT),
     Column("partition", BigInteger),
     Column("offset", BigInteger),
     Column("timestamp_ms", BigInteger),
-    Column("key", LargeBinary),
-    Column("value", LargeBinary),
+    Column("key", BYTES),
+    Column("value", BYTES),
     # As JSON: a list of [name, value in hexadecimal digits or null].
-    Column("headers", Text),
+    Column("headers", TEXT),
     PrimaryKeyConstraint("number", name="semel_inbox_quarantine_pkey"),
     Unique("consumer", "subject", name="semel_inbox_quarantine_subject"),
     Index("semel_inbox_quarantine_by_state", "state", "consumer", "number"),
 )
 
-
-# -- the insert that the databases spell differently -------------------------------------------------------------------
-
-
-def insert_new(table: Table) -> dict[str, Executable]:
-    """The insert for each dialect, by its name. The inserted rows are counted, which is cheaper than RETURNING."""
-    return {
-        "postgresql": _counted(postgresql.insert(table).on_conflict_do_nothing()),
-        "sqlite": _counted(sqlite.insert(table).on_conflict_do_nothing()),
-    }
-
-
-def _counted(insert: Insert) -> Executable:
-    # By default SQLAlchemy does not keep the row count of an insert, and fetches a key that the database has generated.
-    return insert.inline().execution_options(preserve_rowcount=True)
-
-
-def is_new(connection: Connection, statements: Mapping[str, Executable], values: Mapping[str, Any]) -> bool:
-    """Inserts the row if it is missing. True if it was."""
-    return connection.execute(statements[connection.dialect.name], values).rowcount > 0
+with_options(metadata)

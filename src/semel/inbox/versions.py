@@ -11,10 +11,11 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.database.dialects import dialect_of, insert_new, is_new, per_dialect
 from semel.database.effects import Work, work_on
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Outcome, Version, checked_consumer, checked_version
-from semel.inbox.tables import insert_new, is_new, versions
+from semel.inbox.tables import versions
 
 
 def next_version(
@@ -69,8 +70,12 @@ _NEXT: Final = (
     )
     .values(version=bindparam("version"), claimed_at_ms=bindparam("claimed_at_ms"))
 )
-_LAST: Final = select(versions.c.version).where(
-    versions.c.consumer == bindparam("of_consumer"), versions.c.aggregate == bindparam("of_aggregate")
+_LAST: Final = per_dialect(
+    lambda dialect: dialect.current(
+        select(versions.c.version).where(
+            versions.c.consumer == bindparam("of_consumer"), versions.c.aggregate == bindparam("of_aggregate")
+        )
+    )
 )
 
 
@@ -87,5 +92,5 @@ def claim_version(connection: Connection, consumer: str, target: Version, first_
     ).rowcount
     if moved:
         return Outcome.ACCEPTED
-    last = connection.scalar(_LAST, whose)
+    last = connection.scalar(_LAST[dialect_of(connection).name], whose)
     return Outcome.DUPLICATE if last is not None and target.version <= last else Outcome.GAP

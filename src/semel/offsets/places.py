@@ -1,16 +1,16 @@
 """The claim of a place: the record at an offset is accepted if no record at it, or after it, was accepted before.
 
-One statement compares and updates the row. So if two consumers have the partition for a moment, as in a rebalance, only
-one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have gaps where a
+The statement that updates the row compares it. So if two consumers have the partition for a moment, as in a rebalance,
+only one does the effect: the other one waits for its commit, and then gets a duplicate. Offsets have gaps where a
 transaction ended or compaction removed a record, so the next offset need not be one more.
 """
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Connection, Executable, bindparam, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from semel.database import AsyncHandle, Handle, within, within_async
+from semel.database.dialects import insert_new, is_new
 from semel.database.effects import Work, work_on
 from semel.database.errors import told_remedy
 from semel.database.kinds import check_kind
@@ -23,20 +23,17 @@ class OffsetsDoNotFit(RuntimeError):
     """The partition does not have the offset at which the table says to continue."""
 
 
-def _advance(insert: Any) -> Executable:
-    moved = insert.on_conflict_do_update(
-        index_elements=list(offsets.primary_key.columns),
-        set_={"next_offset": insert.excluded.next_offset},
-        where=offsets.c.next_offset <= bindparam("of_offset", type_=BigInteger),
-    )
-    statement: Executable = moved.inline().execution_options(preserve_rowcount=True)
-    return statement
-
-
-_ADVANCE: Final = {
-    "postgresql": _advance(postgresql.insert(offsets)),
-    "sqlite": _advance(sqlite.insert(offsets)),
-}
+_OF_PARTITION: Final = (
+    offsets.c.consumer == bindparam("of_consumer"),
+    offsets.c.topic == bindparam("of_topic"),
+    offsets.c.partition == bindparam("of_partition"),
+)
+_MOVE: Final = (
+    update(offsets)
+    .where(*_OF_PARTITION, offsets.c.next_offset <= bindparam("of_offset"))
+    .values(next_offset=bindparam("next_offset"))
+)
+_BEGIN: Final = insert_new(offsets)
 
 
 def advance(handle: Handle, consumer: str, topic: str, partition: int, offset: int) -> bool:
@@ -69,7 +66,7 @@ def forget(handle: Handle, consumer: str, topic: str) -> None:
         connection.execute(delete(offsets).where(offsets.c.consumer == consumer, offsets.c.topic == topic))
 
 
-def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, object]:
+def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, Any]:
     check_kind("consumer", consumer, str)
     check_kind("topic", topic, str)
     check_kind("partition", partition, int)
@@ -78,17 +75,18 @@ def _row(consumer: str, topic: str, partition: int, offset: int) -> dict[str, ob
         raise ValueError("an offset belongs to a consumer and a topic, which both have names")
     if partition < 0 or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"there is no offset {offset} in a partition {partition}")
-    return {
-        "consumer": consumer,
-        "topic": topic,
-        "partition": partition,
-        "next_offset": offset + 1,
-        "of_offset": offset,
-    }
+    return {"consumer": consumer, "topic": topic, "partition": partition, "next_offset": offset + 1}
 
 
-def _moved(connection: Connection, row: dict[str, object]) -> tuple[bool, Work]:
-    return connection.execute(_ADVANCE[connection.dialect.name], row).rowcount > 0, work_on(connection)
+def _moved(connection: Connection, row: dict[str, Any]) -> tuple[bool, Work]:
+    move = {"of_offset": row["next_offset"] - 1, "next_offset": row["next_offset"]}
+    move |= {f"of_{column}": row[column] for column in ("consumer", "topic", "partition")}
+
+    def is_moved() -> bool:
+        return connection.execute(_MOVE, move).rowcount > 0
+
+    # Another consumer may begin at the same moment, with a record before this one.
+    return is_moved() or is_new(connection, _BEGIN, row) or is_moved(), work_on(connection)
 
 
 def _begun(is_due: bool, work: Work) -> bool:

@@ -2,17 +2,21 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table
+
+from semel.database.columns import key, with_options
 
 metadata: Final = MetaData()
 
 offsets: Final = Table(
     "semel_offsets",
     metadata,
-    Column("consumer", Text, nullable=False),
-    Column("topic", Text, nullable=False),
+    Column("consumer", key(2048), nullable=False),
+    Column("topic", key(255), nullable=False),
     Column("partition", BigInteger, nullable=False, autoincrement=False),
     # The first offset whose effect is not stored.
     Column("next_offset", BigInteger, nullable=False),
     PrimaryKeyConstraint("consumer", "topic", "partition", name="semel_offsets_pkey"),
 )
+
+with_options(metadata)

@@ -16,10 +16,11 @@ import sqlite3
 import threading
 from typing import Any, Final, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, Text, case, cast, func, literal_column, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import PoolProxiedConnection
 
+from semel.database.dialects import News, dialect_of, per_dialect
 from semel.database.poolers import is_pooled
 
 CHANNEL: Final = "semel_outbox"
@@ -36,18 +37,15 @@ _VERSION_SECONDS: Final = 0.004
 _DATA_VERSION: Final = "PRAGMA data_version"
 
 
-# A transaction that adds a message evaluates this on PostgreSQL.
-WAKES_RELAY: Final[ColumnElement[Any]] = case(
-    (literal_column(f"pg_try_advisory_xact_lock_shared({_LOCK})"), ""),
-    else_=cast(func.pg_notify(literal_column(f"'{CHANNEL}'"), ""), Text),
-)
-_WAKE: Final = select(WAKES_RELAY)
+# A transaction that adds a message evaluates this, where a commit can wake a relay.
+WAKES_RELAY: Final = per_dialect(lambda dialect: dialect.wakes(_LOCK, CHANNEL))
 
 
 def wake(connection: Connection) -> None:
     """Wake the relay when this transaction has committed."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_WAKE)
+    wakes = WAKES_RELAY[dialect_of(connection).name]
+    if wakes is not None:
+        connection.execute(select(wakes))
 
 
 class Bell:
@@ -88,10 +86,11 @@ class Sleeper(Protocol):
 
 def sleeper_for(engine: Engine, bell: Bell, stopping: threading.Event, fallback_seconds: float) -> Sleeper:
     """The best way to wait that this engine's driver allows."""
-    if engine.dialect.name == "sqlite":
-        return _SqliteSleeper(engine, stopping, fallback_seconds)
-    if engine.dialect.driver == "psycopg" and not _is_pooled(engine):
-        return _PostgresSleeper(engine, bell, stopping, fallback_seconds)
+    news = dialect_of(engine).news
+    if news is News.VERSION:
+        return _VersionSleeper(engine, stopping, fallback_seconds)
+    if news is News.NOTIFIED and engine.dialect.driver == "psycopg" and not _is_pooled(engine):
+        return _NotifiedSleeper(engine, bell, stopping, fallback_seconds)
     return _Ticking(stopping)
 
 
@@ -112,7 +111,7 @@ class _Ticking:
         pass
 
 
-class _SqliteSleeper:
+class _VersionSleeper:
     def __init__(self, engine: Engine, stopping: threading.Event, fallback_seconds: float) -> None:
         self._stopping = stopping
         self._fallback_seconds = fallback_seconds
@@ -144,7 +143,7 @@ class _SqliteSleeper:
             cursor.close()
 
 
-class _PostgresSleeper:
+class _NotifiedSleeper:
     def __init__(self, engine: Engine, bell: Bell, stopping: threading.Event, fallback_seconds: float) -> None:
         self._bell = bell
         self._stopping = stopping

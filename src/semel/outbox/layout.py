@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from semel.database.dialects import dialect_of
 from semel.database.errors import told_remedy
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused, Unsettled
 from semel.outbox.ledger import BEGIN_AGAIN, NOTHING, delete_messages, is_held_up, numbers_of
@@ -25,7 +26,7 @@ NAME_DEFAULT: Final = "outbox"
 # Each shard takes a thread of the relay, a connection to the database and some to the brokers.
 SHARDS_MAX: Final = 64
 _RANDOM_BYTES: Final = 4
-# The advisory lock under which a relay reads or sets the layout: the first of the two numbers is semel's.
+# The lock under which a relay reads or sets the layout: the first of the two numbers is semel's.
 _LOCK: Final = (1936026981, 2)
 
 
@@ -47,10 +48,8 @@ class Layout(NamedTuple):
 def settled(connection: Connection, name: str | None, count: int | None) -> Layout:
     """The layout in the database; the first relay stores what it was asked for. Only `change` sets another number of
     shards."""
-    if connection.dialect.name == "postgresql":
-        # If two relays start at once on a new outbox, the second has to wait and find the layout of the first. SQLite
-        # has only one writer.
-        connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
+    # If two relays start at once on a new outbox, the second has to wait and find the layout of the first.
+    dialect_of(connection).lock_until_end(connection, *_LOCK)
     row = connection.execute(select(relays)).first()
     if row is None:
         made = Layout(name or NAME_DEFAULT, secrets.token_hex(_RANDOM_BYTES), count or 1)
@@ -154,7 +153,7 @@ class Status(NamedTuple):
 @told_remedy()
 def status(connection: Connection) -> Status:
     """The state of an outbox. This counts rows, so it takes longer the more of them there are."""
-    oldest_added = func.min(ADDED_AT_MS[connection.dialect.name])
+    oldest_added = func.min(ADDED_AT_MS[dialect_of(connection).name])
     waiting, oldest = connection.execute(select(func.count(), oldest_added).select_from(messages)).one()
     refused = quarantine.join(messages, messages.c.number == quarantine.c.number)
     quarantined = connection.scalar(select(func.count()).select_from(refused)) or 0

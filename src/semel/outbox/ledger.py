@@ -15,15 +15,12 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     ColumnElement,
     Connection,
     Row,
     and_,
-    any_,
     bindparam,
-    case,
     delete,
     exists,
     func,
@@ -35,6 +32,7 @@ from sqlalchemy import (
     update,
 )
 
+from semel.database.dialects import dialect_of, per_dialect
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused
 from semel.outbox.rows import BYTES, COLUMNS, ROW_BYTES_MAX, TOO_LARGE, UnreadableRow, read
 from semel.outbox.tables import messages, quarantine, relays, shards
@@ -106,7 +104,7 @@ def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int
 
 def standing(connection: Connection, owner: Owner) -> Standing:
     """The state of the shard. Its row is locked, and does not change until the transaction ends."""
-    locked = _LOCKED_DURABLY if connection.dialect.name == "postgresql" else _LOCKED
+    locked = _LOCKED[dialect_of(connection).name]
     row = _of_this_life(owner, connection.execute(locked, {"of_shard": owner.shard}).first())
     if not isinstance(row.last_batch, int) or row.last_batch < NOTHING:
         raise _changed(owner.shard, "last_batch", row.last_batch)
@@ -224,8 +222,9 @@ def _note(connection: Connection, owner: Owner, batch: int, at_hand: Sequence[in
 
 def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch | None:
     """As many waiting messages as fit into one batch."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_IN_ORDER)
+    dialect = dialect_of(connection)
+    if dialect.in_order is not None:
+        connection.execute(dialect.in_order)
     first = {**_of(owner), "rows_max": size.rows_max}
     rows, rows_bytes = connection.execute(_SIZE_OF_FIRST, first).one()
     if not rows:
@@ -237,7 +236,7 @@ def _made(connection: Connection, owner: Owner, batch: int, size: Size) -> Batch
             return Batch(batch, [], [], [UnreadableRow(number, TOO_LARGE)])
         rows = _fitting(bytes_of_rows, size.bytes_max)
     # Not more rows than were counted: since then, others may have committed rows with lower numbers.
-    return Batch(batch, *read(connection.execute(_FIRST[connection.dialect.name], {**first, "rows_max": rows})))
+    return Batch(batch, *read(connection.execute(_FIRST[dialect.name], {**first, "rows_max": rows})))
 
 
 def _fitting(bytes_of_rows: Sequence[int], bytes_max: int) -> int:
@@ -247,7 +246,7 @@ def _fitting(bytes_of_rows: Sequence[int], bytes_max: int) -> int:
 
 
 def _content(connection: Connection, batch: int, numbers: Sequence[int]) -> Batch:
-    content = select(*COLUMNS[connection.dialect.name]).where(_is_among(connection, numbers))
+    content = select(*COLUMNS[dialect_of(connection).name]).where(_is_among(connection, numbers))
     return Batch(batch, *read(connection.execute(content.order_by(messages.c.number))))
 
 
@@ -269,10 +268,7 @@ def _is_among(connection: Connection, numbers: Sequence[int]) -> ColumnElement[b
     have only a limited number of them."""
     if _is_one_run(numbers):
         return messages.c.number.between(numbers[0], numbers[-1])
-    if connection.dialect.name == "postgresql":
-        return messages.c.number == any_(literal(numbers, ARRAY(BigInteger)))
-    json_rows = func.json_each(json.dumps(numbers)).table_valued("value")
-    return messages.c.number.in_(select(json_rows.c.value))
+    return dialect_of(connection).is_among(messages.c.number, numbers)
 
 
 def _is_one_run(numbers: Sequence[int]) -> bool:
@@ -320,19 +316,15 @@ _FIRST: Final = {
 _TOO_LARGE_FIRST: Final = (
     select(messages.c.number).where(_WAITS, BYTES > ROW_BYTES_MAX).order_by(messages.c.number).limit(1)
 )
-# The table fills and empties faster than PostgreSQL updates its statistics. With old ones, PostgreSQL would read and
-# sort all waiting rows for every batch, or spend more time on compiling the statement than on running it. This makes it
-# use the index.
-_IN_ORDER: Final = select(func.set_config("enable_sort", "off", True), func.set_config("jit", "off", True))
 _OF_SHARD: Final = shards.c.shard == bindparam("of_shard")
 # This uses the index, too, which skips deleted rows that are not cleaned up yet faster than the table does.
 _ONE: Final = select(messages.c.number).where(_WAITS).order_by(messages.c.number).limit(1).scalar_subquery()
 _LOOK: Final = select(shards.c.owner, shards.c.owner_name, _ONE.is_not(None).label("is_waiting")).where(_OF_SHARD)
-_LOCKED: Final = select(shards).where(_OF_SHARD).with_for_update()
-# With synchronous_commit=off, PostgreSQL may lose its last commits in a crash, while their batch is in the log. A
-# synchronous commit also makes all earlier ones durable, among them those of the messages in the batch.
-_DURABLY: Final = case(
-    (func.current_setting("synchronous_commit") == "off", func.set_config("synchronous_commit", "local", True))
+# A database that may lose its last commits in a crash, while their batch is in the log, commits this one durably, and
+# with it those of the messages in the batch.
+_LOCKED: Final = per_dialect(
+    lambda dialect: (
+        select(shards, *(() if dialect.durably is None else (dialect.durably,))).where(_OF_SHARD).with_for_update()
+    )
 )
-_LOCKED_DURABLY: Final = select(shards, _DURABLY).where(_OF_SHARD).with_for_update()
 _NOTE: Final = update(shards).where(_OF_SHARD).values(last_batch=bindparam("of_batch"), at_hand=bindparam("of_numbers"))

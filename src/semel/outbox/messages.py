@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, scoped_session
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms
+from semel.database.dialects import dialect_of
 from semel.metrics.traces import trace_headers
 from semel.outbox.bell import WAKES_RELAY, wake
 from semel.outbox.errors import MessageRefused
@@ -108,7 +109,9 @@ def _bytes(what: str, data: bytes | str | None) -> bytes | None:
 
 _ADD: Final = insert(messages)
 # One statement, and so one round trip to the database.
-_ADD_AND_WAKE: Final = insert(messages).inline().returning(WAKES_RELAY)
+_ADD_AND_WAKE: Final = {
+    dialect: insert(messages).inline().returning(wakes) for dialect, wakes in WAKES_RELAY.items() if wakes is not None
+}
 
 
 def add(
@@ -178,8 +181,9 @@ def _in_trace(message: Message, trace: Mapping[str, str]) -> Message:
 def _insert(connection: Connection, rows: list[dict[str, object]]) -> None:
     if not rows:
         return
-    if connection.dialect.name == "postgresql" and len(rows) == 1:
-        connection.execute(_ADD_AND_WAKE, rows[0])
+    both = _ADD_AND_WAKE.get(dialect_of(connection).name)
+    if both is not None and len(rows) == 1:
+        connection.execute(both, rows[0])
         return
     connection.execute(_ADD, rows)
     wake(connection)

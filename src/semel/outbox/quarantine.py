@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, select
 
+from semel.database.dialects import dialect_of
 from semel.database.errors import told_remedy
 from semel.outbox.bell import wake
 from semel.outbox.errors import Unsettled
@@ -40,7 +41,7 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
         .where(other.c.aggregate == messages.c.aggregate, other.c.number != messages.c.number)
         .scalar_subquery()
     )
-    dialect = connection.dialect.name
+    dialect = dialect_of(connection).name
     topic, *content = SHOWN[dialect]
     statement = (
         select(

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine
 
 from semel.database import UnknownDatabase, within
 from semel.database.clock import Clock, now_ms
+from semel.database.dialects import dialect_of
 from semel.database.engines import prompt
 from semel.database.kinds import WrongKind, check_callable, check_engine, check_kind
 from semel.outbox import layout, ledger
@@ -117,7 +118,7 @@ class Relay:
             raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
-        self._engine = _fitted(engine)
+        self._engine = prompt(engine)
         if (kafka is None) == (send is None):
             raise RelayRefused("a relay publishes into a log or sends through a function: hand over kafka or send")
         self._send = send
@@ -336,18 +337,13 @@ class Relay:
     def _begun(self) -> Iterator[Connection]:
         """A new transaction, checked to be one in which a batch number cannot be lost.
 
-        On PostgreSQL, a statement that has waited for a lock must see what was committed meanwhile. So the isolation
-        level is set, and on the connection: in SQLAlchemy, an option of the application's engine wins over that of an
-        engine that is made from it.
+        A statement that has waited for a lock must see what was committed meanwhile. So the isolation level is set, and
+        on the connection: in SQLAlchemy, an option of the application's engine wins over that of an engine that is made
+        from it.
         """
+        isolation = dialect_of(self._engine).isolation
         with self._engine.connect() as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execution_options(isolation_level="READ COMMITTED")
+            if isolation is not None:
+                connection.execution_options(isolation_level=isolation)
             with connection.begin(), within(connection):
                 yield connection
-
-
-def _fitted(engine: Engine) -> Engine:
-    """On SQLite, a transaction that adds many messages keeps the relay waiting, so it must not wait for longer than
-    that."""
-    return engine if engine.dialect.name == "postgresql" else prompt(engine)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, LargeBinary, case, cast, func, literal_column, type_coerce
-from sqlalchemy.types import NullType
+from sqlalchemy import ColumnElement, case, func
 
+from semel.database.dialects import per_dialect
 from semel.outbox.messages import obstacle_of_topic
 from semel.outbox.tables import messages
 from semel.publish import Record
@@ -24,9 +24,6 @@ ROW_BYTES_MAX: Final = 100 * 1024 * 1024
 _TOPICS_MAX: Final = 1024
 # How much of a wrong value a reason shows.
 _SHOWN_CHARACTERS_MAX: Final = 60
-
-# In place of a value of another kind than the column's. No column of texts or bytes has an integer otherwise.
-_OF_ANOTHER_KIND: Final = literal_column("0", NullType())
 
 
 class Unreadable(ValueError):
@@ -40,41 +37,15 @@ class UnreadableRow(NamedTuple):
     reason: str
 
 
-def _as_bytes(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((func.typeof(column).in_(("blob", "null")), type_coerce(column, NullType())), else_=_OF_ANOTHER_KIND)
-
-
-def _as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The text's bytes, because the driver would refuse the whole answer for one text that is not UTF-8."""
-    kind = func.typeof(column)
-    text = type_coerce(cast(column, LargeBinary), NullType())
-    return case((kind == "text", text), (kind == "null", None), else_=_OF_ANOTHER_KIND)
-
-
-def _as_integer(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((func.typeof(column) == "integer", type_coerce(column, NullType())), else_=None)
-
-
-def _as_shown(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The bytes of a value of whatever kind."""
-    return type_coerce(cast(column, LargeBinary), NullType())
-
-
-# The columns of a record, for each database. PostgreSQL keeps what a column is declared for, and texts as UTF-8.
-COLUMNS: Final[dict[str, tuple[ColumnElement[Any], ...]]] = {
-    "postgresql": (
-        *(messages.c.number, messages.c.topic, messages.c.key, messages.c.value, messages.c.headers),
-        messages.c.added_at_ms,
-    ),
-    "sqlite": (
-        *(messages.c.number, _as_text(messages.c.topic), _as_bytes(messages.c.key), _as_bytes(messages.c.value)),
-        *(_as_text(messages.c.headers), _as_integer(messages.c.added_at_ms)),
-    ),
-}
-ADDED_AT_MS: Final[dict[str, ColumnElement[Any]]] = {
-    "postgresql": messages.c.added_at_ms,
-    "sqlite": _as_integer(messages.c.added_at_ms),
-}
+# The columns of a record, as any program may have written them.
+COLUMNS: Final = per_dialect(
+    lambda dialect: (
+        *(messages.c.number, dialect.as_text(messages.c.topic), dialect.as_bytes(messages.c.key)),
+        *(dialect.as_bytes(messages.c.value), dialect.as_text(messages.c.headers)),
+        dialect.as_integer(messages.c.added_at_ms),
+    )
+)
+ADDED_AT_MS: Final = per_dialect(lambda dialect: dialect.as_integer(messages.c.added_at_ms))
 BYTES: Final[ColumnElement[Any]] = (
     func.coalesce(func.length(messages.c.key), 0)
     + func.coalesce(func.length(messages.c.value), 0)
@@ -87,16 +58,12 @@ def _unless_too_large(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 # What a person sees of a row, whatever is in it: topic, key, value and aggregate.
-SHOWN: Final[dict[str, tuple[ColumnElement[Any], ...]]] = {
-    "postgresql": (
-        *(messages.c.topic, _unless_too_large(messages.c.key), _unless_too_large(messages.c.value)),
-        messages.c.aggregate,
-    ),
-    "sqlite": (
-        *(_as_shown(messages.c.topic), _unless_too_large(_as_shown(messages.c.key))),
-        *(_unless_too_large(_as_shown(messages.c.value)), _as_shown(messages.c.aggregate)),
-    ),
-}
+SHOWN: Final = per_dialect(
+    lambda dialect: (
+        *(dialect.as_shown(messages.c.topic), _unless_too_large(dialect.as_shown(messages.c.key))),
+        *(_unless_too_large(dialect.as_shown(messages.c.value)), dialect.as_shown(messages.c.aggregate)),
+    )
+)
 TOO_LARGE: Final = f"key, value and headers have more than {ROW_BYTES_MAX} bytes together, which no broker takes"
 
 

@@ -7,7 +7,9 @@ first table, and does not know the shards: a row holds a hash, from which a rela
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text
+from sqlalchemy import BigInteger, Column, Index, MetaData, PrimaryKeyConstraint, Table
+
+from semel.database.columns import BYTES, NUMBER, TEXT, key, with_options
 
 metadata: Final = MetaData()
 
@@ -17,14 +19,14 @@ messages: Final = Table(
     "semel_outbox",
     metadata,
     # Rises in the order of inserts, not of commits.
-    Column("number", BigInteger().with_variant(Integer, "sqlite"), nullable=False, autoincrement=True),
-    Column("topic", Text, nullable=False),
-    Column("key", LargeBinary),
-    Column("value", LargeBinary),
+    Column("number", NUMBER, nullable=False, autoincrement=True),
+    Column("topic", TEXT, nullable=False),
+    Column("key", BYTES),
+    Column("value", BYTES),
     # As JSON: a list of [name, value in hexadecimal digits or null]; null if there are none.
-    Column("headers", Text),
+    Column("headers", TEXT),
     # Messages of one aggregate keep their order; null if the message has none.
-    Column("aggregate", LargeBinary),
+    Column("aggregate", BYTES),
     # A hash of the aggregate. The shard is this hash modulo the number of shards.
     Column("bucket", BigInteger, nullable=False),
     Column("added_at_ms", BigInteger, nullable=False),
@@ -40,10 +42,10 @@ shards: Final = Table(
     Column("shard", BigInteger, nullable=False, autoincrement=False),
     Column("last_batch", BigInteger, nullable=False),
     # The numbers of the batch's messages, in JSON: a list of [first, last]; null once they are known to be in the log.
-    Column("at_hand", Text),
+    Column("at_hand", TEXT),
     # The relay that has the shard: a random id, and a name for people.
-    Column("owner", Text),
-    Column("owner_name", Text),
+    Column("owner", TEXT),
+    Column("owner_name", TEXT),
     Column("owned_since_ms", BigInteger),
     PrimaryKeyConstraint("shard", name="semel_outbox_shards_pkey"),
 )
@@ -52,9 +54,9 @@ shards: Final = Table(
 relays: Final = Table(
     "semel_outbox_relays",
     metadata,
-    Column("name", Text, nullable=False),
+    Column("name", key(255), nullable=False),
     # Random, so that the publishers of two databases have different names even if their relays have the same.
-    Column("random", Text, nullable=False),
+    Column("random", TEXT, nullable=False),
     Column("shards", BigInteger, nullable=False),
     PrimaryKeyConstraint("name", name="semel_outbox_relays_pkey"),
 )
@@ -64,9 +66,11 @@ quarantine: Final = Table(
     "semel_outbox_quarantine",
     metadata,
     Column("number", BigInteger, nullable=False, autoincrement=False),
-    Column("aggregate", LargeBinary),
-    Column("reason", Text, nullable=False),
+    Column("aggregate", BYTES),
+    Column("reason", TEXT, nullable=False),
     Column("refused_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("number", name="semel_outbox_quarantine_pkey"),
-    Index("semel_outbox_quarantine_by_aggregate", "aggregate"),
+    Index("semel_outbox_quarantine_by_aggregate", "aggregate", mysql_length=255, mariadb_length=255),
 )
+
+with_options(metadata)

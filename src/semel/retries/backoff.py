@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from semel.database.errors import is_of_a_kind
+from semel.database.dialects import is_of_a_kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,16 @@ from sqlalchemy import (
     Engine,
     MetaData,
     Table,
-    Text,
     delete,
-    func,
     insert,
     inspect,
     select,
-    text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from semel.database import UnknownDatabase, within
+from semel.database.columns import key, with_options
+from semel.database.dialects import DIALECTS, dialect_of
 from semel.database.kinds import check_engine
 from semel.http.tables import metadata as http_metadata
 from semel.inbox.tables import metadata as inbox_metadata
@@ -90,9 +88,10 @@ metadata: Final = _combined()
 versions: Final = Table(
     "semel_schema",
     metadata,
-    Column("room", Text, primary_key=True),
+    Column("room", key(64), primary_key=True),
     Column("version", BigInteger, nullable=False),
 )
+with_options(metadata)
 
 
 def rooms_named(names: Sequence[str]) -> list[Room]:
@@ -116,7 +115,7 @@ class UnknownRoom(ValueError):
 
 
 _COMMAND: Final = "semel schema --database URL"
-# PostgreSQL's advisory lock for making tables: the bytes of "semel".
+# The lock for making tables: the bytes of "semel".
 _LOCK: Final = int.from_bytes(b"semel")
 
 
@@ -140,10 +139,8 @@ def make(handle: Engine | Connection, *rooms: str) -> list[Made]:
     selection = rooms_named(rooms)
     begun = handle.begin() if isinstance(handle, Engine) else nullcontext(handle)
     with begun as own, within(own) as connection:
-        if connection.dialect.name == "postgresql":
-            # SQLite has only one writer at a time anyway.
-            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        _check_encoding(connection)
+        dialect_of(connection).lock_until_end(connection, _LOCK)
+        _check_database(connection)
         versions.create(connection, checkfirst=True)
         return [_bring(connection, room) for room in selection]
 
@@ -155,7 +152,7 @@ def check(handle: Engine | Connection, *rooms: str) -> None:
     check_engine("the database", handle, (Engine, Connection))
     selection = rooms_named(rooms)
     with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
-        _check_encoding(connection)
+        _check_database(connection)
         for room in selection:
             version = _stored_version(connection, room)
             if version is not None and version < room.version:
@@ -183,17 +180,10 @@ def empty(handle: Engine | Connection, *rooms: str) -> None:
                     connection.execute(delete(table))
 
 
-def _check_encoding(connection: Connection) -> None:
-    """SQLite stores every text. In PostgreSQL, an event whose id has other characters than the encoding of the database
-    could neither be claimed nor put aside, and would end the loop of its consumer each time.
-    """
-    if connection.dialect.name == "postgresql":
-        encoding = connection.scalar(text("SHOW server_encoding"))
-        if encoding != "UTF8":
-            raise SchemaDiffers(
-                f"the encoding of this database is {encoding}, in which not every id can be stored: create a database "
-                "WITH ENCODING 'UTF8'"
-            )
+def _check_database(connection: Connection) -> None:
+    obstacle = dialect_of(connection).check_database(connection)
+    if obstacle is not None:
+        raise SchemaDiffers(obstacle)
 
 
 def _bring(connection: Connection, room: Room) -> Made:
@@ -250,15 +240,13 @@ def _compare(connection: Connection, room: Room) -> None:
 # -- print -------------------------------------------------------------------------------------------------------------
 
 
-_DIALECTS: Final[dict[str, Any]] = {"postgresql": postgresql.dialect, "sqlite": sqlite.dialect}
-
-
 def ddl(database: str, *rooms: str) -> str:
-    """The SQL for "postgresql" or "sqlite" that makes the tables of these rooms, or of all."""
-    if database not in _DIALECTS:
-        raise UnknownDatabase(f"{database!r} is no database that semel knows; there are {', '.join(_DIALECTS)}")
-    dialect: Dialect = _DIALECTS[database]()
-    return "\n\n".join(f"{_tidied(statement, dialect)};" for statement in _statements(rooms)) + "\n"
+    """The SQL for a database, such as "postgresql" or "sqlite", that makes the tables of these rooms, or of all."""
+    dialects = {dialect.name: dialect for dialect in DIALECTS}
+    if database not in dialects:
+        raise UnknownDatabase(f"{database!r} is no database that semel knows; there are {', '.join(dialects)}")
+    written = dialects[database].sqlalchemy()
+    return "\n\n".join(f"{_tidied(statement, written)};" for statement in _statements(rooms)) + "\n"
 
 
 def _statements(names: tuple[str, ...]) -> Iterator[Any]:

@@ -26,16 +26,16 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-from semel.database.clock import POSTGRESQL_NOW_MS, Clock, database_now_ms, now_ms, time_by
+from semel.database.clock import Clock, database_now_ms, now_ms, time_by
+from semel.database.dialects import Dialect, dialect_of, insert_new, is_new, per_dialect
 from semel.database.errors import told_remedy
 from semel.database.kinds import check_engine
 from semel.steps.records import Fenced, Name, forget_steps
 from semel.steps.rules import OPEN, Due, State, chosen, hopeless, may_resume
 from semel.steps.tables import WORKFLOWS, steps, workflows
 
-# PostgreSQL's advisory lock under which a queue with a limit is counted: the first of the two numbers is semel's.
+# The lock under which a queue with a limit is counted: the first of the two numbers is semel's.
 _LOCK: Final = (1936026981, 3)
 # Long enough to look at what has failed, and for a start to be repeated.
 KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
@@ -98,23 +98,25 @@ def _given(name: str) -> ColumnElement[int]:
     return bindparam(name, type_=BigInteger)
 
 
-def _now(dialect: str) -> ColumnElement[int]:
-    """The time in a statement. One that asks PostgreSQL for it would be one more to wait for."""
-    return _given("at_ms") if dialect == "sqlite" else func.coalesce(_given("at_ms"), POSTGRESQL_NOW_MS)
+def _now(dialect: Dialect) -> ColumnElement[int]:
+    """The time in a statement. One that asks the server for it would be one more to wait for."""
+    return _given("at_ms") if dialect.now_ms is None else func.coalesce(_given("at_ms"), dialect.now_ms)
 
 
 def _at(connection: Connection, clock: Clock) -> dict[str, int | None]:
-    return {"at_ms": None if clock is now_ms and connection.dialect.name == "postgresql" else clock()}
+    return {"at_ms": None if clock is now_ms and dialect_of(connection).now_ms is not None else clock()}
 
 
 _OF_ID: Final = workflows.c.id == bindparam("of_id")
 _OF_HOLDER: Final = (_OF_ID, workflows.c.token == _given("of_token"), workflows.c.state == State.RUNNING)
-_HOLD: Final = {
-    dialect: update(workflows)
-    .where(*_OF_HOLDER, or_(workflows.c.deadline_ms.is_(None), workflows.c.deadline_ms > _now(dialect)))
-    .values(due_ms=_now(dialect) + _given("lease_ms"))
-    for dialect in ("sqlite", "postgresql")
-}
+_ADD: Final = insert_new(workflows)
+_HOLD: Final = per_dialect(
+    lambda dialect: (
+        update(workflows)
+        .where(*_OF_HOLDER, or_(workflows.c.deadline_ms.is_(None), workflows.c.deadline_ms > _now(dialect)))
+        .values(due_ms=_now(dialect) + _given("lease_ms"))
+    )
+)
 _ROW: Final = select(workflows).where(_OF_ID)
 
 
@@ -147,11 +149,7 @@ def add(
         "arguments": json.dumps(list(arguments)),
         "added_ms": at_ms,
     }
-    inserting = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    added = connection.execute(
-        inserting(workflows).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    )
-    if not added.rowcount:
+    if not is_new(connection, _ADD, row):
         known = _row(connection, id)
         if (known.workflow, known.arguments) != (workflow, row["arguments"]):
             raise WorkflowRefused(
@@ -217,9 +215,9 @@ def reap(engine: Engine, kept_ms: int = KEPT_MS) -> int:
 
 def _reap_batch(connection: Connection, ended_before_ms: int) -> int:
     ended = workflows.c.ended_ms < ended_before_ms
-    due = select(workflows.c.id).where(ended).limit(REAPED_ROWS_MAX).with_for_update(skip_locked=True).cte()
-    deletion = delete(workflows).where(workflows.c.id.in_(select(due)), ended).returning(workflows.c.id)
-    ids = list(connection.scalars(deletion))
+    due = select(workflows.c.id).where(ended).limit(REAPED_ROWS_MAX).with_for_update(skip_locked=True)
+    ids = list(connection.scalars(due))
+    connection.execute(delete(workflows).where(workflows.c.id.in_(ids)))
     forget_steps(connection, [name_of(id) for id in ids])
     return len(ids)
 
@@ -252,9 +250,9 @@ def _taken_of(
     lease_ms: int,
     clock: Clock,
 ) -> list[Taken]:
-    if running_max is not None and connection.dialect.name == "postgresql":
-        # Two workers that count at once would both find room. SQLite has one writer.
-        connection.execute(select(func.pg_advisory_xact_lock(*_LOCK)))
+    if running_max is not None:
+        # Two workers that count at once would both find room.
+        dialect_of(connection).lock_until_end(connection, *_LOCK)
     at_ms = time_by(clock, connection)
     # Those first whose holder is gone. On PostgreSQL it passes by those that somebody works on at the moment.
     columns = workflows.c.id, workflows.c.state, workflows.c.attempts, workflows.c.deadline_ms
@@ -279,16 +277,17 @@ def _taken_of(
         counted = select(func.count()).where(workflows.c.queue == queue, workflows.c.state == State.RUNNING)
         running = connection.scalar(counted) or 0
     begun = [one.id for one in chosen([one for one in due if hopeless(one, at_ms) is None], running, running_max)]
-    change = update(workflows).where(workflows.c.id.in_(begun)).returning(workflows)
+    change = update(workflows).where(workflows.c.id.in_(begun))
     values = {"state": State.RUNNING, "due_ms": at_ms + lease_ms}
-    rows = connection.execute(change.values(token=workflows.c.token + 1, attempts=workflows.c.attempts + 1, **values))
+    connection.execute(change.values(token=workflows.c.token + 1, attempts=workflows.c.attempts + 1, **values))
+    rows = connection.execute(select(workflows).where(workflows.c.id.in_(begun)))
     return sorted((_taken(row) for row in rows), key=lambda one: begun.index(one.id))
 
 
 def hold(connection: Connection, taken: Taken, lease_ms: int, clock: Clock) -> None:
     """Keep it for another lease. Locks the row until the transaction ends."""
     values = {**_of(taken), **_at(connection, clock), "lease_ms": lease_ms}
-    if not connection.execute(_HOLD[connection.dialect.name], values).rowcount:
+    if not connection.execute(_HOLD[dialect_of(connection).name], values).rowcount:
         raise _refused(connection, taken)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
 
+from semel.database.dialects import insert_new, is_new
 from semel.steps.rules import STEP_BEGUN
 from semel.steps.tables import steps
 
@@ -33,15 +33,13 @@ class Fenced(RuntimeError):
 _OF_NAME: Final = steps.c.scope == bindparam("of_scope"), steps.c.key == bindparam("of_key")
 _NOTED: Final = select(steps.c.result).where(*_OF_NAME, steps.c.step == bindparam("of_step"))
 _BEGIN: Final = insert(steps)
+_FINISH: Final = insert_new(steps)
 # Replaces the note that the step has begun, and never a result.
-_FINISH: Final = {
-    dialect: inserting.on_conflict_do_update(
-        index_elements=[*steps.primary_key],
-        set_={"result": inserting.excluded.result},
-        where=steps.c.result == STEP_BEGUN,
-    ).execution_options(preserve_rowcount=True)
-    for dialect, inserting in (("sqlite", sqlite.insert(steps)), ("postgresql", postgresql.insert(steps)))
-}
+_FINISH_BEGUN: Final = (
+    update(steps)
+    .where(*_OF_NAME, steps.c.step == bindparam("of_step"), steps.c.result == STEP_BEGUN)
+    .values(result=bindparam("result"))
+)
 
 
 def noted_step(connection: Connection, name: Name, step: str) -> str | None:
@@ -59,7 +57,10 @@ def finish_step(connection: Connection, name: Name, step: str, result: str) -> N
     """Store the result of a step, whether or not it was noted that it began: an attempt may be repeated after a release
     in which the call of the step has got a key."""
     row = {"scope": name.scope, "key": name.key, "step": step, "result": result}
-    if not connection.execute(_FINISH[connection.dialect.name], row).rowcount:
+    if is_new(connection, _FINISH, row):
+        return
+    of_step = {"of_scope": name.scope, "of_key": name.key, "of_step": step, "result": result}
+    if not connection.execute(_FINISH_BEGUN, of_step).rowcount:
         raise RuntimeError(f"step {step!r} of {name.key!r} was finished meanwhile: nothing was written")
 
 

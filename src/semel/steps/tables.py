@@ -6,7 +6,12 @@ digest of a caller, or WORKFLOWS, which is none.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table
+
+from semel.database.columns import TEXT, key, with_options
+
+# At four bytes for each character.
+NAME_BYTES_MAX: Final = 1020
 
 metadata: Final = MetaData()
 
@@ -16,22 +21,22 @@ WORKFLOWS: Final = "workflow"
 steps: Final = Table(
     "semel_steps",
     metadata,
-    Column("scope", Text, primary_key=True),
+    Column("scope", key(64), primary_key=True),
     # The key of a request, or the id of a workflow.
-    Column("key", Text, primary_key=True),
-    Column("step", Text, primary_key=True),
+    Column("key", key(NAME_BYTES_MAX), primary_key=True),
+    Column("step", key(NAME_BYTES_MAX), primary_key=True),
     # As JSON; empty while a step whose call takes no key is running.
-    Column("result", Text, nullable=False),
+    Column("result", TEXT, nullable=False),
 )
 
 workflows: Final = Table(
     "semel_workflows",
     metadata,
-    Column("id", Text, primary_key=True),
+    Column("id", key(NAME_BYTES_MAX), primary_key=True),
     # The name of its function.
-    Column("workflow", Text, nullable=False),
-    Column("queue", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("workflow", TEXT, nullable=False),
+    Column("queue", key(NAME_BYTES_MAX), nullable=False),
+    Column("state", key(32), nullable=False),
     # From when on a worker may take it: the time for which it waits, or the end of its holder's lease; null at its end.
     Column("due_ms", BigInteger),
     # Rises with each holder, and fences the earlier ones.
@@ -40,12 +45,13 @@ workflows: Final = Table(
     Column("attempts", BigInteger, nullable=False),
     Column("deadline_ms", BigInteger),
     # The arguments as a JSON list; the result as JSON, or what the error says.
-    Column("arguments", Text, nullable=False),
-    Column("result", Text),
+    Column("arguments", TEXT, nullable=False),
+    Column("result", TEXT),
     # From this step on, the next run does all of them again.
-    Column("again_from", Text),
+    Column("again_from", TEXT),
     Column("added_ms", BigInteger, nullable=False),
     Column("ended_ms", BigInteger),
 )
 Index("semel_workflows_due", workflows.c.queue, workflows.c.state, workflows.c.due_ms)
 Index("semel_workflows_ended", workflows.c.ended_ms)
+with_options(metadata)

@@ -6,7 +6,6 @@ that was passed to it. A transaction must end exactly once, even if a task is ca
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -16,15 +15,15 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 
 from semel.database import AsyncHandle, Handle, OpenTransaction, keep_open, within, within_async
-from semel.database.errors import sqlstate, told_of_end
+from semel.database.dialects import OpenRawTransaction, dialect_of
 from semel.database.kinds import WrongKind, check_engine, check_kind
-from semel.database.open_transactions import OpenRawTransaction
 from semel.database.procedures import Procedure
+from semel.database.refusals import told_of_end
 from semel.steps.slots import Slots
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ AsyncDatabase: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 # How many transactions of requests with keys are open at once in one process; other requests wait in order. A pool of
 # SQLAlchemy has 15 connections, and the rest of the application needs some, too. SQLite has one writer.
 TRANSACTIONS_MAX: Final = 10
-TRANSACTIONS_MAX_SQLITE: Final = 1
+TRANSACTIONS_MAX_ONE_WRITER: Final = 1
 
 _OF_ANOTHER_LOOP: Final = (
     "the pool of this asynchronous engine has connections that were made in another event loop: make it with "
@@ -45,7 +44,6 @@ _OF_ANOTHER_LOOP: Final = (
 )
 # SQLAlchemy's event of a session that begins a transaction.
 _BEGINS: Final = "after_transaction_create"
-_CANNOT_SERIALIZE: Final = "40001"
 
 
 class _RolledBack(Exception):
@@ -152,16 +150,8 @@ def begin_of(database: Any) -> Any:
 
 def transactions_max(database: Any) -> int:
     bind = database.kw.get("bind") if isinstance(database, sessionmaker | async_sessionmaker) else database
-    dialect = getattr(bind, "dialect", None)
-    return TRANSACTIONS_MAX_SQLITE if dialect is not None and dialect.name == "sqlite" else TRANSACTIONS_MAX
-
-
-def is_busy(error: BaseException) -> bool:
-    """Whether SQLite gave up waiting for another writer, or PostgreSQL gave a transaction up because it does not see
-    what another one has committed."""
-    if isinstance(error, OperationalError | sqlite3.OperationalError) and "database is locked" in str(error):
-        return True
-    return sqlstate(error.orig if isinstance(error, DBAPIError) else error) == _CANNOT_SERIALIZE
+    has_one_writer = hasattr(bind, "dialect") and dialect_of(bind).has_one_writer
+    return TRANSACTIONS_MAX_ONE_WRITER if has_one_writer else TRANSACTIONS_MAX
 
 
 class Transaction:

@@ -77,7 +77,7 @@ def find_ground(programs: Path | None) -> Ground:
     """The ground for a new server; `programs`, if given, are the only ones tried. Raises PostgresMissing if none can
     run.
     """
-    account = _account()
+    account = account_of_server()
     # Why programs could not be run, by their directory.
     obstacles: dict[Path, str] = {}
     for place in dict.fromkeys((tempfile.gettempdir(), *_PLACES)):
@@ -164,7 +164,8 @@ def _copy(source: Path, to: Path) -> None:
         shutil.copy(source, to)
 
 
-def _account() -> Account | None:
+def account_of_server() -> Account | None:
+    """Under which account a server runs that must not run as root; None for that of this process."""
     if os.geteuid() != 0:
         return None
     obstacles = []

@@ -67,7 +67,7 @@ def test_a_command_warns_of_a_password_in_the_url_of_a_database_and_does_not_rep
         f"postgresql://app:{SECRET}@host:port/shop",
         f"postgresql:/app:{SECRET}@host",
         f"postgresql+nothing://app:{SECRET}@host/shop",
-        f"mysql://app:{SECRET}@host/shop",
+        f"oracle://app:{SECRET}@host/shop",
         f"parquet://app:{SECRET}@host/shop",
         f"sqlite://app:{SECRET}@host/shop",
     ],

@@ -21,7 +21,9 @@ _PASSWORD: Final = re.compile(r"[\w+]+://[^/?#@]*:[^/?#]*@|[\w+]+://[^?#]*\?(?:.
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--database", required=True, metavar="URL", help="sqlite:///FILE or postgresql://HOST/NAME")
+    parser.add_argument(
+        "--database", required=True, metavar="URL", help="sqlite:///FILE, postgresql://HOST/NAME or mysql://HOST/NAME"
+    )
 
 
 def warn_of_password(url: str) -> None:

@@ -35,10 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with opened(options.database, may_be_new=not options.check) as engine:
         from semel import schema
+        from semel.database.dialects import dialect_of
 
         try:
             if options.print:
-                print(schema.ddl(engine.dialect.name, *options.rooms), end="")
+                print(schema.ddl(dialect_of(engine).name, *options.rooms), end="")
             elif options.check:
                 schema.check(engine, *options.rooms)
                 print("the tables are as this version of semel needs them")

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, FromClause, column, event, func,
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
 from semel.database.clock import now_ms
+from semel.database.dialects import dialect_of
 from semel.database.engines import blocking_engine_of, missing_file, reader_of
 from semel.database.errors import one_line
 from semel.inbox import quarantine as inbox_quarantine
@@ -119,16 +120,11 @@ def _engine(url: str) -> Engine:
         engine = blocking_engine_of(url)
     except NoSuchModuleError as error:
         raise ValueError(f"the database: {error}") from None
-    if engine.dialect.name == "postgresql":
-        waits = {"connect_timeout": _CONNECT_SECONDS_MAX, "tcp_user_timeout": _SILENCE_MS_MAX}
+    dialect = dialect_of(engine)
+    if waits := dialect.waits(_CONNECT_SECONDS_MAX, _SILENCE_MS_MAX):
         engine = blocking_engine_of(engine.url, connect_args=waits, pool_pre_ping=True)
-        event.listen(engine, "begin", _limit_statements)
+        event.listen(engine, "begin", lambda connection: dialect.limit_statements(connection, STATEMENT_MS_MAX))
     return engine
-
-
-def _limit_statements(connection: Connection) -> None:
-    # Not as an option of the connection, because a pool between the console and the server may refuse it.
-    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS_MAX}")
 
 
 def _shown(url: URL) -> str:

@@ -1,0 +1,42 @@
+"""What differs between the databases for the tests that run on each: the driver on asyncio, and who waits for whom."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Final
+
+from sqlalchemy import Connection, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from semel.database import begin_immediately
+
+ASYNC_DRIVERS: Final = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "mysql": "mysql+aiomysql",
+}
+WAITS_FOR_US: Final = {
+    "postgresql": "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
+    "mysql": "SELECT 1 FROM information_schema.innodb_lock_waits JOIN information_schema.innodb_trx "
+    "ON trx_id = blocking_trx_id WHERE trx_mysql_thread_id = CONNECTION_ID()",
+}
+
+
+def async_url_of(url: str) -> str:
+    parsed = make_url(url)
+    return parsed.set(drivername=ASYNC_DRIVERS[parsed.get_backend_name()]).render_as_string(hide_password=False)
+
+
+def async_engine_of(url: str, **options: Any) -> AsyncEngine:
+    engine = create_async_engine(async_url_of(url), **options)
+    if engine.dialect.name == "sqlite":
+        begin_immediately(engine.sync_engine)
+    return engine
+
+
+def wait_for_waiter(connection: Connection, waiting: Future[Any]) -> None:
+    """Until somebody waits for the transaction of this connection. With SQLite nobody says so, and whether the other
+    one waits already makes no odds."""
+    query = WAITS_FOR_US.get(connection.dialect.name)
+    while query is not None and not connection.exec_driver_sql(query).fetchall():
+        assert not waiting.done()
