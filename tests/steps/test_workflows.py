@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flows import all_booked, book
 from sqlalchemy import Engine, make_url
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from semel.database import begin_immediately, within
@@ -86,6 +87,37 @@ def test_a_call_gets_the_same_key_in_each_try_and_its_result_is_kept(engine: Eng
     assert (bench.found(id).state, bench.found(id).result) == (State.DONE, "ch_1")
     mail = derived_key("workflow", "order-7", "mail")
     assert keys == [derived_key("workflow", "order-7", "charge"), mail, mail]
+
+
+def test_a_result_is_the_same_in_the_run_that_records_it_and_in_those_after(engine: Engine) -> None:
+    results: list[object] = []
+
+    @workflow(tries=2)
+    def flow(run: Run) -> None:
+        results.append(run.call("look", lambda key: (1, {2: "two"})))
+        if len(results) == 1:
+            raise ValueError
+
+    bench = Bench(engine, flow)
+    bench.start(flow)
+    assert (bench.run(), bench.run(1)) == (1, 1)
+    assert results == [[1, {"2": "two"}]] * 2
+
+
+def test_an_error_that_passes_by_itself_takes_no_try(engine: Engine) -> None:
+    tries: list[int] = []
+
+    @workflow
+    def flow(run: Run) -> str:
+        tries.append(1)
+        if len(tries) < 4:
+            raise PoolExhausted
+        return "there again"
+
+    bench = Bench(engine, flow)
+    id = bench.start(flow)
+    assert [bench.run(1) for _ in range(4)] == [1, 1, 1, 1]
+    assert (bench.found(id).state, bench.found(id).attempts) == (State.DONE, 1)
 
 
 def test_a_workflow_that_is_started_twice_under_one_id_is_one(engine: Engine) -> None:

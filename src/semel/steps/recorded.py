@@ -195,6 +195,8 @@ class AnyStep:
         yield self._transaction.commit(finish)
         if recording.confirms:
             yield from confirmed(recording.title, self._transaction, self._is_finished)
+        # As every later attempt gets it: a tuple is a list there.
+        self._result = json.loads(result)
         recording.done.add(self._name)
 
     def _is_finished(self, connection: Connection) -> bool:

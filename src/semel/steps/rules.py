@@ -119,7 +119,9 @@ class Next(NamedTuple):
 
 def after_error(attempts: int, tries: int, *, is_passing: bool) -> Next:
     """It waits if it may be tried again, or if the error passes by itself; otherwise it has failed."""
-    if is_passing or attempts < tries:
+    if is_passing:
+        return Next(State.WAITING, PAUSE_MS)
+    if attempts < tries:
         return Next(State.WAITING, min(PAUSE_MS << min(attempts - 1, 20), PAUSE_MS_MAX))
     return Next(State.FAILED)
 

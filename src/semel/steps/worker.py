@@ -207,15 +207,21 @@ class Worker:
             # This process ends, and another worker may go on at once.
             yield from self._end(taken, State.WAITING)
         else:
-            following = after_error(taken.attempts, flow.tries, is_passing=is_passing(error))
+            passes = is_passing(error)
+            following = after_error(taken.attempts, flow.tries, is_passing=passes)
             state = State.FAILED if isinstance(error, DeadlineOver) else following.state
             logger.warning("workflow %r (%s) raised, and is %s", taken.id, flow.name, state, exc_info=error)
             said = json.dumps(f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX])
-            yield from self._end(taken, state, said, following.pause_ms)
+            # What passes by itself takes no try.
+            yield from self._end(taken, state, said, following.pause_ms, begins_anew=passes)
 
-    def _end(self, taken: Taken, state: State, result: str | None = None, pause_ms: int = 0) -> Procedure[None]:
+    def _end(
+        self, taken: Taken, state: State, result: str | None = None, pause_ms: int = 0, *, begins_anew: bool = False
+    ) -> Procedure[None]:
         def end(connection: Connection) -> None:
-            ledger.end(connection, taken, state, self._clock, result=result, pause_ms=pause_ms)
+            ledger.end(
+                *(connection, taken, state, self._clock), result=result, pause_ms=pause_ms, begins_anew=begins_anew
+            )
 
         try:
             yield from briefly(self._new, end)
