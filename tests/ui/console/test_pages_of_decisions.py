@@ -152,14 +152,15 @@ def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place()
     """A broker that was started again counts from one: what it tells would stand below all that the first one told."""
 
     async def story() -> None:
-        lives = iter([(900, "duplicate"), (1, "accepted")])
+        lives = iter([(900, "duplicate", "timed_out"), (1, "accepted", "acquired")])
         ends = asyncio.Event()
 
         async def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            number, outcome = next(lives)
+            number, outcome, shared = next(lives)
             left_out = {"accepted": 9, "duplicate": number, "gap": 0, "fenced": 0}
             decisions = [{"number": number, "outcome": outcome}]
             event = {"counts": {outcome: number}, "left_out": left_out, "decisions": decisions}
+            event["shared"] = [{"event": shared}]
             writer.write(b"HTTP/1.1 200 OK\r\n\r\ndata: %s\n\n" % json.dumps(event).encode())
             await ends.wait()
             ends.clear()
@@ -173,7 +174,8 @@ def test_what_a_broker_told_is_forgotten_when_another_one_answers_in_its_place()
         while (told := json.loads(await anext(answers))).get("counts") != {"accepted": 1}:
             pass
         assert told.pop("history")["accepted_max"] == 0
-        assert told == {"counts": {"accepted": 1}, "left_out": 1, "decisions": [{"number": 1, "outcome": "accepted"}]}
+        assert told.pop("decisions") == [{"number": 1, "outcome": "accepted"}]
+        assert told == {"counts": {"accepted": 1}, "left_out": 1, "shared": [{"event": "acquired"}]}
         await answers.aclose()
         feed.stop()
         ends.set()
