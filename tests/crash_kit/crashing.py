@@ -70,7 +70,7 @@ def install() -> None:
     for client in (confluent_kafka.Producer, confluent_kafka.Consumer):
         setattr(confluent_kafka, client.__name__, _counted_subclass(client))
     for name, method in _methods(confluent_kafka.admin.AdminClient):
-        setattr(confluent_kafka.admin.AdminClient, name, _counted(f"AdminClient.{name}", method))
+        setattr(confluent_kafka.admin.AdminClient, name, counted(f"AdminClient.{name}", method))
     _install_in_sqlalchemy()
 
 
@@ -87,19 +87,19 @@ def _install_in_sqlalchemy() -> None:
 
     # There are events before these, and none behind them.
     for name in ("_begin_impl", "_commit_impl", "_rollback_impl"):
-        setattr(Connection, name, _counted(name.strip("_").removesuffix("_impl"), getattr(Connection, name)))
+        setattr(Connection, name, counted(name.strip("_").removesuffix("_impl"), getattr(Connection, name)))
 
 
 def _counted_subclass(client: type) -> type:
     kind = client.__name__
-    return type(kind, (client,), {name: _counted(f"{kind}.{name}", method) for name, method in _methods(client)})
+    return type(kind, (client,), {name: counted(f"{kind}.{name}", method) for name, method in _methods(client)})
 
 
 def _methods(client: type) -> list[tuple[str, Any]]:
     return [(name, getattr(client, name)) for name in dir(client) if not name.startswith("_")]
 
 
-def _counted(label: str, method: Any) -> Any:
+def counted(label: str, method: Any) -> Any:
     @wraps(method)
     def counted(self: Any, *arguments: Any, **named: Any) -> Any:
         return points.around(label, lambda: _done(method(self, *arguments, **named)))

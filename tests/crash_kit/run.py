@@ -49,6 +49,8 @@ PIECES: Final = (
     Piece("crash_kit.steps_scenario", "postgresql"),
     Piece("crash_kit.inbox_scenario", "sqlite"),
     Piece("crash_kit.inbox_scenario", "postgresql"),
+    Piece("crash_kit.django_scenario", "sqlite"),
+    Piece("crash_kit.django_scenario", "postgresql"),
 )
 _TESTS: Final = Path(__file__).parent.parent
 # They wait for one another and for sessions to end more than they compute.

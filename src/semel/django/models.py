@@ -40,3 +40,5 @@ def _model_of(table: Table) -> Any:
 
 
 MODELS: Final = {table.name: _model_of(table) for room in rooms_named(ROOMS) for table in room.tables}
+# Under their names, by which Django's shell imports them.
+globals().update({model.__name__: model for model in MODELS.values()})

@@ -48,6 +48,8 @@ def telling(name: str, stream: Any, first: str) -> Iterator[None]:
     logger = logging.getLogger(name)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("semel: %(message)s"))
+    # And not what the client below it says on each try.
+    handler.addFilter(lambda record: record.name == name)
     level, is_told = logger.level, logger.hasHandlers()
     if not is_told:
         logger.addHandler(handler)
