@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from asking import Asker
     from semel.testing.broker import FaultyBroker
     from semel.testing.postgres import PostgresServer
+    from semel.testing.seaweedfs import SeaweedServer
 
 # Here, before any module of tests is imported: their own settings take the rest from what is loaded when they are made.
 # Examples are the same for the same code and the same tests: Hypothesis tries constants of all that has been imported.
@@ -153,6 +154,22 @@ def postgres() -> Iterator[PostgresServer]:
     from postgres_under_test import SHARED_POSTGRES, SharedPostgres
 
     server = SharedPostgres(SHARED_POSTGRES) if SHARED_POSTGRES is not None else new_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedServer]:
+    """One store with the S3 protocol for the whole run, and the bucket `contract`; skipped where it is missing."""
+    from semel.log.store import open_store
+    from semel.testing.seaweedfs import SeaweedMissing, SeaweedServer
+
+    try:
+        server = SeaweedServer()
+    except SeaweedMissing as missing:
+        pytest.skip(str(missing))
+    # It makes a bucket when something is put into it, and not when something is read.
+    asyncio.run(open_store(server.url("contract/made")).create("made", b""))
     yield server
     server.stop()
 

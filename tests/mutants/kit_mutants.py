@@ -147,8 +147,8 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "a piece of a Parquet file ends before its last group",
         "semel.audit.places.parquet:_pieces_of_file",
-        "RowGroups(str(path), first, group + 1, rows)",
-        "RowGroups(str(path), first, group, rows)",
+        "RowGroups(str(path), first, group + 1, rows, files=files)",
+        "RowGroups(str(path), first, group, rows, files=files)",
         (_AUDIT_PLACES, "-k", "one_piece_ends and parquet"),
     ),
     Bug(

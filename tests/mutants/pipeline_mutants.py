@@ -186,9 +186,9 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a file is added without the number of its rows",
-        "semel.spark.tables.delta_files:add_action",
-        'json.dumps({"numRecords": count})',
-        "json.dumps({})",
+        "semel.spark.tables.delta_files:statistics_of",
+        '"numRecords": metadata.num_rows, ',
+        "",
         (_DELTA, "-k", "rows_counted"),
     ),
     Bug(

@@ -9,6 +9,7 @@ from saboteurs.planting import Bug
 
 _ENDS: Final = "tests/client/test_transaction_ends.py"
 _ICEBERG: Final = "tests/spark/tables/test_iceberg_claims.py"
+_OBJECTS: Final = "tests/spark/tables/test_delta_objects.py"
 _PATIENCE: Final = "tests/client/test_patience.py"
 
 
@@ -363,6 +364,27 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         "branch == MAIN",
         "True",
         (_ICEBERG, "-k", "claims_of_their_own"),
+    ),
+    Bug(
+        "a store in which commits vanish is written to",
+        "semel.spark.tables.delta_objects:commits_once",
+        "not _commits(first) or _commits(second)",
+        "not _commits(first)",
+        (_OBJECTS, "-k", "vanish"),
+    ),
+    Bug(
+        "the upper bound of a file's times is below its rows",
+        "semel.spark.tables.delta_files:bound",
+        "above and rest",
+        "False",
+        (_OBJECTS, "-k", "leave_no_row"),
+    ),
+    Bug(
+        "rows without a value in their partition are in no file",
+        "semel.spark.tables.delta_objects:parted",
+        "compute.is_null(column) if value is None else compute.equal(column, value)",
+        "compute.equal(column, value)",
+        (_OBJECTS, "-k", "whatever_text"),
     ),
     Bug(
         "a restore that was taken back counts",

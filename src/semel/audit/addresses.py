@@ -2,7 +2,7 @@
 
     semel://HOST:PORT/TOPIC?id=key           also header.NAME, or value.$.payment.id for JSON; kafka.* as for Spark
     parquet:DIR?id=COLUMN                    a directory, or one file
-    delta:DIR?id=COLUMN                      and version=N
+    delta:DIR?id=COLUMN                      or delta:s3://BUCKET/TABLE, storage.KEY=... for deltalake; version=N
     iceberg:NAMESPACE.TABLE?id=COLUMN        catalog=NAME, catalog.KEY=... as pyiceberg has them; ref=BRANCH, snapshot=N
     postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
     sqlite:FILE/TABLE?id=COLUMN              also sqlite:///FILE/TABLE, as the sink names the file
@@ -26,6 +26,7 @@ from semel.audit.rows import Selector, Wanted
 _ROW_OPTIONS: Final = ("id", "time", "amount")
 _KAFKA: Final = "kafka."
 _CATALOG: Final = "catalog."
+_STORAGE: Final = "storage."
 _ON_BAD_BATCH: Final = "on_bad_batch"
 _TOPIC: Final = "semel"
 _AS_URL: Final = "sqlite:///"
@@ -97,6 +98,10 @@ class Address:
             raise AuditFailed(f"{self.name}: {text!r} is no {option}")
         return None if text is None else int(text)
 
+    def below(self, prefix: str) -> dict[str, str]:
+        """The options that begin so, without that."""
+        return {name.removeprefix(prefix): value for name, value in self.options.items() if name.startswith(prefix)}
+
     def refuse_options_but(self, *more: str) -> None:
         known = (*_ROW_OPTIONS, *more)
         for option in self.options:
@@ -162,18 +167,18 @@ def _parquet(address: Address) -> Place:
 def _delta(address: Address) -> Place:
     from semel.audit.places.delta import DeltaPlace
 
-    address.refuse_options_but("version")
-    return DeltaPlace(address.name, Path(address.path), address.number("version"), address.wanted())
+    storage = address.below(_STORAGE)
+    address.refuse_options_but("version", *(f"{_STORAGE}{name}" for name in storage))
+    return DeltaPlace(address.name, address.path, storage, address.number("version"), address.wanted())
 
 
 def _iceberg(address: Address) -> Place:
     from semel.audit.places.iceberg import IcebergPlace
 
-    settings = {name: value for name, value in address.options.items() if name.startswith(_CATALOG)}
-    address.refuse_options_but("catalog", "ref", "snapshot", *settings)
+    given = address.below(_CATALOG)
+    address.refuse_options_but("catalog", "ref", "snapshot", *(f"{_CATALOG}{name}" for name in given))
     if not address.path.rpartition(".")[0]:
         raise AuditFailed(f"{_shown(address.text)!r} names no table: write iceberg:NAMESPACE.TABLE")
-    given = {name.removeprefix(_CATALOG): value for name, value in settings.items()}
     ref, snapshot = address.options.get("ref"), address.number("snapshot")
     catalog = address.options.get("catalog", "default")
     return IcebergPlace(address.name, address.path, catalog, given, ref, snapshot, address.wanted())

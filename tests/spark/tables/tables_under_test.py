@@ -17,16 +17,18 @@ from pyspark.sql.types import StructType
 from semel.spark import delta_sink, iceberg_sink, sql_sink
 from semel.spark.tables.sink import Sink
 from semel.spark.tables.table import Connected, Table
+from semel.testing.seaweedfs import ACCESS_KEY, SECRET_KEY, SeaweedServer
 
-# What a table refuses that has names of at most 200 characters, or makes a directory of each.
-BAD = "x" * 300
+NO_TEXT = "concat('bad ', cast(X'ff' AS string))"
 
 
 class TableUnderTest:
     """One table, called `rows`, and its quarantine."""
 
     refusing_options: ClassVar[dict[str, Any]] = {}
-    """What a sink needs so that the table refuses the row `BAD`."""
+    """What a sink needs so that the table refuses the name `bad`."""
+    bad = "repeat('x', 300)"
+    """A name of more than 200 characters, or one that no directory can have."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -36,7 +38,7 @@ class TableUnderTest:
         raise NotImplementedError
 
     def make_refusing(self) -> None:
-        """Makes the table so that it refuses the row `BAD`."""
+        """Makes the table so that it refuses the name `bad`."""
 
     def rows(self, table: str = "rows") -> list[dict[str, Any]]:
         """What a reader that is not ours finds."""
@@ -119,11 +121,13 @@ class PostgresUnderTest(TableUnderTest):
 class DeltaUnderTest(TableUnderTest):
     refusing_options: ClassVar[dict[str, Any]] = {"partition_by": "name"}
 
+    storage: ClassVar[dict[str, str]] = {}
+
     def sink(self, **options: Any) -> Sink:
-        return delta_sink(f"{self.where}/rows", **options)
+        return delta_sink(f"{self.where}/rows", storage_options=self.storage, **options)
 
     def table(self, name: str = "rows") -> DeltaTable:
-        return DeltaTable(f"{self.where}/{name}")
+        return DeltaTable(f"{self.where}/{name}", storage_options=self.storage)
 
     def rows(self, table: str = "rows") -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.table(table).to_pyarrow_table().to_pylist()
@@ -145,16 +149,29 @@ class DeltaUnderTest(TableUnderTest):
         return lambda: self.table().restore(version) and None
 
 
+class DeltaInBucketUnderTest(DeltaUnderTest):
+    """A name may be long there: it is in no path."""
+
+    bad = NO_TEXT
+
+    def __init__(self, server: SeaweedServer, folder: str) -> None:
+        super().__init__(f"s3://contract/{folder}")
+        self.storage = {  # type: ignore[misc]
+            "AWS_ENDPOINT_URL": server.endpoint,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+
 class IcebergUnderTest(TableUnderTest):
     refusing_options: ClassVar[dict[str, Any]] = {"partition_by": "name"}
 
-    @property
-    def settings(self) -> dict[str, str]:
-        return {
-            "type": "sql",
-            "uri": f"sqlite:///{self.where}/catalog.db",
-            "warehouse": f"file://{self.where}/warehouse",
-        }
+    def __init__(self, where: str, warehouse: str = "", **settings: str) -> None:
+        super().__init__(where)
+        lies = {"uri": f"sqlite:///{where}/catalog.db", "warehouse": warehouse or f"file://{where}/warehouse"}
+        self.settings = {"type": "sql", **lies, **settings}
 
     @property
     def catalog(self) -> Catalog:
@@ -187,6 +204,14 @@ class IcebergUnderTest(TableUnderTest):
             manage.rollback_to_snapshot(snapshot.snapshot_id).commit()
 
         return back
+
+
+def iceberg_in_bucket(server: SeaweedServer, directory: Path) -> IcebergUnderTest:
+    keys = {"s3.access-key-id": ACCESS_KEY, "s3.secret-access-key": SECRET_KEY, "s3.region": "us-east-1"}
+    warehouse = f"s3://contract/{directory.name}"
+    table = IcebergUnderTest(str(directory), warehouse, **{"s3.endpoint": server.endpoint}, **keys)
+    table.bad = NO_TEXT
+    return table
 
 
 class Interrupted:

@@ -1,13 +1,15 @@
-"""A Delta table as rows: the Parquet files of one version of it, on this machine, read without Spark.
+"""A Delta table as rows: the Parquet files of one version of it, read without Spark.
 
 Tables with features that change what a file means, such as deletion vectors and mapped columns, are refused: reading
 their files as they are would count rows that are no longer in the table.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
+
+from pyarrow.fs import PyFileSystem
 
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Piece
@@ -17,26 +19,31 @@ from semel.audit.rows import Wanted
 try:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
+    from deltalake.fs import DeltaStorageHandler
 except ImportError:
     raise AuditFailed("Delta tables need the package deltalake: pip install 'semel[delta]'") from None
 
 
 @dataclass(frozen=True)
 class DeltaPlace:
-    """A table in a directory, as it is now or as of a version."""
+    """A table in a directory or an object store, as it is now or as of a version."""
 
     name: str
-    path: Path
+    path: str
+    """A path of this machine, or a URL."""
+    options: Mapping[str, str] = field(repr=False)
+    """What the library needs to reach an object store, besides the environment."""
     version: int | None
     wanted: Wanted
 
     def pieces(self) -> Sequence[Piece]:
+        is_store = "://" in self.path
         # The library follows links, and decodes a literal `%20` in what it finds.
-        real = str(self.path.resolve())
-        if unquote(real) != real:
+        real = self.path if is_store else str(Path(self.path).resolve())
+        if not is_store and unquote(real) != real:
             raise AuditFailed(f"{self.name}: deltalake would read {real} as another path, {unquote(real)}: link to it")
         try:
-            table = DeltaTable(self.path, version=self.version)
+            table = DeltaTable(self.path, version=self.version, storage_options={**self.options})
             # This refuses tables with features that only some readers understand.
             files = table.to_pyarrow_dataset().files
             partitioned = set(table.metadata().partition_columns)
@@ -47,4 +54,6 @@ class DeltaPlace:
                 raise AuditFailed(
                     f"{self.name}: {column!r} partitions the table, so it is in none of its files: take another column"
                 )
-        return pieces_of(self.path / file for file in files)
+        if is_store:
+            return pieces_of(files, files=PyFileSystem(DeltaStorageHandler(self.path, {**self.options})))
+        return pieces_of(Path(self.path, file) for file in files)

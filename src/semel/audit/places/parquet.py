@@ -35,10 +35,12 @@ class RowGroups:
     end: int
     rows: int
     batch_bytes: int = BATCH_BYTES
+    files: Any = None
+    """The file system that has it, if it is another one than this machine's."""
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         try:
-            with pq.ParquetFile(self.path) as file:
+            with pq.ParquetFile(self.path, filesystem=self.files) as file:
                 names = file.schema_arrow.names
                 for column in wanted.columns:
                     if names.count(column) != 1:
@@ -167,23 +169,23 @@ def rows_in(files: Iterable[Path]) -> int:
     return sum(piece.rows for piece in pieces_of(files))
 
 
-def pieces_of(files: Iterable[Path], piece_rows: int = PIECE_ROWS) -> list[RowGroups]:
-    return [piece for file in files for piece in _pieces_of_file(file, piece_rows)]
+def pieces_of(paths: Iterable[Path | str], piece_rows: int = PIECE_ROWS, files: Any = None) -> list[RowGroups]:
+    return [piece for path in paths for piece in _pieces_of_file(path, piece_rows, files)]
 
 
-def _pieces_of_file(path: Path, piece_rows: int) -> Iterator[RowGroups]:
+def _pieces_of_file(path: Path | str, piece_rows: int, files: Any) -> Iterator[RowGroups]:
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(path, filesystem=files)
     except (OSError, pa.ArrowException) as error:
         raise AuditFailed(f"{path}: {' '.join(str(error).split())}") from None
     first, rows = 0, 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows
         if rows >= piece_rows:
-            yield RowGroups(str(path), first, group + 1, rows)
+            yield RowGroups(str(path), first, group + 1, rows, files=files)
             first, rows = group + 1, 0
     if first < metadata.num_row_groups:
-        yield RowGroups(str(path), first, metadata.num_row_groups, rows)
+        yield RowGroups(str(path), first, metadata.num_row_groups, rows, files=files)
 
 
 def _names(columns: Sequence[str]) -> str:

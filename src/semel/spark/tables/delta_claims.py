@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,13 @@ class Location:
 
     def __str__(self) -> str:
         return self.uri
+
+    @property
+    def is_store(self) -> bool:
+        return "://" in self.uri
+
+    def __truediv__(self, below: str) -> Location:
+        return replace(self, uri=f"{self.uri}/{below}")
 
     def table(self, version: int | None = None) -> DeltaTable:
         """The table as it is now, or as of a version."""

@@ -10,9 +10,10 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from pyspark.sql.types import StringType
@@ -38,6 +39,8 @@ NAME_BYTES_MAX: Final = 255
 # Spark writes each of these as three characters.
 ESCAPED: Final = r"[\x01-\x1f\x22\x23\x25\x27\x2a\x2f\x3a\x3d\x3f\x5b\x5c\x5d\x5e\x7b\x7f]"
 ESCAPE: Final = "%XX"
+# A longer text is no bound: the commit has one for each file and column.
+BOUND_CHARACTERS_MAX: Final = 32
 
 
 def reasons(rows: DataFrame, partition_by: Sequence[str]) -> list[Column]:
@@ -92,8 +95,8 @@ def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
     from deltalake.transaction import AddAction
     from pyarrow import parquet
 
-    count = parquet.read_metadata(path).num_rows
-    if not count:
+    metadata = parquet.read_metadata(path)
+    if not metadata.num_rows:
         path.unlink()
         return None
     status = path.stat()
@@ -103,8 +106,46 @@ def add_action(path: Path, root: Path, directory: Path) -> AddAction | None:
         partition_values=dict(map(partition_of, path.relative_to(directory).parts[:-1])),
         modification_time=status.st_mtime_ns // 1_000_000,
         data_change=True,
-        stats=json.dumps({"numRecords": count}),
+        stats=statistics_of(metadata),
     )
+
+
+def statistics_of(metadata: Any) -> str:
+    """How many rows a file has, and between which bounds its columns are, so that a reader may skip it. Floating-point
+    numbers have no bounds, because Parquet's do not count NaN."""
+    schema = metadata.schema.to_arrow_schema()
+    least, greatest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+    for number in range(metadata.num_columns):
+        name = metadata.schema.column(number).path
+        chunks = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
+        # What is inside of another column has a path with dots, and so may a column.
+        if "." in name or name not in schema.names or not all(chunk and chunk.has_null_count for chunk in chunks):
+            continue
+        nulls[name] = sum(chunk.null_count for chunk in chunks)
+        known = [chunk for chunk in chunks if chunk.num_values]
+        if known and all(chunk.has_min_max for chunk in known):
+            with suppress(ValueError, OverflowError):
+                bounds = min(chunk.min for chunk in known), max(chunk.max for chunk in known)
+                lower, upper = bound(bounds[0], above=False), bound(bounds[1], above=True)
+                if lower is not None and upper is not None:
+                    least[name], greatest[name] = lower, upper
+    found = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    return json.dumps(found)
+
+
+def bound(value: Any, *, above: bool) -> Any:
+    """The value as Delta writes a bound down, or one beyond it; None if there is none."""
+    if isinstance(value, datetime):
+        # Delta counts milliseconds here.
+        rest = timedelta(microseconds=value.microsecond % 1000)
+        rounded = value - rest + timedelta(milliseconds=1) if above and rest else value - rest
+        zone = "" if value.tzinfo is None else "Z"
+        return f"{rounded.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return value if len(value) <= BOUND_CHARACTERS_MAX else None
+    return value if type(value) is int else None
 
 
 def partition_of(directory: str) -> tuple[str, str | None]:

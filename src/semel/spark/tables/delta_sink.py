@@ -8,19 +8,20 @@ whose claim was read.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import is_remote
+from pyspark.sql.types import StringType, StructType
 
-from semel.spark.tables import delta_files
+from semel.spark.tables import delta_files, delta_objects
 from semel.spark.tables.bad_rows import checked_choice, quarantine_of
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.delta_claims import Location, app_ids, numbered, standing, version_app_id
 from semel.spark.tables.delta_schema import check_table, opened
-from semel.spark.tables.file_rows import first_reason
+from semel.spark.tables.file_rows import first_reason, not_utf8
 from semel.spark.tables.files import FileSink, FileTable
 from semel.spark.tables.sink import Choice
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 
 class DeltaFiles(FileTable["DeltaTable", "AddAction"]):
@@ -45,6 +45,8 @@ class DeltaFiles(FileTable["DeltaTable", "AddAction"]):
             self.quarantine = DeltaFiles(beside, (), sink_id, add_columns=False, keeps_bad=False)
 
     def opened(self, schema: StructType) -> DeltaTable:
+        if self.location.is_store:
+            delta_objects.check_store(self.location)
         return opened(self.location, schema, self.partition_by, add_columns=self.add_columns)
 
     def kept(self, claim: TableClaim) -> TableClaim:
@@ -57,13 +59,15 @@ class DeltaFiles(FileTable["DeltaTable", "AddAction"]):
         return version.transaction_version(app_ids(self.sink_id)[-1])
 
     def reasons(self, version: DeltaTable, rows: DataFrame) -> Column | None:
+        if self.location.is_store:
+            return first_reason(not_utf8(field.name for field in rows.schema if isinstance(field.dataType, StringType)))
         return first_reason(delta_files.reasons(rows, self.partition_by))
 
-    def directory(self, attempt: int) -> Path:
-        return Path(self.location.uri, f"semel-{attempt:016x}")
-
     def written(self, version: DeltaTable, rows: DataFrame, attempt: int) -> list[AddAction]:
-        return delta_files.written(rows, Path(self.location.uri), self.directory(attempt), self.partition_by)
+        if self.location.is_store:
+            return delta_objects.written(self.location, rows, directory_of(attempt), self.partition_by)
+        root = Path(self.location.uri)
+        return delta_files.written(rows, root, root / directory_of(attempt), self.partition_by)
 
     def committed(self, version: DeltaTable, files: Sequence[AddAction], claim: TableClaim, attempt: int) -> bool:
         from deltalake.exceptions import CommitFailedError
@@ -91,7 +95,14 @@ class DeltaFiles(FileTable["DeltaTable", "AddAction"]):
         )
 
     def discard(self, files: Sequence[AddAction], attempt: int) -> None:
-        shutil.rmtree(self.directory(attempt), ignore_errors=True)
+        if self.location.is_store:
+            delta_objects.remove_below(self.location, directory_of(attempt))
+        else:
+            shutil.rmtree(Path(self.location.uri, directory_of(attempt)), ignore_errors=True)
+
+
+def directory_of(attempt: int) -> str:
+    return f"semel-{attempt:016x}"
 
 
 class DeltaSink(FileSink):
@@ -109,35 +120,40 @@ def delta_sink(
     where: str | None = None,
     on_bad_row: str = "fail",
     add_columns: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     sink_id: str | None = None,
     accept_after: str | None = None,
 ) -> DeltaSink:
     """A sink that appends to the Delta table at `path`, made if it is missing, with the package `deltalake`.
 
-    The driver and all executors have to see `path` as the same directory, on one machine or on a shared file system. A
-    path on an object store is refused. `where` chooses which rows are written, and `columns` what of them, as
-    expressions of Spark's SQL; without them, all rows and all columns. A row that the table cannot have ends the
-    query, or is written into the table `<path>_quarantine` with `on_bad_row="quarantine"`. A new column is refused, or
-    added to the table with `add_columns=True`. The batch is claimed in the table itself, under
-    `sink_id`, or "semel". `accept_after` lets one batch follow that was refused: the refusal says which value.
+    `path` is a directory that the driver and all executors see, or the URL of an object store (`s3://bucket/table`),
+    for which `storage_options` and the environment say what `deltalake` needs to get there. `where` chooses which rows
+    are written, and `columns` what of them, as expressions of Spark's SQL; without them, all rows and all columns. A
+    row that the table cannot have ends the query, or is written into the table `<path>_quarantine` with
+    `on_bad_row="quarantine"`. A new column is refused, or added to the table with `add_columns=True`. The batch is
+    claimed in the table itself, under `sink_id`, or "semel". `accept_after` lets one batch follow that was refused:
+    the refusal says which value. A store in which one of two commits at once would vanish is refused.
     """
     try:
-        import deltalake  # noqa: F401
+        import deltalake
     except ImportError as error:
         raise ImportError("a sink into Delta needs deltalake: pip install 'semel[delta]'") from error
-    scheme = urlsplit(str(path)).scheme
-    if scheme not in ("", "file"):
-        raise ValueError(f"a Delta sink writes to a directory that driver and executors share, not to {scheme}://")
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    directory = Path(str(path).removeprefix("file://")).absolute()
-    check_path(directory)
-    location = Location(str(directory))
-    # With Spark Connect another machine writes the rows, and may have the directory alone.
-    if not is_remote() and (directory / "_delta_log").is_dir():
+    location = location_of(str(path), storage_options or {})
+    # With Spark Connect another machine writes the rows, and may alone reach the table.
+    if not is_remote() and deltalake.DeltaTable.is_deltatable(location.uri, storage_options={**location.options}):
         check_table(location.table(), location, partitions)
     keeps_bad = checked_choice(on_bad_row) == "quarantine"
     files = DeltaFiles(location, partitions, sink_id or "semel", add_columns=add_columns, keeps_bad=keeps_bad)
     return DeltaSink(f"delta:{location}:{files.sink_id}", files, Choice(tuple(columns), where), accept_after)
+
+
+def location_of(path: str, options: Mapping[str, str]) -> Location:
+    if urlsplit(path).scheme not in ("", "file"):
+        return Location(path.rstrip("/"), options)
+    directory = Path(path.removeprefix("file://")).absolute()
+    check_path(directory)
+    return Location(str(directory))
 
 
 def check_path(directory: Path) -> None:

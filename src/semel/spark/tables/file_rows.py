@@ -5,7 +5,7 @@ Spark would end the query for ever, and name neither the row nor the column. Not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from semel.spark.claims import Outcome
@@ -27,6 +27,13 @@ def first_reason(each: Sequence[Column]) -> Column | None:
     from pyspark.sql import functions as f
 
     return f.coalesce(*each) if each else None
+
+
+def not_utf8(names: Iterable[str]) -> list[Column]:
+    """Which of these columns is no text that a reader could read."""
+    from pyspark.sql import functions as f
+
+    return [f.when(~f.is_valid_utf8(column_of(name)), f"column {name!r} is not UTF-8") for name in names]
 
 
 def as_row(rows: DataFrame) -> Column:

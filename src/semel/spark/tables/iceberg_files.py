@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.delta_files import NAME_BYTES_MAX, too_long
-from semel.spark.tables.file_rows import column_of
+from semel.spark.tables.file_rows import column_of, not_utf8
+from semel.spark.tables.task_files import gathered
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame
 
-# How many bytes of rows a task holds until it writes a file of them. Parquet makes a fraction of it.
-FILE_BYTES: Final = 256 * 1024 * 1024
 # What stays one character in the name of a partition's directory; each other byte becomes three.
 PLAIN: Final = "[A-Za-z0-9_.~ -]"
 # The properties of a table whose files lie in no directory of their partition.
@@ -48,9 +47,8 @@ class Writing:
         metadata = TableMetadataUtil.parse_raw(self.metadata)
         types = schema_to_pyarrow(self.schema, include_field_ids=False)
         for rows in gathered(batches):
-            # The times of Spark have the session's zone, and a task of Arrow's takes bytes for text without a look.
+            # The times of Spark have the session's zone.
             table = rows.cast(types)
-            table.validate(full=True)
             for field in metadata.schema().fields:
                 if field.required and table[field.name].null_count:
                     raise ValueError(f"column {field.name!r} is null, and the table requires it")
@@ -63,21 +61,6 @@ def data_files(metadata: Any, rows: pyarrow.Table, io: FileIO) -> Iterable[DataF
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
     return _dataframe_to_data_files(metadata, rows, io)
-
-
-def gathered(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.Table]:
-    """The rows of a task, as many at a time as go into a file."""
-    import pyarrow
-
-    held: list[pyarrow.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-        if sum(one.nbytes for one in held) >= FILE_BYTES:
-            yield pyarrow.Table.from_batches(held)
-            held = []
-    if held:
-        yield pyarrow.Table.from_batches(held)
 
 
 def written(table: Table, rows: DataFrame, schema: Schema) -> list[DataFile]:
@@ -99,8 +82,10 @@ def reasons(table: Table, rows: DataFrame) -> list[Column]:
     texts = [
         field.name for field in schema.fields if field.name in in_rows and isinstance(field.field_type, StringType)
     ]
-    found += [f.when(~f.is_valid_utf8(column_of(name)), f"column {name!r} is not UTF-8") for name in texts]
-    if not FLAT.items() <= table.properties.items():
+    found += not_utf8(texts)
+    # A store has keys and no directories.
+    has_directories = table.location().startswith("file:") or "://" not in table.location()
+    if has_directories and not FLAT.items() <= table.properties.items():
         for partition in table.spec().fields:
             name = schema.find_column_name(partition.source_id) or ""
             if isinstance(partition.transform, IdentityTransform) and name in texts:

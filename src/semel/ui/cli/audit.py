@@ -41,7 +41,7 @@ addresses:
                                             or all of it from the file of --command-config
   parquet:DIR?id=COLUMN                     what Spark's streaming sink committed, or every file; parquet:/DIR for all
                                             of the path
-  delta:DIR?id=COLUMN                       and version=N
+  delta:DIR?id=COLUMN                       or delta:s3://BUCKET/TABLE, storage.AWS_REGION=... and so on; version=N
   iceberg:NAMESPACE.TABLE?id=COLUMN         and catalog=NAME, as pyiceberg's settings have it, or catalog.uri=... and so
                                             on; ref=BRANCH or ref=TAG; snapshot=N
   postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN   or SCHEMA.TABLE; sslmode=... and so on as for libpq

@@ -1,13 +1,15 @@
-"""What an audit reads of an Iceberg table besides its present rows, and what it says if it cannot."""
+"""What an audit reads of an Iceberg table besides its present rows, and of a Delta table in a bucket."""
 
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import deltalake
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
 from semel.audit import AuditFailed, Given, audit
+from semel.testing.seaweedfs import ACCESS_KEY, SECRET_KEY, SeaweedServer
 
 
 def test_an_iceberg_table_is_read_as_of_a_snapshot_or_a_branch_and_without_deleted_rows(tmp_path: Path) -> None:
@@ -41,3 +43,26 @@ def test_an_iceberg_table_is_read_as_of_a_snapshot_or_a_branch_and_without_delet
         audit(Given([]), address.replace("shop.rows", "shop.no"))
     with pytest.raises(AuditFailed, match="names no table"):
         audit(Given([]), address.replace("shop.rows", "rows"))
+
+
+def test_a_delta_table_in_a_bucket_is_read_as_one_in_a_directory(seaweedfs: SeaweedServer) -> None:
+    options = {
+        "AWS_ENDPOINT_URL": seaweedfs.endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for number in range(3):
+        rows = pa.table({"id": [number], "shop": ["a b"]})
+        deltalake.write_deltalake("s3://contract/audit ü", rows, mode="append", storage_options=options)
+    given = urlencode({f"storage.{name}": value for name, value in options.items()})
+    address = f"delta:s3://contract/audit%20%C3%BC?id=id&{given}"
+    assert audit(Given([0, 1, 2]), address).is_clean
+    assert audit(Given([0, 1]), f"{address}&version=1").is_clean
+    deltalake.DeltaTable("s3://contract/audit ü", storage_options=options).delete("id = 1")
+    verdict = audit(Given([0, 1, 2]), address)
+    assert not verdict.is_clean
+    assert SECRET_KEY not in repr(verdict)
+    with pytest.raises(AuditFailed, match="delta:s3://contract/nothing"):
+        audit(Given([]), address.replace("audit%20%C3%BC", "nothing"))
