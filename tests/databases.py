@@ -17,8 +17,10 @@ ASYNC_DRIVERS: Final = {
 }
 WAITS_FOR_US: Final = {
     "postgresql": "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))",
-    "mysql": "SELECT 1 FROM information_schema.innodb_lock_waits JOIN information_schema.innodb_trx "
-    "ON trx_id = blocking_trx_id WHERE trx_mysql_thread_id = CONNECTION_ID()",
+    # InnoDB's own tables of waits are not brought up to date while somebody asks for them again and again.
+    "mysql": "SELECT 1 FROM information_schema.processlist, information_schema.global_status "
+    "WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' "
+    "AND variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS' AND variable_value > 0",
 }
 
 

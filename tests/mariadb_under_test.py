@@ -22,10 +22,8 @@ from semel.testing.ports import free_port
 from semel.testing.postgres_programs import PostgresMissing, account_of_server, runs_as
 
 ON_MARIADB: Final = {
-    *("inbox/test_claiming.py", "inbox/test_reaper.py", "inbox/test_loop.py", "inbox/test_own_ends.py"),
-    *("offsets/test_offsets_with_output.py", "schema/test_making.py", "schema/test_printing.py"),
-    *("database/test_open_transactions.py", "http/test_http_races.py", "http/test_http_reaper.py"),
-    *("http/test_http_steps.py", "outbox/test_relaying.py", "outbox/test_adding.py"),
+    *("inbox/test_claiming.py", "inbox/test_reaper.py", "offsets/test_offsets_with_output.py"),
+    "database/test_open_transactions.py",
 }
 """The modules of tests that run on MariaDB besides SQLite and PostgreSQL."""
 SHARED_MARIADB: Final = os.environ.get("SEMEL_TEST_MARIADB")
