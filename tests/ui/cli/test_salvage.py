@@ -89,6 +89,17 @@ def test_of_a_log_without_damage_everything_comes_out(old: Scene, tmp_path: Path
     log.close()
 
 
+def test_entries_that_were_written_and_are_gone_are_named(old: Scene, tmp_path: Path) -> None:
+    """A copy alone would look like a log after a loss of power, which need not have kept them."""
+    whole = all_records(old)
+    newest = max((old.root / "journal").glob("0*"))
+    newest.write_bytes(b"")
+    lines = salvage(str(old.root), str(tmp_path / "new"), SETTINGS)
+    out = records_in(tmp_path / "new")
+    assert out.keys() < whole.keys()
+    assert any("journal" in line for line in lines)
+
+
 def test_the_command_says_what_there_is_and_what_is_lost(tmp_path: Path) -> None:
     with FaultyBroker(data=tmp_path / "log") as broker, Asker(broker.bootstrap) as ask:
         ask.create("payments", segment_bytes="14000")

@@ -39,6 +39,8 @@ def salvage(source: str, target: str, settings: "LogSettings | None" = None) -> 
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise Failure(f"{target} is not empty: name another directory")
     lost: list[str] = []
+    # A copy is of no run of the machine, so only the log itself shows that written entries are gone.
+    stopped = None if "://" in source else _where_a_start_stops(source, settings)
     try:
         if "://" in source:
             asyncio.run(_out_of_store(source, target, lost))
@@ -47,15 +49,22 @@ def salvage(source: str, target: str, settings: "LogSettings | None" = None) -> 
         _mend(target, lost, settings)
     except OSError as error:
         raise Failure(f"{error.filename or target}: {error.strerror or error}") from None
-    return lost
+    return lost or ([] if stopped is None else [stopped])
+
+
+def _where_a_start_stops(source: str, settings: "LogSettings | None") -> str | None:
+    from semel.log.at_rest import LogSettings, examine
+    from semel.log.files import ReadOnlyFiles
+
+    if not os.path.isdir(source):
+        raise Failure(f"{source}: there is no such directory")
+    return examine(ReadOnlyFiles(source), (settings or LogSettings()).aborted_blocks, as_a_start=True).stopped
 
 
 def _copy(source: str, target: str, lost: list[str]) -> None:
     """Copy all files that can be read."""
     from semel.log.at_rest import TOPICS
 
-    if not os.path.isdir(source):
-        raise Failure(f"{source}: there is no such directory")
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("lock", "set-aside"), dirs_exist_ok=True)
     except shutil.Error as error:
