@@ -21,10 +21,13 @@ def shape(engine: Engine) -> dict[str, Any]:
     }
 
 
+OPTIONS = "dialect_options"
+
+
 def _indexes(inspector: Inspector, table: str) -> list[tuple[str, Any, str]]:
     """A condition is an object, which is equal to itself alone."""
     return sorted(
-        (str(index["name"]), index["column_names"], str({k: str(v) for k, v in index["dialect_options"].items()}))
+        (str(index["name"]), index["column_names"], str({k: str(v) for k, v in index.get(OPTIONS, {}).items()}))
         for index in inspector.get_indexes(table)
     )
 

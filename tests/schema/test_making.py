@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from sqlalchemy import Column, Connection, Engine, MetaData, Table, Text, create_engine, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, inspect, text
 
 from databases import async_engine_of
 from semel import schema
@@ -20,7 +20,7 @@ from semel.schema.tables import ROOMS, Made, Room
 from semel.testing.postgres import PostgresServer
 
 SHOPS = MetaData()
-SHOP = Table("semel_shop", SHOPS, Column("name", Text, primary_key=True))
+SHOP = Table("semel_shop", SHOPS, Column("name", String(40), primary_key=True))
 
 
 def add_town(connection: Connection) -> None:
@@ -29,8 +29,11 @@ def add_town(connection: Connection) -> None:
 
 FIRST = Room("shop", SHOPS)
 LATER_SHOPS = MetaData()
-Table("semel_shop", LATER_SHOPS, Column("name", Text, primary_key=True), Column("town", Text, nullable=False))
-Table("semel_shop_doors", LATER_SHOPS, Column("name", Text, primary_key=True))
+Table(
+    *("semel_shop", LATER_SHOPS, Column("name", String(40), primary_key=True)),
+    Column("town", String(40), nullable=False),
+)
+Table("semel_shop_doors", LATER_SHOPS, Column("name", String(40), primary_key=True))
 SECOND = Room("shop", LATER_SHOPS, (add_town,))
 
 
@@ -153,6 +156,8 @@ def test_newer_tables_are_refused_and_left_alone(url: str, monkeypatch: pytest.M
 
 
 def test_tables_of_nobody_knows_whom_are_compared(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "mysql" in url:
+        pytest.skip("it commits each table as it is made")
     engine = engine_of(url)
     SHOPS.create_all(engine)
     knowing(SECOND, monkeypatch)
@@ -168,6 +173,9 @@ def test_tables_of_nobody_knows_whom_are_compared(url: str, monkeypatch: pytest.
 
 
 def test_a_step_that_fails_leaves_what_was_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "mysql" in url:
+        pytest.skip("it commits each table as it is made")
+
     def fail(connection: Connection) -> None:
         add_town(connection)
         raise ZeroDivisionError

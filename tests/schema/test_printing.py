@@ -44,5 +44,5 @@ def test_the_sql_of_each_room_can_be_run_on_its_own(url: str) -> None:
 
 
 def test_another_database_is_refused() -> None:
-    with pytest.raises(UnknownDatabase, match="there are sqlite, postgresql"):
+    with pytest.raises(UnknownDatabase, match="there are sqlite, mysql, postgresql"):
         schema.ddl("oracle")

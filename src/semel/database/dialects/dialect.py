@@ -111,7 +111,6 @@ class Dialect(ABC):
     """The driver of a URL that names none."""
     packages: ClassVar[Mapping[str, str]] = {}
     """What to install for a module of a driver that is missing."""
-    sqlalchemy: ClassVar[type[SQLDialect]]
 
     has_one_writer: ClassVar[bool] = False
     """Only one transaction writes at a time, and all clients are on one machine, whose clock is the database's."""
@@ -129,6 +128,10 @@ class Dialect(ABC):
     def backends(self) -> tuple[str, ...]:
         """SQLAlchemy's names for it."""
         return (self.name,)
+
+    @abstractmethod
+    def sqlalchemy(self) -> SQLDialect:
+        """SQLAlchemy's own, to print statements without a connection."""
 
     # -- engines -----------------------------------------------------------------------------------------------------
 

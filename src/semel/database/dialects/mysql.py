@@ -30,6 +30,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import Pool
 from sqlalchemy.types import TypeEngine
@@ -106,13 +107,16 @@ class Mysql(Dialect):
     example = "mysql://host/name"
     driver = "pymysql"
     packages: ClassVar = {"pymysql": "'semel[mysql]'"}
-    sqlalchemy = mysql.dialect
     isolation = "READ COMMITTED"
     table_options: ClassVar = {"engine": "InnoDB"}
 
     @property
     def backends(self) -> tuple[str, ...]:
         return ("mysql", "mariadb")
+
+    def sqlalchemy(self) -> SQLDialect:
+        """With the reserved words of both: `offset` is one in MariaDB alone."""
+        return mysql.dialect(is_mariadb=True)
 
     def parsed(self, url: URL) -> URL:
         url = super().parsed(url)

@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.dialects import postgresql, registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.exc import DBAPIError
 
 from semel.database.dialects.dialect import (
@@ -80,11 +81,13 @@ class Postgresql(Dialect):
     example = "postgresql://host/name"
     driver = "psycopg"
     packages: ClassVar = {"psycopg": "'semel[postgres]'"}
-    sqlalchemy = postgresql.dialect
     isolation = "READ COMMITTED"
     has_locks = True
     news = News.NOTIFIED
     no_connection = _NO_CONNECTION
+
+    def sqlalchemy(self) -> SQLDialect:
+        return postgresql.dialect()  # type: ignore[no-untyped-call]
 
     def prepare(self, engine: Engine) -> None:
         if engine.dialect.driver == "psycopg":

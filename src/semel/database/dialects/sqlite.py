@@ -37,6 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import registry, sqlite
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, Text, TypeEngine
 
@@ -91,9 +92,11 @@ class Sqlite(Dialect):
     title = "SQLite"
     example = "sqlite:///file.db"
     driver = "pysqlite"
-    sqlalchemy = sqlite.dialect
     has_one_writer = True
     news = News.VERSION
+
+    def sqlalchemy(self) -> SQLDialect:
+        return sqlite.dialect()
 
     def parsed(self, url: URL) -> URL:
         if url.host or url.username or url.password or url.port:
