@@ -209,7 +209,14 @@ def test_a_partition_with_very_many_segments_still_ends_one_that_is_as_large_as_
     (tmp_path / partition.directory / f"{SEGMENTS_MAX - 1:020}.log").touch()
     segments = [(number, number + 1, 100, 0, 0, 0, -1, 0) for number in range(SEGMENTS_MAX - 1)]
     segments.append((SEGMENTS_MAX - 1, SEGMENTS_MAX, SEGMENT_BYTES_DEFAULT - 500, 0, 0, 0, -1, 0))
-    record = {"log_start": 0, "next_offset": SEGMENTS_MAX, "epochs": [], "cleaned_until": 0, "segments": segments}
+    record = {
+        "log_start": 0,
+        "next_offset": SEGMENTS_MAX,
+        "epochs": [],
+        "cleaned_until": 0,
+        "given_up": [],
+        "segments": segments,
+    }
     partition.restore(record, PartitionParts(Index(), Snapshot({}, []), {}, b"", b""))
     counts = []
     for _ in range(2):
