@@ -17,9 +17,10 @@ from eventually import eventually
 from semel.database.clock import database_now_ms
 from semel.http import AsgiIdempotency, Fenced, Idempotency, reap
 from semel.http.attempts import Meaning, meaning_of
-from semel.http.claims import begin_step, finish_step, finished_step, name_of
+from semel.http.claims import name_of
 from semel.http.tables import keys
 from semel.metrics import Count, hook
+from semel.steps.records import begin_step, finish_step, noted_step
 from semel.testing.clock import Clock
 
 IN_BOTH = pytest.mark.parametrize("framework", ["starlette", "flask"])
@@ -207,7 +208,7 @@ def test_a_step_that_is_finished_is_not_finished_again(engine: Engine) -> None:
     with pytest.raises(RuntimeError, match="finished meanwhile"), engine.begin() as connection:
         finish_step(connection, name, "mail", "2")
     with engine.begin() as connection:
-        assert finished_step(connection, name, "mail") == "1"
+        assert noted_step(connection, name, "mail") == "1"
 
 
 def test_a_late_holder_is_counted_as_fenced(engine: Engine, counts: Counter[str]) -> None:

@@ -20,19 +20,9 @@ from eventually import eventually
 from semel.database import engine_of
 from semel.database.clock import database_now_ms
 from semel.http import Idempotency, WsgiIdempotency, metadata
-from semel.http.claims import (
-    NO_LEASE,
-    Accepted,
-    Duplicate,
-    Running,
-    Term,
-    claim,
-    finish_step,
-    finished_step,
-    hold,
-    name_of,
-)
+from semel.http.claims import NO_LEASE, Accepted, Duplicate, Running, Term, claim, hold, name_of
 from semel.http.tables import keys
+from semel.steps.records import finish_step, noted_step
 from semel.testing.clock import Clock
 from semel.testing.postgres import PostgresServer
 
@@ -84,7 +74,7 @@ def test_who_is_late_to_take_an_expired_key_over_takes_no_step_from_the_other(po
         with late.begin() as connection:
             assert isinstance(claim(connection, name, "print", again), Running)
     with engine.connect() as connection:
-        assert finished_step(connection, name, "charge") == "1"
+        assert noted_step(connection, name, "charge") == "1"
     late.dispose()
     engine.dispose()
 

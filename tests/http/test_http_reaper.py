@@ -9,8 +9,9 @@ from sqlalchemy import Engine, func, select
 
 from semel.database import engine_of
 from semel.http import metadata, reap, reap_async
-from semel.http.claims import NO_LEASE, Accepted, Fenced, Term, claim, finish_step, finished_step, keep, name_of
+from semel.http.claims import NO_LEASE, Accepted, Fenced, Term, claim, keep, name_of
 from semel.http.tables import keys
+from semel.steps.records import finish_step, noted_step
 from semel.steps.tables import steps
 from semel.testing.postgres import PostgresServer
 
@@ -78,8 +79,8 @@ def test_an_expired_key_begins_anew_without_the_steps_of_its_former_life(engine:
         assert claim(connection, name, "f", Term(100, 50, now_ms=0)) == Accepted(0)
         finish_step(connection, name, "charge", "1")
         assert claim(connection, name, "f", Term(100, 50, now_ms=60)) == Accepted(1)
-        assert finished_step(connection, name, "charge") == "1"
+        assert noted_step(connection, name, "charge") == "1"
         assert claim(connection, name, "other", Term(100, 50, now_ms=200)) == Accepted(2)
-        assert finished_step(connection, name, "charge") is None
+        assert noted_step(connection, name, "charge") is None
         with pytest.raises(Fenced, match="took it over"):
             keep(connection, name, 1, None, 201, Term(100, 50, now_ms=200))
