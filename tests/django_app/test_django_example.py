@@ -101,12 +101,14 @@ def test_the_page_shows_the_example_as_it_is() -> None:
 
 
 def test_the_check_finds_what_was_planted(project: Path, url: str) -> None:
-    """Keys in another alias than the models, on a database and in an order that do not do."""
+    """Keys in another alias than the models, on a database and in an order that do not do. The application is installed
+    by its older name."""
     if not url.startswith("sqlite"):
         pytest.skip("the mistakes are those of the project")
     add(
         project,
         "MIDDLEWARE.reverse()\n"
+        "INSTALLED_APPS[INSTALLED_APPS.index('semel.django')] = 'semel.http.django'\n"
         "other = {'ENGINE': 'django.db.backends.sqlite3', 'NAME': 'other.db', 'AUTOCOMMIT': False}\n"
         "DATABASES |= {'other': {**other, 'ATOMIC_REQUESTS': True}}\n",
     )
