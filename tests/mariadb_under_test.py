@@ -23,6 +23,7 @@ from semel.testing.postgres_programs import PostgresMissing, account_of_server, 
 
 ON_MARIADB: Final = {
     *("inbox/test_claiming.py", "inbox/test_reaper.py", "offsets/test_offsets_with_output.py"),
+    *("http/test_http_races.py", "http/test_http_reaper.py", "http/test_http_steps.py"),
     *("database/test_open_transactions.py", "schema/test_making.py", "schema/test_printing.py"),
 }
 """The modules of tests that run on MariaDB besides SQLite and PostgreSQL."""

@@ -25,7 +25,9 @@ from semel.database import within, within_async
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
 
 shop = MetaData()
-payments = Table("payments", shop, Column("id", Integer, primary_key=True), Column("amount", String, nullable=False))
+payments = Table(
+    "payments", shop, Column("id", Integer, primary_key=True), Column("amount", String(200), nullable=False)
+)
 
 
 class Gate:
