@@ -27,7 +27,9 @@ from semel.log.storage.examination import examine
 from semel.log.storage.files import DiskFiles, ReadOnlyFiles
 from semel.log.storage.journal import Damaged, Misfit
 from semel.log.storage.log import Log
+from semel.log.storage.remedy import mend
 from semel.log.storage.repair import SettingAside
+from semel.log.storage.segment import Mark
 
 
 def member(member_id: str, instance_id: str | None = None) -> ConsumerSubscription:
@@ -203,4 +205,35 @@ def test_members_that_contradict_each_other_are_found_at_the_start_and_left_out_
     assert json.loads((tmp_path / "set-aside/members-0.json").read_text())["members"]["kind"] == "consumer"
     group = log.state.groups.named("readers")
     assert group is None or not isinstance(group.machine, ConsumerGroup)
+    log.close()
+
+
+@pytest.mark.parametrize("damaged", range(5))
+def test_whatever_batch_a_repair_gives_up_an_open_transaction_stays_hidden(tmp_path: Path, damaged: int) -> None:
+    """Its first batch is offset 3, and lies elsewhere in the segment that a repair makes of what is whole."""
+    caller = begun(tmp_path)
+    caller.claim("one")
+    (partition,) = caller.log.state.partitions.all()
+    for mark in range(3):
+        caller.append(partition, batch(mark=mark, size=100 + mark))
+    for _ in range(2):
+        caller.append(partition, caller.next_batch(partition, caller.owners()[0].producer_id))
+    caller.log.close()
+    (segment,) = (tmp_path / "topics").glob("*/0/*.log")
+    content = bytearray(segment.read_bytes())
+    sizes = [header.batch_bytes for header, _ in partition.batches(0, partition.end_mark())]
+    content[sum(sizes[: damaged + 1]) - 1] ^= 1
+    segment.write_bytes(content)
+    mend(DiskFiles(tmp_path), lambda _: None)
+    log = Log.open(DiskFiles(tmp_path), new_cluster_id="", settings=SETTINGS)
+    (partition,) = log.state.partitions.all()
+    log.sync_now()
+
+    def found(begin: int, until: Mark) -> list[int]:
+        return [header.base_offset for header, _ in partition.batches(begin, until)]
+
+    for begin in range(3):
+        assert found(begin, partition.stable) == [offset for offset in range(begin, 3) if offset != damaged]
+    assert partition.stable.offset == 3
+    assert found(0, partition.readable) == [offset for offset in range(5) if offset != damaged]
     log.close()

@@ -29,14 +29,7 @@ from semel.log.storage.segment import (
     place_after,
     whole_batches,
 )
-from semel.wire.batch import (
-    HEADER_BYTES,
-    LENGTH_PREFIX_BYTES,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    Buffer,
-    read_header,
-)
+from semel.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
 
 # A partition remembers the places of so many offsets at which the next fetch will probably begin.
 _REMEMBERED_PLACES_MAX: Final = 16
@@ -110,7 +103,7 @@ class PartitionLog:
         self._before_change()
         self.aborted.put_away()
         self._writes += 1
-        segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
+        segment = self._segment_for(header.batch_bytes, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
@@ -423,11 +416,11 @@ class PartitionLog:
         restore_state(self.state, record, parts)
         self.cleaned_until = record["cleaned_until"]
         self.given_up = [(begin, end) for begin, end in record["given_up"]]
-        self._opened = parts.open_transactions
         self._segments = [Segment.from_record(self.directory, fields) for fields in record["segments"]]
         self._bases = [segment.base_offset for segment in self._segments]
         if self._segments:
             self._segments[-1].index = parts.growing_index if self._segments[-1].size else Index()
+        self._opened = {producer_id: self._placed(mark) for producer_id, mark in parts.open_transactions.items()}
 
     def cut_after_end(self) -> None:
         """Remove the bytes after the end of the active segment, which are not part of the log."""
@@ -470,6 +463,13 @@ class PartitionLog:
         if place is not None and place[0] == segment.base_offset:
             return place[1]
         return 0 if offset <= segment.base_offset else None
+
+    def _placed(self, mark: Mark) -> Mark:
+        """The same offset with its place now, if a repair has put what is left into other segments."""
+        slot = max(bisect_right(self._bases, mark.offset) - 1, 0)
+        if not self._segments or self._bases[slot] == mark.segment_base:
+            return mark
+        return Mark(mark.offset, self._bases[slot], self._place_of(self._segments[slot], mark.offset))
 
     def _place_of(self, segment: Segment, offset: int) -> int:
         """Where in the segment the batch with `offset` begins."""

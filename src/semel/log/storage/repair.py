@@ -21,7 +21,7 @@ from semel.log.storage.aside import DIRECTORY, Aside
 from semel.log.storage.files import File, Files
 from semel.log.storage.journal import Lost, Misfit
 from semel.log.storage.partition_log import PartitionLog
-from semel.log.storage.segment import Segment
+from semel.log.storage.segment import Segment, footer
 from semel.log.storage.verification import Fault, proven_after
 from semel.wire.batch import BatchHeader
 from semel.wire.sequences import epoch_of
@@ -87,11 +87,12 @@ class SettingAside(Repair):
         kept = Segment(damaged.path.rpartition("/")[0], first, damaged.begun_at_ms, damaged.generation)
         for _, header in run:
             kept.note(header)
+        assert kept.index is not None
+        parts = [file.read_at(kept.size, run[0][0]), *footer(kept.index)]
         kept.index, kept.horizon_ms = None, damaged.horizon_ms
         copy = self._files.open(kept.path, create=True)
         with contextlib.closing(copy):
-            copy.write_at([file.read_at(kept.size, run[0][0])], 0)
-            copy.truncate(kept.size)
+            copy.truncate(copy.write_at(parts, 0))
             copy.sync()
         return kept
 
