@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from semel.spark.claims import BatchRefused
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.iceberg_claims import Noted, noted_in, text_of
+from semel.spark.tables.iceberg_files import Writing
 from semel.spark.tables.iceberg_schema import schema_of
 from semel.spark.tables.iceberg_sink import IcebergFiles, iceberg_sink
 
@@ -251,3 +252,30 @@ def test_what_iceberg_cannot_have_is_refused_by_its_name(lake: Lake) -> None:
         opened({"id": "integer"})
     with pytest.raises(ValueError, match="column 'nested' is list<long> in the rows and list<int> in"):
         opened({"nested": LONGS})
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_no_table_is_partitioned_by_floating_point_numbers(lake: Lake, kind: str) -> None:
+    """Else rows with 0.0 and -0.0 were written twice, and one with NaN ended the query."""
+    wide = columns({"id": "long", "ratio": kind})
+    sink = iceberg_sink("shop.more", catalog="lake", settings=lake.settings, partition_by="ratio")
+    with pytest.raises(ValueError, match=f"column 'ratio' is {kind}, which is no partition"):
+        sink.files.opened(wide)
+    assert not lake.files().catalog.table_exists("shop.more")
+    table = lake.files().catalog.create_table("shop.more", schema_of(wide))
+    with table.update_spec() as update:
+        update.add_identity("ratio")
+    with pytest.raises(ValueError, match=f"column 'ratio' is {kind}, which is no partition"):
+        iceberg_sink("shop.more", catalog="lake", settings=lake.settings).files.opened(wide)
+
+
+def test_a_task_whose_files_have_other_rows_than_it_was_given_fails(lake: Lake) -> None:
+    """Whatever the library does with partitions, no row is committed twice or missing."""
+    schema = schema_of(columns({"ratio": "double"}))
+    table = lake.files().catalog.create_table("shop.more", schema)
+    with table.update_spec() as update:
+        update.add_identity("ratio")
+    writing = Writing(lake.files().catalog.load_table("shop.more").metadata.model_dump_json(), table.io, schema)
+    assert len([*writing([pyarrow.record_batch({"ratio": [1.0, 2.0, 1.0]})])]) == 2
+    with pytest.raises(RuntimeError, match="wrote 5 rows into the files of 3"):
+        list(writing([pyarrow.record_batch({"ratio": [0.0, -0.0, 2.0]})]))

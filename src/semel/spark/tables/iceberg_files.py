@@ -52,7 +52,14 @@ class Writing:
             for field in metadata.schema().fields:
                 if field.required and table[field.name].null_count:
                     raise ValueError(f"column {field.name!r} is null, and the table requires it")
-            for file in data_files(metadata, table, self.io):
+            files = [*data_files(metadata, table, self.io)]
+            # The library chooses the rows of each partition by a comparison of values.
+            if (count := sum(file.record_count for file in files)) != table.num_rows:
+                raise RuntimeError(
+                    f"pyiceberg wrote {count} rows into the files of {table.num_rows}: their partitions overlap, or "
+                    "lack some. Nothing was written"
+                )
+            for file in files:
                 yield pyarrow.record_batch({"file": [pickle.dumps(file)]})
 
 

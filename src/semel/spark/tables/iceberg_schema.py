@@ -186,8 +186,10 @@ def check_partitions(table: Table, rows: Schema, name: str) -> None:
             raise ValueError(
                 f"{name} is partitioned by {source!r}, and the rows have no such column: {listed([*names])}"
             )
+        kind = table.schema().find_type(field.source_id)
+        check_exact(source, kind)
         try:
-            field.transform.pyarrow_transform(table.schema().find_type(field.source_id))
+            field.transform.pyarrow_transform(kind)
         except (ImportError, ModuleNotFoundError) as error:
             raise ImportError(f"partitions by bucket and truncate need pyiceberg-core: {error}") from None
         except (NotImplementedError, ValueError) as error:
@@ -227,7 +229,19 @@ def parsed(text: str, schema: Schema) -> tuple[str, Transform[Any, Any]]:
     if not transform.can_transform(schema.find_type(schema.find_field(source).field_id)):
         kind = schema.find_field(source).field_type
         raise ValueError(f"partition_by={text!r}: {source!r} is {kind}, which has no such part")
+    check_exact(source, schema.find_type(schema.find_field(source).field_id))
     return source, transform
+
+
+def check_exact(source: str, kind: Any) -> None:
+    """The library would write rows with 0.0 and -0.0 twice, and could not write one with NaN."""
+    from pyiceberg.types import DoubleType, FloatType
+
+    if isinstance(kind, FloatType | DoubleType):
+        raise ValueError(
+            f"column {source!r} is {kind}, which is no partition (0.0 and -0.0 are equal, and NaN is not equal to "
+            "itself): partition by a string, a whole number or a date made of it"
+        )
 
 
 def written_as(source: str | None, transform: Transform[Any, Any]) -> str:
