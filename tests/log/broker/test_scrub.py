@@ -155,3 +155,25 @@ async def test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind
         ]
         await scrubber_of(broker).look()
         assert not broker.log.damaged
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["and nothing is before it", "and what is before it ends there"])
+async def test_no_reader_comes_unnoticed_from_before_what_a_repair_has_given_up_to_behind_it(
+    tmp_path: Path, first: int
+) -> None:
+    """Compaction may have removed all records in between."""
+    _, two, *_ = await filled(tmp_path)
+    ends = int(two.stem)
+    flip(two, 100)
+    mend(DiskFiles(tmp_path), lambda _: None)
+    async with broker_in(tmp_path) as broker:
+        (partition,) = broker.log.state.partitions.used()
+        if first == 0:
+            assert broker.log.swap(partition, [partition.segments[0]], None)
+        answers = [(answer.error_code, bool(answer.records)) for answer in [await fetched(broker, ends - 1)]]
+        assert answers == [(0, True) if first else (ErrorCode.CORRUPT_MESSAGE, False)]
+        assert (await fetched(broker, ends)).error_code == ErrorCode.CORRUPT_MESSAGE
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            topics = [{"name": "payments", "partitions": [{"partition_index": 0, "offset": ends + 250}]}]
+            await asyncio.to_thread(ask, DELETE_RECORDS, topics=topics, timeout_ms=1000)
+        assert partition.given_up == []

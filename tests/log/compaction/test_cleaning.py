@@ -464,3 +464,18 @@ def test_in_several_rounds_a_small_table_comes_to_the_same_as_a_large_one() -> N
         rounds += 1
     assert rounds > 3
     assert small.records() == large.records()
+
+
+def test_segments_on_both_sides_of_what_a_repair_has_given_up_stay_two() -> None:
+    """Readers are told of the damage only between segments."""
+    history = History()
+    for _ in range(4):
+        history.append([Record(key=b"a", value=b"1")])
+        history.roll()
+    done = history.begin()
+    done.survey()
+    before, damaged, *after = history.sealed
+    done.segments = [before, *after]
+    assert done.groups() == [done.segments]
+    done.given_up = [(damaged.base_offset, damaged.next_offset)]
+    assert done.groups() == [[before], after]

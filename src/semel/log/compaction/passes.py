@@ -8,7 +8,7 @@ A pass is made on the event loop, from values that do not change, and then runs 
 log. Its memory is limited to the table of keys, one batch with its decompressed records, and a piece of output.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -90,6 +90,8 @@ class Pass:
     key_bytes_max: int
     segment_bytes: int
     pause: Callable[[], None]
+    # The records that a repair has given up. They lie between segments, and readers are told of them only there.
+    given_up: Sequence[tuple[int, int]] = ()
     tally: Tally = field(default_factory=Tally)
     transactions: TransactionsPassed = field(init=False)
     last_offsets: LastOffsets = field(init=False)
@@ -220,7 +222,10 @@ class Pass:
         for segment in self.segments:
             if segment.base_offset >= self.until:
                 break
-            if segment.size > bytes_left:
+            is_behind_hole = any(
+                groups and groups[-1][0].base_offset < begin < segment.base_offset for begin, _ in self.given_up
+            )
+            if segment.size > bytes_left or is_behind_hole:
                 groups.append([])
                 bytes_left = self.segment_bytes
             groups[-1].append(segment)

@@ -51,6 +51,7 @@ class Plan:
             key_bytes_max=bounds.key_bytes_max,
             segment_bytes=configs.segment_bytes,
             pause=pause,
+            given_up=partition.given_up,
         )
 
 

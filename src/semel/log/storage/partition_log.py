@@ -127,6 +127,7 @@ class PartitionLog:
         self._before_change()
         first_block = self.state.aborted.first_block
         self.state.apply_log_start(offset)
+        self.given_up = [(begin, end) for begin, end in self.given_up if end > offset]
         count = 0
         for segment in self._segments:
             # An empty segment waits for the next batch.

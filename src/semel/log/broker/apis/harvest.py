@@ -20,6 +20,7 @@ from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Corrupt, Damaged
 from semel.log.storage.partition_log import PartitionLog, Watcher
 from semel.log.storage.segment import Mark, Stretch
+from semel.wire.batch import read_header
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import ABORTED, FetchPartitionAnswer, FetchRequest
 from semel.wire.steps import Steps
@@ -233,10 +234,6 @@ def _read(
     data: bytes | memoryview = b""
     is_cold = False
     try:
-        if any(begin <= item.fetch_offset < end for begin, end in partition.given_up):
-            raise Corrupt(
-                f"{partition.directory}: offset {item.fetch_offset} was damaged, and a repair has given it up"
-            )
         cold = None
         if harvest.patience < Patience.INDEXES:
             cold = partition.cold_index(item.fetch_offset, bytes_max, until)
@@ -251,6 +248,9 @@ def _read(
             # progress.
             first = harvest.bytes == harvest.cold_bytes == 0
             data, next_offset = partition.read(item.fetch_offset, bytes_max, until, whole_first_batch=first)
+            # Without `first`, there may be a batch that the answer has no space for.
+            found = read_header(data).base_offset if data else until.offset if first else item.fetch_offset
+            _check_given_up(partition, item.fetch_offset, found)
             if committed_only and data:
                 may_read = harvest.patience == Patience.ALL
                 blocks = [] if may_read else partition.aborted.cold(item.fetch_offset, next_offset)
@@ -283,6 +283,16 @@ def _read(
         aborted,
         (data,) if data else (),
     )
+
+
+def _check_given_up(partition: PartitionLog, offset: int, found: int) -> None:
+    """Corrupt if a repair has given up records between `offset` and the next ones that were found: a client that gets
+    these would never know.
+    """
+    for begin, end in partition.given_up:
+        if offset < end and (begin <= offset or begin < found):
+            gone = f"offsets {begin} to {end - 1} were damaged, and a repair has given them up"
+            raise Corrupt(f"{partition.directory}: {gone}")
 
 
 def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
