@@ -15,22 +15,56 @@ from semel.database.errors import is_conflict
 MYSQL = dialect_named("mysql")
 
 
-@pytest.mark.parametrize(
-    ("statement", "commits"),
-    [
-        *[(one, True) for one in ("ALTER TABLE t ADD c INT", "/* x */ create table t (i INT)", "DROP VIEW v", "begin")],
-        *[
-            (one, True)
-            for one in ("SET autocommit=0", "SET @@session.autocommit = 1", "TRUNCATE t", "LOCK TABLES t READ")
-        ],
-        *[(one, False) for one in ("SELECT 1", "INSERT INTO t VALUES (1)", "SAVEPOINT one", "SET @created = 1")],
-        *[(one, False) for one in ("CREATE TEMPORARY TABLE t (i INT)", "DROP TEMPORARY TABLE t", "CALL begin()")],
-    ],
-)
-def test_what_commits_by_itself_is_known(statement: str, commits: bool) -> None:
+COMMITS = [
+    *("ALTER TABLE t ADD c INT", "/* x */ create table t (i INT)", "DROP VIEW v", "begin", "TRUNCATE t"),
+    *("LOCK TABLES t READ", "# c\nTRUNCATE t", "-- c\nDROP/**/TABLE t", "/* x */# y\n-- z\nTRUNCATE t"),
+    *("/*!50001 CREATE TABLE x (a int) */", "/*M!100100 DROP TABLE x*/", "/*!CREATE*/ TEMPORARY TABLE t (i INT)"),
+    *(
+        "CREATE /*! TABLE t (i INT) */",
+        "DROP /*M! TABLE*/ TEMPORARY",
+        "/*!COMMIT*/ SELECT 1",
+        "/* SELECT 1",
+        "; COMMIT",
+    ),
+    *(
+        "SET autocommit=0",
+        "SET @@session.autocommit = 1",
+        "SET sql_mode='', autocommit=1",
+        "SET\n@a = 1,\nautocommit=1",
+    ),
+    *("SET SESSION `autocommit`=1", "set /*!autocommit*/ = 1", "SET PASSWORD = 'x'", "SET @a = 1, PASSWORD = 'x'"),
+    *("SET STATEMENT max_statement_time=1 FOR CREATE TABLE t (i INT)", "SET DEFAULT ROLE NONE", "ROLLBACK/**/WORK"),
+    *("IF 1 THEN COMMIT; END IF", "BEGIN NOT ATOMIC COMMIT; END", "l: LOOP COMMIT; END LOOP", "XA END 'x'", ""),
+    *("CREATE OR REPLACE TABLE t (i INT)", "CREATE TEMPORARY SEQUENCE s", "LOAD INDEX INTO CACHE t", "SELECTED"),
+    *("DROP TABLE t, temporary", "SHUTDOWN", "ANALYZE TABLE t", "# c\nCOMMIT", "/* SELECT 1"),
+]
+KEEPS = [
+    *("SELECT 1", "(SELECT 1) UNION (SELECT 2)", "INSERT INTO t VALUES (1)", "# c\nUPDATE t SET autocommit = 1"),
+    *("WITH a AS (SELECT 1) SELECT * FROM a", "SELECT /*!40001 SQL_NO_CACHE */ 1", "REPLACE t VALUES (1)", "TABLE t"),
+    *("SAVEPOINT one", "RELEASE SAVEPOINT one", "ROLLBACK TO one", "rollback work/**/to savepoint one", "CALL begin()"),
+    *("SET @created = 1", "SET NAMES utf8mb4", "SET max_statement_time = 1", "SET TRANSACTION READ ONLY", "DO 0"),
+    *("CREATE TEMPORARY TABLE t (i INT)", "CREATE OR REPLACE TEMPORARY TABLE t (i INT)", "DROP TEMPORARY TABLE t"),
+    *("create/* x */temporary # y\n table t (i INT)", "LOAD DATA INFILE 'x' INTO TABLE t", "EXPLAIN SELECT 1"),
+    *("PREPARE p FROM 'COMMIT'", "EXECUTE p", "DEALLOCATE PREPARE p", "SHOW TABLES", "DESC t", "USE other"),
+]
+
+
+@pytest.mark.parametrize(("statement", "commits"), [(one, one in COMMITS) for one in COMMITS + KEEPS])
+def test_only_what_is_known_to_commit_nothing_is_sent(statement: str, commits: bool) -> None:
     assert MYSQL.commits_by_itself(statement) == commits
     others = [dialect for dialect in DIALECTS if dialect is not MYSQL]
     assert not any(dialect.commits_by_itself(statement) for dialect in others)
+
+
+@pytest.mark.parametrize(
+    ("statement", "may_commit"),
+    [
+        *[(one, True) for one in ("CALL f()", "# c\nEXECUTE p", "SELECT 1; TRUNCATE t", "SELECT 1;/*!COMMIT*/")],
+        *[(one, False) for one in ("SELECT 1", "SELECT 1;", "SELECT 1; -- done", "SELECT 1; /* TRUNCATE t */ ;\n")],
+    ],
+)
+def test_what_may_commit_inside_of_a_statement_is_known(statement: str, may_commit: bool) -> None:
+    assert MYSQL.may_commit(statement) == may_commit
 
 
 def test_a_key_is_its_bytes_and_is_never_cut_off() -> None:

@@ -94,12 +94,37 @@ def handle(engine: Engine, statement: str) -> None:
         *("CREATE TABLE more (number INT)", "/* now */ alter table effects ADD COLUMN more INT", "BEGIN"),
         *("TRUNCATE effects", "SET autocommit = 1", "SET @@session.autocommit=1", "LOCK TABLES effects WRITE"),
         *("DROP TABLE effects", "CREATE OR REPLACE VIEW v AS SELECT 1", "START TRANSACTION", "COMMIT"),
+        *(
+            "/*!50001 CREATE TABLE x (a int) */",
+            "/*M!100100 DROP TABLE effects*/",
+            "# c\nTRUNCATE effects",
+            "/*!COMMIT*/",
+        ),
+        *("SET sql_mode='', autocommit=1", "SET SESSION `autocommit`=1", "DROP/**/TABLE effects", "# c\nCOMMIT"),
+        *("/*!COMMIT*/", "IF 1 THEN COMMIT; END IF", "BEGIN NOT ATOMIC COMMIT; END"),
+        "SET STATEMENT max_statement_time=1 FOR CREATE TABLE x (a int)",
     ],
 )
 def test_a_statement_that_commits_by_itself_is_refused_before_it_is_sent(engine: Engine, statement: str) -> None:
     with pytest.raises(CommitTooEarly):
         handle(engine, statement)
     assert stored(engine) == ([], 0)
+
+
+def test_after_a_claim_an_application_may_commit_in_sql_and_what_commits_nothing_hides_nothing(engine: Engine) -> None:
+    with engine.begin() as connection:
+        assert claim_many(connection, "billing", ["e-1"])
+        connection.exec_driver_sql("CREATE TABLE more (number INT)")
+        add(connection, 3)
+    with engine.connect() as connection, connection.begin():
+        assert claim_many(connection, "billing", ["e-2"])
+        connection.exec_driver_sql("SET @word = 'autocommit'")
+        # As a deadlock that was caught undoes the claim.
+        connection.connection.cursor().execute("ROLLBACK")
+        with pytest.raises(TransactionBroken):
+            add(connection, 4)
+        connection.rollback()
+    assert stored(engine) == ([3], 1)
 
 
 def test_a_commit_inside_of_a_statement_is_noticed(engine: Engine) -> None:
@@ -110,8 +135,17 @@ def test_a_commit_inside_of_a_statement_is_noticed(engine: Engine) -> None:
 def test_tables_that_are_temporary_and_savepoints_do_no_harm(engine: Engine) -> None:
     with engine.begin() as connection, once(connection, consumer="billing", message_id="e-1"):
         connection.exec_driver_sql("CREATE TEMPORARY TABLE some (number INT)")
+        connection.exec_driver_sql("CREATE OR REPLACE TEMPORARY TABLE some (number INT)")
         connection.exec_driver_sql("DROP TEMPORARY TABLE some")
-        connection.exec_driver_sql("SET @creation = 1")
+        for statement in (
+            "SET @creation = 1, sql_mode = ''",
+            "USE information_schema",
+            f"USE {engine.url.database}",
+            "DO 0",
+        ):
+            connection.exec_driver_sql(statement)
+        for statement in ("PREPARE p FROM 'SELECT 1'", "DEALLOCATE PREPARE p", "SHOW TABLES", "DESC effects"):
+            connection.exec_driver_sql(statement)
         with contextlib.suppress(OperationalError), connection.begin_nested():
             add(connection, 4)
             raise OperationalError(None, None, Exception())

@@ -10,7 +10,7 @@ DIALECT_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a table is made in the middle of a claim's work",
         "semel.database.dialects.mysql:Mysql.commits_by_itself",
-        "_COMMITS.match(statement) is not None",
+        "_KEEPS.match(statement) is None",
         "False",
         (_WORDS, "-k", "commits"),
     ),

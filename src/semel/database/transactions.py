@@ -47,6 +47,8 @@ class Watched:
         # Kept while it has to stay open, so that a session which nobody keeps does not vanish with its changes.
         self.sessions: list[Session] = []
         self.mark: Any = None
+        # After the statement that is being sent it may be over.
+        self.is_ending = False
 
     def is_of(self, connection: Connection) -> bool:
         """Whether this is still the transaction of the connection, as far as SQLAlchemy knows."""
@@ -181,10 +183,12 @@ def _before_statement(
     _check_open(connection, watched)
     if end := _ENDS.match(statement):
         _before_end_in_sql(connection, watched, is_commit=end["commit"] is not None)
+        _forget(connection, watched)
         return
     dialect = dialect_of(connection)
     if dialect.commits_by_itself(statement):
         _before_end_in_sql(connection, watched, is_commit=True)
+        watched.is_ending = True
     elif watched.holders and ((";" in statement and _MAY_END.search(statement)) or dialect.may_commit(statement)):
         watched.mark = dialect.mark(connection)
 
@@ -195,12 +199,15 @@ def _before_end_in_sql(connection: Connection, watched: Watched, *, is_commit: b
         raise CommitTooEarly
     if is_commit:
         _check_commit(connection, watched)
-    _forget(connection, watched)
 
 
 def _after_statement(connection: Connection, *_statement: object) -> None:
     watched = _watched.get(connection)
-    if watched is not None and watched.mark is not None:
+    if watched is not None and watched.is_ending:
+        watched.is_ending = False
+        if not _is_in_transaction(connection):
+            _forget(connection, watched)
+    elif watched is not None and watched.mark is not None:
         mark, watched.mark = watched.mark, None
         if not _is_in_transaction(connection) or not dialect_of(connection).is_marked(connection, mark):
             watched.is_over = True

@@ -22,7 +22,7 @@ IsClaimed: TypeAlias = Callable[[Connection], bool]
 InsertEach: TypeAlias = Callable[[Connection, Mapping[str, Any], Sequence[Sequence[Any]]], set[Any]]
 """Inserts the rows that are missing, with these values in all of them, and returns the first value of each new one."""
 
-COMMENTS: Final = r"(?>\s+|;|/\*(?s:.*?)\*/|--[^\n]*(?:\n|$))*"
+COMMENTS: Final = r"(?>\s+|;|/\*(?s:.*?)\*/|(?:--|#)[^\n]*(?:\n|$))*"
 """What may stand before the first word of a statement."""
 
 READS: Final = "semel_reads"
@@ -174,7 +174,7 @@ class Dialect(ABC):
         """After an error of a statement: have the driver learn whether the transaction is still there."""
 
     def commits_by_itself(self, statement: str) -> bool:
-        """Whether a statement other than COMMIT ends the transaction, too."""
+        """Whether a statement other than COMMIT may end the transaction, so that it must not be sent."""
         return False
 
     def may_commit(self, statement: str) -> bool:

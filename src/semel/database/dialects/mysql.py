@@ -2,9 +2,9 @@
 
 A second insert of a key waits for the transaction of the first. Keys are bytes, because every collation takes some
 texts for equal that are not. A deadlock undoes the whole transaction, statements such as CREATE TABLE commit it, and
-the next statement begins another one. So the driver has to know whether a transaction is open, and what commits by
-itself is refused before it is sent. Other engines than InnoDB roll nothing back, so this module must never make a table
-in one.
+the next statement begins another one. So the driver has to know whether a transaction is open, and what is not known to
+keep it open is refused before it is sent. Other engines than InnoDB roll nothing back, so this module must never make a
+table in one.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import Pool
 from sqlalchemy.types import TypeEngine
 
-from semel.database.dialects.dialect import COMMENTS, READS, Dialect, InsertEach, LockHeld, OpenRawTransaction
+from semel.database.dialects.dialect import READS, Dialect, InsertEach, LockHeld, OpenRawTransaction
 from semel.database.refusals import NotInTransaction, UnknownConnection, UnsafeSettings
 
 _DIRTY: Final = "at READ UNCOMMITTED a transaction sees claims that may be undone: take READ COMMITTED"
@@ -49,16 +49,18 @@ _HAS_LOCKS: Final = "semel.locks"
 _IN_TRANSACTION: Final = 1
 _AUTOCOMMIT: Final = 2
 
-# Statements that commit by themselves.
-_COMMITS: Final = re.compile(
-    rf"{COMMENTS}(?:(?:ALTER|ANALYZE|BEGIN|CACHE|CHANGE|CHECK|FLUSH|GRANT|INSTALL|LOAD\s+INDEX|LOCK|OPTIMIZE|RENAME"
-    r"|REPAIR|RESET|REVOKE|START|STOP|TRUNCATE|UNINSTALL|UNLOCK|XA)\b"
-    r"|(?:CREATE(?:\s+OR\s+REPLACE)?|DROP)\s+(?!TEMPORARY\b)"
-    r"|SET\s+(?:PASSWORD\b|(?:@@)?(?:SESSION[\s.]+|LOCAL[\s.]+)?AUTOCOMMIT\b))",
+# What may stand between two words. The server runs what is in /*! and /*M!, so those are no comments.
+_SPACE: Final = r"(?:\s+|/\*(?!M?!)(?s:.*?)\*/|#[^\n]*(?:\n|$)|--[^\n]*(?:\n|$))"
+# The statements that end no transaction. SET is one of them without the words that do, wherever these stand.
+_KEEPS: Final = re.compile(
+    rf"(?>{_SPACE}*)(?:\(|(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH|VALUES|TABLE|CALL|EXECUTE|PREPARE|DEALLOCATE|DO"
+    rf"|SHOW|EXPLAIN|DESCRIBE|DESC|USE|SAVEPOINT|RELEASE|ROLLBACK{_SPACE}+(?:WORK{_SPACE}+)?TO|LOAD{_SPACE}+(?:DATA|XML)"
+    rf"|CREATE{_SPACE}+(?:OR{_SPACE}+REPLACE{_SPACE}+)?TEMPORARY{_SPACE}+TABLE|DROP{_SPACE}+TEMPORARY{_SPACE}+TABLES?"
+    r"|SET(?!(?s:.*)(?:\b(?:AUTOCOMMIT|PASSWORD|ROLE|STATEMENT)\b|/\*M?!)))\b)",
     re.IGNORECASE,
 )
 # Statements in which another one may be that ends the transaction.
-_MAY_COMMIT: Final = re.compile(COMMENTS + r"(?:CALL|EXECUTE)\b", re.IGNORECASE)
+_MAY_COMMIT: Final = re.compile(rf"(?>{_SPACE}*)(?:CALL|EXECUTE)\b|(?s:.*);(?>{_SPACE}*)[^;\s]", re.IGNORECASE)
 _SAVEPOINT: Final = "semel_statement"
 
 _DRIVERS_ERRORS: Final = ("pymysql", "MySQLdb", "asyncmy", "aiomysql")
@@ -157,7 +159,7 @@ class Mysql(Dialect):
             _send(connection, "DO 0")
 
     def commits_by_itself(self, statement: str) -> bool:
-        return _COMMITS.match(statement) is not None
+        return _KEEPS.match(statement) is None
 
     def may_commit(self, statement: str) -> bool:
         return _MAY_COMMIT.match(statement) is not None
