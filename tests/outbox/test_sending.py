@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +90,19 @@ def test_a_relay_that_dies_leaves_nothing_out_and_sends_again_under_the_same_ids
         ids.setdefault(delivery.value, set()).add(delivery.id)
     assert list(ids) == [b"a", b"b", b"c"]
     assert all(len(one) == 1 for one in ids.values())
+
+
+def test_a_send_that_ends_its_thread_ends_the_relay(engine: Engine) -> None:
+    def cancelled(delivery: Delivery) -> None:
+        raise asyncio.CancelledError
+
+    add(engine, "a")
+    relay = Relay(engine, send=cancelled)
+    watch = threading.Timer(20, relay.stop)
+    watch.start()
+    with pytest.raises(asyncio.CancelledError):
+        relay.run()
+    watch.cancel()
 
 
 def test_a_message_that_is_refused_is_put_aside_and_the_others_are_sent_once(engine: Engine) -> None:

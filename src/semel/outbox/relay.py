@@ -292,7 +292,7 @@ class Relay:
             work()
         except Stopped:
             return
-        except Exception as error:
+        except BaseException as error:
             with self._mutex:
                 self._failure = self._failure or error
             self.stop()
