@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, insert, select
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from semel import inbox, outbox
 from semel.outbox import Relay
@@ -96,6 +98,73 @@ def test_a_task_that_its_worker_could_lose_is_refused_at_its_first_run(
     with pytest.raises(RuntimeError, match="runs as a task"):
         book()
     assert numbers(tables) == []
+
+
+def test_once_refuses_at_once_what_would_claim_a_task_and_not_run_it(tables: Engine) -> None:
+    from semel.celery import once
+    from semel.database.kinds import WrongKind
+
+    async def coroutine(connection: Any) -> None: ...
+
+    def generator(connection: Any) -> Iterator[None]:
+        yield
+
+    for function in (coroutine, generator):
+        with pytest.raises(WrongKind, match="without"):
+            once(tables)(function)
+    with tables.connect() as connection, pytest.raises(WrongKind, match="one connection"):
+        once(connection)
+    with pytest.raises(WrongKind, match="asynchronous engine"):
+        once(create_async_engine("sqlite+aiosqlite://"))
+
+
+def test_a_call_that_would_take_the_id_of_the_task_around_it_is_refused(tables: Engine) -> None:
+    from semel.celery import once
+
+    app = app_of("nested", task_acks_late=True, task_reject_on_worker_lost=True)
+
+    @once(tables)
+    def helper(connection: Any, number: int) -> None:
+        connection.execute(insert(booked).values(number=number))
+
+    @app.task(name="loop")
+    def loop() -> None:
+        for number in range(2):
+            helper(number)
+
+    @app.task(name="again", bind=True, autoretry_for=(ConnectionError,))
+    @once(tables)
+    def again(connection: Any, task: Any, number: int) -> None:
+        connection.execute(insert(booked).values(number=number))
+        if number:
+            task.run(number - 1)
+
+    for task, arguments in ((loop, ()), (again, (1,))):
+        with pytest.raises(RuntimeError, match="tasks of their own"):
+            task.apply(arguments, throw=True)
+    assert numbers(tables) == []
+    again.apply((0,), throw=True)
+    assert numbers(tables) == [0]
+
+
+def test_a_task_that_finds_the_database_away_comes_again_and_takes_no_retry(tables: Engine) -> None:
+    from celery.app.trace import build_tracer
+
+    from semel.celery import once
+
+    app = app_of("away", task_acks_late=True, task_reject_on_worker_lost=True, task_default_queue="away")
+
+    @app.task(name="book", max_retries=0)
+    @once(tables)
+    def book(connection: Any, number: int) -> None:
+        raise PoolExhausted
+
+    traced = build_tracer("book", book, app=app)("one", [7], {}, {"id": "one", "retries": 0})
+    assert traced.info.state == "RETRY"
+    with app.connection_for_read() as connection:
+        message = connection.default_channel.basic_get("away", no_ack=True)
+    assert (message.headers["id"], message.headers["retries"]) == ("one", 0)
+    assert message.headers["eta"] is not None
 
 
 def test_a_broker_that_confirms_nothing_is_refused() -> None:

@@ -1,23 +1,29 @@
 """The three functions for Celery: one adds a task to the outbox, one sends it, and one has its effect happen once."""
 
 import functools
+import inspect
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from celery import Celery, current_task
+from celery.exceptions import Reject, Retry
+from sqlalchemy import Engine
+from sqlalchemy.orm import sessionmaker
 
 from semel import outbox
-from semel.database import Handle
-from semel.database.kinds import WrongKind
+from semel.database import Handle, is_passing
+from semel.database.kinds import check_callable, check_kind
 from semel.inbox import once as claimed_once
 from semel.outbox import Delivery, MessageRefused
 
 # Under which topic tasks stand in the outbox, and under which name their ids in the inbox.
 TOPIC: Final = "celery"
 CONSUMER: Final = "celery"
+# How long a task waits for a database that is away before it comes again.
+AWAY_SECONDS: Final = 10
 
 _ACKS_LATE: Final = (
     "its worker acknowledges it before it has run, and if the worker dies the task is lost: declare it with "
@@ -81,15 +87,23 @@ def sender(app: Celery) -> Callable[[Delivery], None]:
 def once(database: Any, *, consumer: str = CONSUMER) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Below `@app.task`: the function gets a connection or session as its first argument, and what it does there
     happens once for each task id: redelivered, retried, or run by two workers at once. `database` is an Engine or a
-    sessionmaker. A task that was done before returns None."""
-    if not hasattr(database, "begin"):
-        raise WrongKind(f"once takes an Engine or a sessionmaker: @once(engine), and not {database!r}")
+    sessionmaker. A task that was done before returns None. One that finds the database away comes again, and that takes
+    none of its retries."""
+    check_kind("the database of @once", database, (Engine, sessionmaker))
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        check_callable("a function under @once", function)
+
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with database.begin() as handle, claimed_once(handle, consumer=consumer, message_id=_id()) as is_first:
-                return function(handle, *args, **kwargs) if is_first else None
+            id = _id(run)
+            try:
+                with database.begin() as handle, claimed_once(handle, consumer=consumer, message_id=id) as is_first:
+                    return function(handle, *args, **kwargs) if is_first else None
+            except Exception as error:
+                if current_task.request.is_eager or not is_passing(error):
+                    raise
+                _come_again(error)
 
         # Celery shows the arguments that a caller passes, and there the connection is none.
         del run.__wrapped__
@@ -98,8 +112,8 @@ def once(database: Any, *, consumer: str = CONSUMER) -> Callable[[Callable[..., 
     return decorated
 
 
-def _id() -> str:
-    """The id of the task that runs here, if its message is not lost with its worker."""
+def _id(run: Callable[..., Any]) -> str:
+    """The id of the task that runs here, if its message is not lost with its worker, and nothing else has taken it."""
     task = current_task
     if not task or task.request.id is None:
         raise RuntimeError("a function under @once runs as a task: call its delay, apply_async or apply")
@@ -107,4 +121,21 @@ def _id() -> str:
         raise LosesTasks(f"task {task.name!r} could be lost: {_ACKS_LATE}")
     if not task.reject_on_worker_lost:
         raise LosesTasks(f"task {task.name!r} could be lost: {_REJECTS}")
+    body = inspect.unwrap(task.run)
+    if getattr(body, "__func__", body) is not run or getattr(task.request, "semel_has_begun", False):
+        raise RuntimeError(
+            f"task {task.name!r} calls a function under @once, which would take the id of this task for its own: @once "
+            "stands directly below @app.task, and that function is called once; have others in tasks of their own"
+        )
+    task.request.semel_has_begun = True
     return str(task.request.id)
+
+
+def _come_again(error: Exception) -> NoReturn:
+    """Celery acknowledges a task that fails; so its message is sent again before that."""
+    try:
+        again = current_task.signature_from_request(retries=current_task.request.retries, countdown=AWAY_SECONDS)
+        again.apply_async()
+    except Exception as also:
+        raise Reject(also, requeue=True) from error
+    raise Retry(exc=error, when=AWAY_SECONDS) from error
