@@ -15,6 +15,13 @@ WORKFLOW_BUGS: Final[tuple[Bug, ...]] = (
         (_WORKFLOWS, "-k", "sqlite and taken_over"),
     ),
     Bug(
+        "a late run of a deleted workflow writes into a new one of its id",
+        "semel.steps.ledger:add",
+        "secrets.randbits(_RANDOM_BITS) << _COUNTING_BITS",
+        "0",
+        (_WORKFLOWS, "-k", "sqlite and was_deleted_writes"),
+    ),
+    Bug(
         "a relay that has sent a batch begins it again after a wait",
         "semel.outbox.sender:Sender.put",
         "self._sent += 1",

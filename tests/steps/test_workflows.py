@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 from flows import all_booked, book
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from semel.database import begin_immediately, within
 from semel.database.keys import derived_key
@@ -73,9 +74,11 @@ def test_a_second_step_of_one_name_is_refused_and_nothing_of_it_is_done(engine: 
 
 def test_a_call_gets_the_same_key_in_each_try_and_its_result_is_kept(engine: Engine) -> None:
     keys: list[str] = []
+    instance: list[str] = []
 
     @workflow(tries=2)
     def flow(run: Run) -> str:
+        instance.append(run.taken.instance)
         charged = run.call("charge", lambda key: keys.append(key) or "ch_1")
         run.call("mail", lambda key: keys.append(key) or (1 // (len(keys) - 2)))
         return charged
@@ -85,8 +88,8 @@ def test_a_call_gets_the_same_key_in_each_try_and_its_result_is_kept(engine: Eng
     # A pause lies between the tries.
     assert (bench.run(), bench.run(), bench.run(1)) == (1, 0, 1)
     assert (bench.found(id).state, bench.found(id).result) == (State.DONE, "ch_1")
-    mail = derived_key("workflow", "order-7", "mail")
-    assert keys == [derived_key("workflow", "order-7", "charge"), mail, mail]
+    assert keys[0] == derived_key("workflow", "order-7", instance[0], "charge")
+    assert keys[1] == keys[2] == derived_key("workflow", "order-7", instance[1], "mail")
 
 
 def test_a_result_is_the_same_in_the_run_that_records_it_and_in_those_after(engine: Engine) -> None:
@@ -129,6 +132,9 @@ def test_a_workflow_that_is_started_twice_under_one_id_is_one(engine: Engine) ->
 
     bench = Bench(engine, flow)
     assert bench.start(flow, 1, id="a") == bench.start(flow, 1, id="a") == "a"
+    assert bench.start(flow, {"x": 1, "y": 2}, id="b") == bench.start(flow, {"y": 2, "x": 1}, id="b") == "b"
+    with engine.begin() as connection:
+        cancel(connection, "b")
     with pytest.raises(WorkflowRefused, match="other arguments"):
         bench.start(flow, 2, id="a")
     with pytest.raises(TypeError, match="number"):
@@ -221,6 +227,118 @@ def test_a_run_that_another_worker_has_taken_over_writes_nothing_while_that_one_
     assert all_booked(engine) == ["first"]
 
 
+def test_a_run_whose_workflow_was_deleted_writes_nothing_into_a_new_one_of_its_id(engine: Engine) -> None:
+    keys: list[str] = []
+
+    @workflow
+    def flow(run: Run, amount: int) -> None:
+        run.call("ask", lambda key: keys.append(key))
+        if len(keys) == 1:
+            with engine.begin() as connection:
+                cancel(connection, "order-7")
+            bench.clock.ms += 1000
+            assert reap(engine, -1000) == 1
+            bench.start(flow, 50, id="order-7")
+            assert len(drive_take(bench.worker, 1)) == 1
+        with run.step("charge") as step:
+            book(step.connection(), str(amount))
+
+    bench = Bench(engine, flow)
+    bench.start(flow, 25, id="order-7")
+    assert bench.run() == 1
+    assert all_booked(engine) == []
+    assert bench.run(30) == 1
+    assert all_booked(engine) == ["50"]
+    assert len(set(keys)) == 2
+
+
+def test_a_run_whose_workflow_was_deleted_ends_and_its_worker_goes_on(engine: Engine) -> None:
+    @workflow
+    def flow(run: Run, has_steps: bool) -> None:
+        with engine.begin() as connection:
+            cancel(connection, run.id)
+        reap(engine, -1000)
+        if has_steps:
+            with run.step("late") as step:
+                book(step.connection(), "late")
+
+    bench = Bench(engine, flow)
+    for has_steps in (True, False):
+        bench.start(flow, has_steps)
+    assert bench.run() == 2
+    assert all_booked(engine) == []
+
+
+def test_a_step_that_began_before_the_deadline_is_recorded_after_it(engine: Engine) -> None:
+    @workflow
+    def flow(run: Run) -> None:
+        with run.step("charge") as step:
+            bench.clock.ms += 10_000
+            book(step.connection(), "in time")
+        run.call("ship", lambda key: pytest.fail("too late"))
+
+    bench = Bench(engine, flow)
+    id = bench.start(flow, deadline_seconds=10)
+    bench.run()
+    assert bench.found(id).state == State.FAILED
+    assert all_booked(engine) == ["in time"]
+
+
+def test_a_step_that_is_done_again_and_fails_is_in_doubt_when_the_run_tries_it_again(engine: Engine) -> None:
+    doubts: list[bool] = []
+
+    @workflow
+    def flow(run: Run) -> None:
+        for _ in range(2):
+            with contextlib.suppress(ConnectionError), run.step("mail", unkeyed=True) as step:
+                doubts.append(step.is_in_doubt)
+                if len(doubts) == 2:
+                    raise ConnectionError
+                return
+
+    bench = Bench(engine, flow)
+    id = bench.start(flow)
+    bench.run()
+    with engine.begin() as connection:
+        resume(connection, id, "mail", clock=bench.clock)
+    bench.run()
+    assert doubts == [False, False, True]
+
+
+def test_an_error_without_a_text_fails_its_workflow_alone(engine: Engine) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    @workflow
+    def flow(run: Run) -> None:
+        raise Mute
+
+    bench = Bench(engine, flow)
+    ids = [bench.start(flow), bench.start(flow)]
+    assert bench.run() == 2
+    assert [bench.found(id).state for id in ids] == [State.FAILED, State.FAILED]
+
+
+def test_a_cancellation_of_something_else_is_an_error_of_the_function(engine: Engine, url: str) -> None:
+    @workflow
+    async def flow(run: AsyncRun) -> None:
+        other = asyncio.create_task(asyncio.sleep(60))
+        other.cancel()
+        await other
+
+    async def work() -> None:
+        database = asynchronous(engine, url)
+        async with database.begin() as connection:
+            await start_async(connection, flow, id="a")
+        assert await Worker(database, [flow]).drain_async() == 1
+        await database.dispose()
+
+    asyncio.run(work())
+    with engine.begin() as connection:
+        assert look_up(connection, "a").state == State.FAILED
+
+
 def test_a_workflow_goes_on_after_its_last_step_or_from_the_one_that_is_named(engine: Engine) -> None:
     fails = True
 
@@ -266,6 +384,14 @@ def test_no_more_of_a_queue_run_than_may_and_one_whose_worker_is_gone_counts(eng
     bench.run(30)
     bench.run()
     assert sorted(ran) == ids
+
+
+def asynchronous(engine: Engine, url: str) -> AsyncEngine:
+    driver = "aiosqlite" if engine.dialect.name == "sqlite" else "asyncpg"
+    database = create_async_engine(make_url(url).set(drivername=f"{engine.dialect.name}+{driver}"))
+    if driver == "aiosqlite":
+        begin_immediately(database.sync_engine)
+    return database
 
 
 def drive_take(worker: Worker, count: int) -> list[Any]:
@@ -349,10 +475,7 @@ def test_coroutines_sleep_call_and_book_as_functions_do(engine: Engine, url: str
         return charged
 
     async def work() -> None:
-        driver = "aiosqlite" if engine.dialect.name == "sqlite" else "asyncpg"
-        database = create_async_engine(make_url(url).set(drivername=f"{engine.dialect.name}+{driver}"))
-        if driver == "aiosqlite":
-            begin_immediately(database.sync_engine)
+        database = asynchronous(engine, url)
         async with database.begin() as connection:
             await start_async(connection, flow, 5, id="a", clock=clock)
         worker = Worker(database, [flow], clock=clock)

@@ -6,6 +6,7 @@ lease. `rules.py` decides; this module must never do so.
 """
 
 import json
+import secrets
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from sqlalchemy import (
     delete,
     func,
     not_,
-    or_,
     select,
     update,
 )
@@ -39,12 +39,16 @@ from semel.steps.tables import WORKFLOWS, steps, workflows
 _LOCK: Final = (1936026981, 3)
 # Long enough to look at what has failed, and for a start to be repeated.
 KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
+# A token begins with random bits, which tell the workflow from one that had its id before and was deleted; the others
+# count its holders.
+_COUNTING_BITS: Final = 22
+_RANDOM_BITS: Final = 62 - _COUNTING_BITS
 # How many one transaction deletes.
 REAPED_ROWS_MAX: Final = 1000
 
 
 class Cancelled(Fenced):
-    """The workflow was cancelled, or ended or resumed by somebody. This run writes nothing more."""
+    """The workflow was cancelled, ended, resumed or deleted by somebody. This run writes nothing more."""
 
     def __init__(self, id: str, state: str) -> None:
         RuntimeError.__init__(self, f"workflow {id!r} is {state}, and not this run's any more: nothing was written")
@@ -72,6 +76,11 @@ class Taken:
     arguments: list[Any]
     again_from: str | None
     deadline_ms: int | None
+
+    @property
+    def instance(self) -> str:
+        """The same in each run, and another one for a workflow that gets the id when this one was deleted."""
+        return f"{self.token >> _COUNTING_BITS:x}"
 
 
 @dataclass(frozen=True)
@@ -111,11 +120,7 @@ _OF_ID: Final = workflows.c.id == bindparam("of_id")
 _OF_HOLDER: Final = (_OF_ID, workflows.c.token == _given("of_token"), workflows.c.state == State.RUNNING)
 _ADD: Final = insert_new(workflows)
 _HOLD: Final = per_dialect(
-    lambda dialect: (
-        update(workflows)
-        .where(*_OF_HOLDER, or_(workflows.c.deadline_ms.is_(None), workflows.c.deadline_ms > _now(dialect)))
-        .values(due_ms=_now(dialect) + _given("lease_ms"))
-    )
+    lambda dialect: update(workflows).where(*_OF_HOLDER).values(due_ms=_now(dialect) + _given("lease_ms"))
 )
 _ROW: Final = select(workflows).where(_OF_ID)
 
@@ -143,7 +148,7 @@ def add(
         "queue": queue,
         "state": State.WAITING,
         "due_ms": at_ms + delay_ms,
-        "token": 0,
+        "token": secrets.randbits(_RANDOM_BITS) << _COUNTING_BITS,
         "attempts": 0,
         "deadline_ms": None if deadline_ms is None else at_ms + deadline_ms,
         "arguments": json.dumps(list(arguments)),
@@ -151,11 +156,16 @@ def add(
     }
     if not is_new(connection, _ADD, row):
         known = _row(connection, id)
-        if (known.workflow, known.arguments) != (workflow, row["arguments"]):
+        if known.workflow != workflow or _plain(known.arguments) != _plain(str(row["arguments"])):
             raise WorkflowRefused(
                 f"the id {id!r} belongs to a workflow {known.workflow!r} with other arguments: take another id"
             )
     return id
+
+
+def _plain(arguments: str) -> str:
+    """Equal for equal values of JSON, whatever the order of the keys; text, because to Python 1 and true are equal."""
+    return json.dumps(json.loads(arguments), sort_keys=True)
 
 
 def look_up(connection: Connection, id: str) -> Found:
@@ -319,22 +329,31 @@ def end(
         raise _refused(connection, taken)
 
 
+def check_in_time(connection: Connection, taken: Taken, clock: Clock) -> None:
+    """A step that has begun in time may end after it, because its call was made."""
+    if taken.deadline_ms is not None and taken.deadline_ms <= time_by(clock, connection):
+        raise DeadlineOver(taken.id)
+
+
 def begin_again(connection: Connection, taken: Taken, passed: Collection[str]) -> None:
-    """Forget the records of all steps but those that this run has passed."""
+    """Forget the records of all steps but those that this run has passed; only once, also if its step fails and this
+    run tries it again."""
+    change = update(workflows).where(_OF_ID, workflows.c.again_from.is_not(None)).values(again_from=None)
+    if not connection.execute(change, {"of_id": taken.id}).rowcount:
+        return
     others = and_(steps.c.scope == WORKFLOWS, steps.c.key == taken.id, not_(steps.c.step.in_(list(passed))))
     connection.execute(delete(steps).where(others))
-    connection.execute(update(workflows).where(_OF_ID).values(again_from=None), {"of_id": taken.id})
 
 
 def _of(taken: Taken) -> dict[str, Any]:
     return {"of_id": taken.id, "of_token": taken.token}
 
 
-def _refused(connection: Connection, taken: Taken) -> Exception:
+def _refused(connection: Connection, taken: Taken) -> Fenced:
     """Why a holder's write has found no row."""
     row = connection.execute(_ROW, {"of_id": taken.id}).one_or_none()
-    if row is None or row.token == taken.token:
-        return DeadlineOver(taken.id)
+    if row is None:
+        return Cancelled(taken.id, "deleted")
     is_taken_over = row.state == State.RUNNING
     return Fenced(f"workflow {taken.id!r}") if is_taken_over else Cancelled(taken.id, row.state)
 

@@ -39,7 +39,7 @@ workflows: Final = Table(
     Column("state", key(32), nullable=False),
     # From when on a worker may take it: the time for which it waits, or the end of its holder's lease; null at its end.
     Column("due_ms", BigInteger),
-    # Rises with each holder, and fences the earlier ones.
+    # Begins at a random number, rises with each holder, and fences the earlier ones.
     Column("token", BigInteger, nullable=False),
     # How often it was begun since it last waited or was resumed.
     Column("attempts", BigInteger, nullable=False),

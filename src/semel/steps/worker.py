@@ -179,8 +179,10 @@ class Worker:
             with beating_in_thread(run):
                 result = json.dumps(flow.function(run, *taken.arguments))
         except BaseException as error:
-            drive(self._end_by(flow, taken, error))
-            if not isinstance(error, Exception | Waits):
+            # In a thread nothing is cancelled.
+            ends = not isinstance(error, Exception | Waits | asyncio.CancelledError)
+            drive(self._end_by(flow, taken, error, ends=ends))
+            if ends:
                 raise
         else:
             drive(self._end(taken, State.DONE, result))
@@ -192,18 +194,23 @@ class Worker:
             async with beating(run):
                 result = json.dumps(await flow.function(run, *taken.arguments))
         except BaseException as error:
-            await drive_async(self._end_by(flow, taken, error))
-            if not isinstance(error, Exception | Waits):
+            ends = not isinstance(error, Exception | Waits)
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None:
+                # If nobody has cancelled the run, it is of something that its function has waited for.
+                ends = task.cancelling() > 0
+            await drive_async(self._end_by(flow, taken, error, ends=ends))
+            if ends:
                 raise
         else:
             await drive_async(self._end(taken, State.DONE, result))
 
-    def _end_by(self, flow: Workflow, taken: Taken, error: BaseException) -> Procedure[None]:
+    def _end_by(self, flow: Workflow, taken: Taken, error: BaseException, *, ends: bool) -> Procedure[None]:
         if isinstance(error, Waits):
             RUNS.add(flow.name, "waiting")
         elif isinstance(error, Fenced):
             _tell_of_fence(taken, error)
-        elif not isinstance(error, Exception):
+        elif ends:
             # This process ends, and another worker may go on at once.
             yield from self._end(taken, State.WAITING)
         else:
@@ -211,7 +218,7 @@ class Worker:
             following = after_error(taken.attempts, flow.tries, is_passing=passes)
             state = State.FAILED if isinstance(error, DeadlineOver) else following.state
             logger.warning("workflow %r (%s) raised, and is %s", taken.id, flow.name, state, exc_info=error)
-            said = json.dumps(f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX])
+            said = json.dumps(f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS_MAX])
             # What passes by itself takes no try.
             yield from self._end(taken, state, said, following.pause_ms, begins_anew=passes)
 
@@ -232,6 +239,13 @@ class Worker:
             _outlive(error)
         else:
             RUNS.add(taken.workflow, state)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text raised an error of its own)"
 
 
 def _tell_of_fence(taken: Taken, fenced: Fenced) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 
 from semel.database import AsyncHandle, Handle, within, within_async
 from semel.database.clock import Clock, now_ms, time_by
+from semel.database.keys import derived_key
 from semel.database.kinds import WrongKind
 from semel.database.procedures import Procedure, drive, drive_async
 from semel.steps import ledger
@@ -56,7 +57,14 @@ class AnyRun(Recording):
     def look(self, connection: Connection, step: str) -> str | None:
         if step == self.taken.again_from:
             ledger.begin_again(connection, self.taken, self.done)
-        return super().look(connection, step)
+        noted = super().look(connection, step)
+        ledger.check_in_time(connection, self.taken, self._clock)
+        return noted
+
+    def derived_key(self, step: str) -> str:
+        """The key for the call that this step makes: the same in every run, and different for everybody else, also for
+        a workflow that has this id after this one was deleted."""
+        return derived_key(self.name.scope, self.name.key, self.taken.instance, step)
 
     def count_doubt(self, step: str) -> None:
         REPEATED.add(self.taken.workflow)
