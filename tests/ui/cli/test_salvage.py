@@ -1,6 +1,7 @@
 """`semel salvage`: each record that is provably whole comes out, nothing false does, and what is left is untouched."""
 
 import random
+import stat
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from damage.scenes import SETTINGS, Scene, scene, tree_of
 from semel.log.storage.cache import mark_as_cache
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.log import Log
+from semel.log.storage.scrub import Scrub, read, write
 from semel.testing.broker import FaultyBroker
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.salvage import salvage
@@ -143,3 +145,35 @@ def test_a_directory_with_something_in_it_is_refused(old: Scene, tmp_path: Path)
     refused = semel("salvage", str(old.root), "--into", str(tmp_path))
     assert refused.returncode == 1
     assert "is not empty: name another directory" in refused.stderr
+
+
+def test_a_log_is_not_salvaged_into_itself(tmp_path: Path) -> None:
+    (tmp_path / "log/topics").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    for target in (tmp_path / "log/topics/new", tmp_path / "link/new"):
+        with pytest.raises(Failure, match="is in the other: name a directory outside"):
+            salvage(str(tmp_path / "log"), str(target))
+        assert not target.exists()
+
+
+def test_the_log_of_a_broker_that_runs_is_refused(tmp_path: Path) -> None:
+    with FaultyBroker(data=tmp_path / "log"):
+        with pytest.raises(Failure, match="log is in use by a broker: stop it first"):
+            salvage(str(tmp_path / "log"), str(tmp_path / "new"))
+        assert not (tmp_path / "new").exists()
+
+
+def test_of_a_log_for_reading_only_comes_one_that_a_broker_can_write_to(old: Scene, tmp_path: Path) -> None:
+    old.restore()
+    write(DiskFiles(old.root), Scrub(0, damaged=(("topics/0-a/0/00000000000000000000.log", 0, 0),)))
+    paths = [old.root, *old.root.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        salvage(str(old.root), str(tmp_path / "new"), SETTINGS)
+    finally:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    for path in (tmp_path / "new", *(tmp_path / "new").rglob("*")):
+        assert path.stat().st_mode & stat.S_IWUSR, path
+    assert read(DiskFiles(tmp_path / "new")) is None, "what is known of damage there is not known of the copies"

@@ -6,8 +6,11 @@ each piece that is lost. A record comes out if checksums and digests show that i
 
 import argparse
 import asyncio
+import contextlib
 import os
 import shutil
+import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,25 +42,51 @@ def salvage(source: str, target: str, settings: "LogSettings | None" = None) -> 
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise Failure(f"{target} is not empty: name another directory")
     lost: list[str] = []
-    # A copy is of no run of the machine, so only the log itself shows that written entries are gone.
-    stopped = None if "://" in source else _where_a_start_stops(source, settings)
+    stopped = None
     try:
         if "://" in source:
             asyncio.run(_out_of_store(source, target, lost))
         else:
-            _copy(source, target, lost)
+            _check_apart(source, target)
+            with _kept_from_brokers(source):
+                # A copy is of no run of the machine, so only the log itself shows that written entries are gone.
+                stopped = _where_a_start_stops(source, settings)
+                _copy(source, target, lost)
         _mend(target, lost, settings)
     except OSError as error:
         raise Failure(f"{error.filename or target}: {error.strerror or error}") from None
     return lost or ([] if stopped is None else [stopped])
 
 
+def _check_apart(source: str, target: str) -> None:
+    if not os.path.isdir(source):
+        raise Failure(f"{source}: there is no such directory")
+    paths = [os.path.realpath(path) for path in (source, target)]
+    if os.path.commonpath(paths) in paths:
+        raise Failure(f"one of {source} and {target} is in the other: name a directory outside")
+
+
+@contextlib.contextmanager
+def _kept_from_brokers(source: str) -> Iterator[None]:
+    """No broker may write to the directory meanwhile. Nothing is made in it: a broker leaves the file of its lock."""
+    from semel.log.files import DiskFiles
+
+    files = DiskFiles(source)
+    try:
+        # A log on a read-only file system is copied as well.
+        if os.access(source, os.W_OK) and os.path.exists(os.path.join(source, "lock")):
+            files.lock()
+        yield
+    except BlockingIOError:
+        raise Failure(f"{source} is in use by a broker: stop it first") from None
+    finally:
+        files.close()
+
+
 def _where_a_start_stops(source: str, settings: "LogSettings | None") -> str | None:
     from semel.log.at_rest import LogSettings, examine
     from semel.log.files import ReadOnlyFiles
 
-    if not os.path.isdir(source):
-        raise Failure(f"{source}: there is no such directory")
     return examine(ReadOnlyFiles(source), (settings or LogSettings()).aborted_blocks, as_a_start=True).stopped
 
 
@@ -65,14 +94,33 @@ def _copy(source: str, target: str, lost: list[str]) -> None:
     """Copy all files that can be read."""
     from semel.log.at_rest import TOPICS
 
+    left_out = shutil.ignore_patterns("lock", "set-aside", "scrub")
     try:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("lock", "set-aside"), dirs_exist_ok=True)
+        # The source may be for reading only, and a start writes to these files.
+        shutil.copytree(source, target, ignore=left_out, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except shutil.Error as error:
         lost += [f"{name}: {reason}" for name, _, reason in error.args[0]]
+    for path in (Path(target), *Path(target).rglob("*")):
+        if path.is_dir():
+            path.chmod(path.stat().st_mode | stat.S_IRWXU)
     for path in Path(target, TOPICS).rglob("*.log"):
         if path.is_dir():
             lost.append(f"{path}: a directory, and not a segment")
             shutil.rmtree(path)
+    _sync(target)
+
+
+def _sync(target: str) -> None:
+    """Make all copies durable: a checkpoint will name them."""
+    from semel.log.files import DiskFiles
+
+    files = DiskFiles(target)
+    for directory, _, names in os.walk(target):
+        relative = os.path.relpath(directory, target)
+        for name in names:
+            with contextlib.closing(files.open(f"{relative}/{name}")) as file:
+                file.sync()
+        files.sync_directory(relative)
 
 
 async def _out_of_store(url: str, target: str, lost: list[str]) -> None:
