@@ -359,6 +359,13 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
         (_ICEBERG, "-k", "next_one_after"),
     ),
     Bug(
+        "files are committed to a table whose columns or partitions have changed since",
+        "semel.spark.tables.files:OpenedTable.commit",
+        "self.table.form(self.version) != form",
+        "False",
+        (_ICEBERG, "-k", "no_file_is_committed"),
+    ),
+    Bug(
         "two branches of an Iceberg table share a claim",
         "semel.spark.tables.iceberg_claims:key_of",
         "branch == MAIN",

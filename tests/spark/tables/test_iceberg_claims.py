@@ -4,18 +4,22 @@ Without Spark, because a commit may have no files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 from pyspark.sql.types import StructType
 
-from semel.spark.claims import BatchRefused
-from semel.spark.tables.claims import TableClaim
+from semel.spark.claims import BatchRefused, Outcome
+from semel.spark.tables.claims import TableClaim, judge
+from semel.spark.tables.file_rows import judge_quarantined
+from semel.spark.tables.files import OpenedTable, Staged
 from semel.spark.tables.iceberg_claims import Noted, noted_in, text_of
-from semel.spark.tables.iceberg_files import Writing
+from semel.spark.tables.iceberg_files import Writing, data_files
 from semel.spark.tables.iceberg_schema import schema_of
 from semel.spark.tables.iceberg_sink import IcebergFiles, iceberg_sink
 
@@ -29,6 +33,7 @@ def columns(types: dict[str, Any]) -> StructType:
 
 
 SCHEMA = columns({"id": "long"})
+NAMED = columns({"id": "long", "name": "string"})
 
 
 class Lake:
@@ -76,6 +81,23 @@ class Lake:
             if one.snapshot_id not in heads and (older or (one.sequence_number or 0) > (current.sequence_number or 0))
         ]
         table.maintenance.expire_snapshots().by_ids(gone).commit()
+
+
+def column_added_again(lake: Lake) -> None:
+    for change in ("delete_column", "add_column"):
+        with lake.table.update_schema() as update:
+            getattr(update, change)("name", *([StringType()] if change == "add_column" else []))
+
+
+def other_partitions(lake: Lake) -> None:
+    with lake.table.update_spec() as update:
+        update.add_identity("name")
+
+
+def table_created_again(lake: Lake) -> None:
+    catalog = lake.files().catalog
+    catalog.drop_table("shop.rows")
+    catalog.create_table("shop.rows", schema_of(NAMED))
 
 
 def claim(batch: int) -> TableClaim:
@@ -183,6 +205,38 @@ def test_a_commit_is_the_next_one_after_the_claim_that_was_read(lake: Lake) -> N
     assert (lake.held(), files.attempt(files.opened(SCHEMA))) == (claim(1), 1)
 
 
+@pytest.mark.parametrize("change", [column_added_again, other_partitions, table_created_again])
+def test_no_file_is_committed_to_a_table_that_has_changed_since(tmp_path: Path, change: Callable[[Lake], None]) -> None:
+    """A reader would see null for a column that was dropped and added again, and pass over rows in files of other
+    partitions."""
+    lake = Lake(tmp_path)
+    opened = OpenedTable(lake.files(), NAMED)
+    rows = pyarrow.table({"id": [1], "name": ["one"]})
+    staged = Staged(7, [*data_files(opened.version.metadata, rows, opened.version.io)], None)
+    change(lake)
+    with pytest.raises(RuntimeError, match=r"other columns or partitions .* batch 0.* start the query again"):
+        opened.commit(staged, claim(0), lambda held: judge("rows", held, claim(0), None))
+    assert lake.table.scan().to_arrow().num_rows == 0
+
+
+class Unheard(IcebergFiles):
+    """The answer to a commit was lost, and another driver went on before the claim was read again."""
+
+    def committed(self, *what: Any) -> bool:
+        assert super().committed(*what)
+        assert super().committed(self.opened(SCHEMA), [], claim(1), 8)
+        return False
+
+
+def test_a_commit_below_the_claim_that_was_read_keeps_its_files(lake: Lake) -> None:
+    """Such as in the quarantine, to which a batch is old if another driver has written a later one."""
+    opened = OpenedTable(Unheard("lake", lake.settings, "shop.rows", "semel"), SCHEMA)
+    rows = pyarrow.table({"id": [1]})
+    staged = Staged(7, [*data_files(opened.version.metadata, rows, opened.version.io)], None)
+    assert opened.commit(staged, claim(0), lambda held: judge_quarantined(held, claim(0))) is Outcome.DUPLICATE
+    assert lake.table.scan().to_arrow().to_pylist() == [{"id": 1}]
+
+
 def test_a_claim_is_read_as_it_was_written() -> None:
     for noted in (Noted(claim(3), 2**62 - 1), Noted(claim(3), 0, 2**63 - 1, 17)):
         assert noted_in(text_of(noted), "rows") == noted
@@ -237,6 +291,8 @@ def test_what_iceberg_cannot_have_is_refused_by_its_name(lake: Lake) -> None:
     for mode in ("upsert", "merge"):
         with pytest.raises(ValueError, match=f"mode='{mode}': a sink into Iceberg only appends"):
             iceberg_sink("shop.more", mode, catalog="lake", settings=lake.settings)
+    with pytest.raises(ValueError, match="sink_id='semel@audit': an @ stands before the branch"):
+        opened({"id": "long"}, sink_id="semel@audit")
     with pytest.raises(ValueError, match="names no namespace"):
         iceberg_sink("more", catalog="lake", settings=lake.settings)
     with pytest.raises(ValueError, match="column 'took' is of type interval"):

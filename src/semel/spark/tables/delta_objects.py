@@ -108,11 +108,11 @@ def file_system(location: Location) -> Any:
     return PyFileSystem(DeltaStorageHandler(location.uri, {**location.options}))
 
 
-def remove_below(location: Location, directory: str = "") -> None:
+def remove_below(location: Location) -> None:
     from pyarrow.fs import FileSelector
 
     files = file_system(location)
-    for one in files.get_file_info(FileSelector(directory, allow_not_found=True, recursive=True)):
+    for one in files.get_file_info(FileSelector("", allow_not_found=True, recursive=True)):
         if one.is_file:
             files.delete_file(one.path)
 

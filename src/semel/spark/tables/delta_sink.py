@@ -7,7 +7,6 @@ whose claim was read.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,12 +92,6 @@ class DeltaFiles(FileTable["DeltaTable", "AddAction"]):
             # In a retry the library would check for conflicts by its own rules, and not for our claim.
             max_commit_retries=0,
         )
-
-    def discard(self, files: Sequence[AddAction], attempt: int) -> None:
-        if self.location.is_store:
-            delta_objects.remove_below(self.location, directory_of(attempt))
-        else:
-            shutil.rmtree(Path(self.location.uri, directory_of(attempt)), ignore_errors=True)
 
 
 def directory_of(attempt: int) -> str:

@@ -77,14 +77,14 @@ class FileTable(ABC, Generic[Version, File]):
     def written(self, version: Version, rows: DataFrame, attempt: int) -> list[File]:
         """Has the tasks write the rows. If that fails, none of the files counts."""
 
+    def form(self, version: Version) -> object:
+        """What the files were written for: a version with another one would not read them as they were meant."""
+        return None
+
     @abstractmethod
     def committed(self, version: Version, files: Sequence[File], claim: TableClaim, attempt: int) -> bool:
         """Adds the files and the claim as the next commit after this version. False if another commit came first, or if
         nobody heard how this one ended; it may then be there."""
-
-    @abstractmethod
-    def discard(self, files: Sequence[File], attempt: int) -> None:
-        """Removes files that no commit has, nor ever will."""
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[OpenedTable]:
@@ -121,14 +121,19 @@ class OpenedTable:
         if staged.bad is not None:
             # Before the table has its claim: afterwards nobody would run the batch again.
             self.put_aside(staged.bad, claim)
+        form = self.table.form(self.version)
         for _ in range(COMMITS_MAX):
             if rule(self.held()) is Outcome.DUPLICATE:
-                # It may be this very attempt, whose commit succeeded although it seemed to fail: then its files are
-                # needed.
-                if self.table.attempt(self.version) == staged.attempt:
-                    return Outcome.ACCEPTED
-                self.table.discard(staged.files, staged.attempt)
-                return Outcome.DUPLICATE
+                # It may be this very attempt, whose commit succeeded although it seemed to fail. The files stay in any
+                # case: that commit may be below the one whose claim was read.
+                is_own = self.table.attempt(self.version) == staged.attempt
+                return Outcome.ACCEPTED if is_own else Outcome.DUPLICATE
+            if self.table.form(self.version) != form:
+                raise RuntimeError(
+                    f"{self.table.where} has other columns or partitions than when the tasks wrote the files of batch "
+                    f"{claim.batch_id}, or was dropped and created again. The files were not committed: start the "
+                    "query again, and it writes the batch for the table as it is now"
+                )
             if self.table.committed(self.version, staged.files, claim, staged.attempt):
                 return Outcome.ACCEPTED
             self.version = self.table.opened(self.schema)

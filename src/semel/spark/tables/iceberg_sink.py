@@ -7,7 +7,6 @@ the claim: it must never do so here.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -78,11 +77,19 @@ class IcebergFiles(FileTable["Table", "DataFile"]):
     def written(self, version: Table, rows: DataFrame, attempt: int) -> list[DataFile]:
         return iceberg_files.written(version, rows, schema_of(rows.schema))
 
+    def form(self, version: Table) -> object:
+        return version.metadata.table_uuid, *numbers_of(version)
+
     def committed(self, version: Table, files: Sequence[DataFile], claim: TableClaim, attempt: int) -> bool:
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId
 
         key = key_of(self.sink_id, self.branch)
-        transaction = version.transaction()
+        transaction, (schema, spec) = version.transaction(), numbers_of(version)
+        # The library by itself asks for the same columns and partitions only in a commit that changes them.
+        columns = AssertCurrentSchemaId.model_validate({"current-schema-id": schema})
+        partitions = AssertDefaultSpecId.model_validate({"default-spec-id": spec})
+        transaction._stage((), (columns, partitions))
         summary = {key: text_of(Noted(claim, attempt))}
         # Without files it makes a snapshot, too: the claim needs one.
         with transaction.update_snapshot(snapshot_properties=summary, branch=self.branch).fast_append() as snapshot:
@@ -103,11 +110,10 @@ class IcebergFiles(FileTable["Table", "DataFile"]):
             return False
         return True
 
-    def discard(self, files: Sequence[DataFile], attempt: int) -> None:
-        io = self.catalog.load_table(self.where).io
-        for file in files:
-            with contextlib.suppress(OSError):
-                io.delete(file.file_path)
+
+def numbers_of(version: Table) -> tuple[int, int]:
+    """The numbers of its columns and of its partitions: each change gives another one."""
+    return version.metadata.current_schema_id, version.metadata.default_spec_id
 
 
 class IcebergSink(FileSink):
@@ -162,6 +168,8 @@ def iceberg_sink(
         )
     if not table.rpartition(".")[0]:
         raise ValueError(f"{table!r} names no namespace: write NAMESPACE.NAME, as the catalog does")
+    if sink_id is not None and "@" in sink_id:
+        raise ValueError(f"sink_id={sink_id!r}: an @ stands before the branch in the name of a claim; leave it out")
     partitions = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     files = IcebergFiles(
         catalog,
