@@ -15,6 +15,7 @@ from semel.log.broker.scrubber import Scrubber
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.remedy import mend
+from semel.log.storage.scrub import Scrub, write
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DELETE_RECORDS
 
@@ -177,3 +178,34 @@ async def test_no_reader_comes_unnoticed_from_before_what_a_repair_has_given_up_
             topics = [{"name": "payments", "partitions": [{"partition_index": 0, "offset": ends + 250}]}]
             await asyncio.to_thread(ask, DELETE_RECORDS, topics=topics, timeout_ms=1000)
         assert partition.given_up == []
+
+
+async def test_a_topic_that_is_deleted_during_a_pass_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    segments = await filled(tmp_path)
+    async with broker_in(tmp_path) as broker:
+        looking = asyncio.create_task(scrubber_of(broker).look())
+        while not broker.metrics.scrubbed_bytes:  # noqa: ASYNC110 - a thread counts
+            await asyncio.sleep(0)
+        catalog, ids = broker.log.state.catalog, broker.log.state.producer_ids
+        broker.log.commit(catalog.decide_delete("payments", ids.block_count, 0))
+        for segment in segments:
+            segment.unlink()
+        await looking
+        assert not broker.log.damaged
+        assert "segment_damaged" not in caplog.text
+
+
+async def test_after_a_start_the_damage_that_is_known_is_looked_at_first_and_that_of_other_files_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    first, *_ = await filled(tmp_path)
+    known, other = (path.relative_to(tmp_path).as_posix() for path in (first, first.with_stem("9")))
+    note = Scrub(0, place=(99, 0, 0), damaged=((known, 0, 0), (other, 0, 0)))
+    write(DiskFiles(tmp_path), note)
+    async with broker_in(tmp_path) as broker:
+        assert list(broker.log.damaged) == [known]
+        await scrubber_of(broker).look()
+        assert not broker.log.damaged, "it was brought back, and the pass was behind it"
+        assert broker.metrics.scrubbed_bytes < sealed_bytes(broker)

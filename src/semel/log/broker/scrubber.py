@@ -44,6 +44,7 @@ class Scrubber:
         known = scrub.read(self._runtime.log.files)
         self._scrub = known or Scrub(self._runtime.clock.now_ms())
         self._runtime.log.damaged.update({path: (size, after) for path, size, after in self._scrub.damaged})
+        self._marked()
         self._task = asyncio.get_running_loop().create_task(self._go_on())
 
     def stop(self) -> None:
@@ -65,6 +66,9 @@ class Scrubber:
     async def look(self) -> None:
         """Verify the segments that this pass has not verified yet; begin a new pass if it is over."""
         log = self._runtime.log
+        # Somebody may have brought their files back.
+        for partition, damaged in self._marked():
+            await self._verify(partition, damaged)
         if self._scrub.is_over:
             self._scrub = self._scrub._replace(began_ms=self._runtime.clock.now_ms(), place=(-1, -1, -1), is_over=False)
         partitions = [partition for partition in log.state.partitions.used() if len(partition.segments) > 1]
@@ -72,16 +76,40 @@ class Scrubber:
             # The list may change meanwhile: compaction replaces segments, and retention removes them.
             while (segment := self._next_of(partition)) is not None:
                 await self._verify(partition, segment)
+                self._scrub = self._scrub._replace(place=(*partition.name, segment.base_offset))
+                self._note()
         self._runtime.metrics.scrub_passes += 1
         self._scrub = self._scrub._replace(is_over=True)
         self._note()
 
     def _next_of(self, partition: PartitionLog) -> Segment | None:
         """The first sealed segment after the place of the pass."""
-        for segment in partition.segments[:-1]:
+        for segment in self._sealed_of(partition):
             if segment.size and (*partition.name, segment.base_offset) > self._scrub.place:
                 return segment
         return None
+
+    def _sealed_of(self, partition: PartitionLog) -> list[Segment]:
+        """The sealed segments of a partition, none if its topic was deleted."""
+        is_there = self._runtime.log.state.catalog.numbered(partition.topic_number) is not None
+        return partition.segments[:-1] if is_there else []
+
+    def _marked(self) -> list[tuple[PartitionLog, Segment]]:
+        """The damaged segments that the log still has. What is known of others is forgotten."""
+        damaged = self._runtime.log.damaged
+        if not damaged:
+            return []
+        partitions = {partition.directory: partition for partition in self._runtime.log.state.partitions.used()}
+        marked = []
+        for path in list(damaged):
+            partition = partitions.get(path.rpartition("/")[0])
+            segments = [] if partition is None else self._sealed_of(partition)
+            segment = next((segment for segment in segments if segment.path == path), None)
+            if partition is None or segment is None:
+                del damaged[path]
+            else:
+                marked.append((partition, segment))
+        return marked
 
     async def _verify(self, partition: PartitionLog, segment: Segment) -> None:
         steps = fault_in_steps(self._runtime.log.files, segment)
@@ -90,10 +118,8 @@ class Scrubber:
             size, seconds, fault, is_over = await in_thread(self._thread, lambda: _slice_of(steps))
             self._runtime.metrics.scrubbed_bytes += size
             await asyncio.sleep(max(size / BYTES_PER_SECOND, seconds * REST))
-        if segment in partition.segments:
+        if segment in self._sealed_of(partition):
             self._mark(segment, fault)
-        self._scrub = self._scrub._replace(place=(*partition.name, segment.base_offset))
-        self._note()
 
     def _mark(self, segment: Segment, fault: Fault | None) -> None:
         damaged = self._runtime.log.damaged
@@ -105,6 +131,7 @@ class Scrubber:
         damaged[segment.path] = fault.size, fault.next_offset
 
     def _note(self) -> None:
+        self._marked()
         damaged = tuple((path, *right) for path, right in self._runtime.log.damaged.items())
         self._scrub = self._scrub._replace(damaged=damaged)
         scrub.write(self._runtime.log.files, self._scrub)
