@@ -11,11 +11,11 @@ from asking import Asker, at
 from eventually import eventually
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
-from semel.log.replica.object_scrub import ObjectScrubber
+from semel.log.replica.object_scrub import TRIES, ObjectScrubber
 from semel.log.storage import scrub
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.scrub import Scrub
-from semel.testing.stores import MemoryStore
+from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
 from semel.wire.errors import ErrorCode
 
 ROUNDS = 2
@@ -123,3 +123,38 @@ async def test_a_pass_goes_on_after_the_object_that_was_read_last(tmp_path: Path
         scrub.write(DiskFiles(tmp_path), Scrub(0, key=first[0]))
         await scrubber_of(broker).look()
         assert broker.metrics.scrubbed_bytes == sum(size for _, size in rest)
+
+
+async def test_an_object_that_alone_cannot_be_read_is_damaged_and_the_pass_goes_on_behind_it() -> None:
+    store = FaultyStore(latency_seconds=0)
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        (first, _), *rest = objects_in(store).items()
+        store.arm(StoreFault("lost request", call="get", key=first))
+        for _ in range(TRIES - 1):
+            await scrubber_of(broker).try_on()
+        assert not scrubber_of(broker).damaged, "the store may not have worked"
+        await scrubber_of(broker).try_on()
+        assert scrubber_of(broker).damaged == {first}
+        assert broker.metrics.scrubbed_bytes == sum(size for _, size in rest)
+        await checkpoint(broker)
+        assert not scrubber_of(broker).damaged, "it was written again from the disk"
+
+
+async def test_a_store_that_does_not_work_is_no_damage() -> None:
+    store = FaultyStore(latency_seconds=0)
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        store.arm(StoreFault("lost request", call="get"))
+        for _ in range(TRIES + 1):
+            await scrubber_of(broker).try_on()
+        store.calm()
+        assert not scrubber_of(broker).damaged
+
+
+async def test_a_disk_on_which_no_pass_can_be_noted_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker(tmp_path, store=MemoryStore()) as broker:
+        await fill(broker)
+        (tmp_path / scrub.NAME).mkdir()
+        await scrubber_of(broker).try_on()
+        assert "event=scrub_interrupted" in caplog.text

@@ -218,7 +218,10 @@ class Role:
         def tell(reason: str) -> None:
             self._events.tell(logging.ERROR, "object_damaged", reason=reason)
 
-        self.scrubber = ObjectScrubber(self._store, self.cache, self._checkpoints, note, tell)
+        def interrupt(error: OSError) -> None:
+            self._events.tell(logging.WARNING, "scrub_interrupted", reason=error)
+
+        self.scrubber = ObjectScrubber(self._store, self.cache, self._checkpoints, note, tell, interrupt)
         self._scrubbing = asyncio.get_running_loop().create_task(self.scrubber.go_on())
 
     @property

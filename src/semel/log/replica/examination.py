@@ -129,19 +129,28 @@ class CheckedObject(NamedTuple):
 
 async def objects_of(store: Store, contents: Contents) -> AsyncIterator[CheckedObject]:
     """Every object of the checkpoint, compared with the digest of each extent in it."""
+    for key, extents in extents_by_key(contents):
+        yield await check_object(store, key, extents)
+
+
+def extents_by_key(contents: Contents) -> list[tuple[str, list[tuple[str, Extent]]]]:
+    """The extents in each object, with the paths of their files; the objects in their order."""
     inside: defaultdict[str, list[tuple[str, Extent]]] = defaultdict(list)
     for path, row in contents.files.items():
         for extent in row:
             inside[extent.key].append((path, extent))
-    for key, extents in sorted(inside.items()):
-        try:
-            body = memoryview((await store.get(key)).body)
-        except Missing:
-            yield CheckedObject(key, 0, len(extents), "it is gone")
-            continue
-        damaged = [path for path, extent in extents if not _is_intact(extent, body)]
-        trouble = f"the checkpoint knows another digest of {', '.join(damaged)} in it" if damaged else ""
-        yield CheckedObject(key, len(body), len(extents), trouble)
+    return sorted(inside.items())
+
+
+async def check_object(store: Store, key: str, extents: list[tuple[str, Extent]]) -> CheckedObject:
+    """An object compared with the digest of each of these extents in it; StoreError if it cannot be read."""
+    try:
+        body = memoryview((await store.get(key)).body)
+    except Missing:
+        return CheckedObject(key, 0, len(extents), "it is gone")
+    damaged = [path for path, extent in extents if not _is_intact(extent, body)]
+    trouble = f"the checkpoint knows another digest of {', '.join(damaged)} in it" if damaged else ""
+    return CheckedObject(key, len(body), len(extents), trouble)
 
 
 def _is_intact(extent: Extent, body: memoryview) -> bool:

@@ -13,8 +13,9 @@ from typing import Final
 
 from semel.log.replica.cache import Cache
 from semel.log.replica.checkpoints import StoreCheckpoints
-from semel.log.replica.contents import Contents
-from semel.log.replica.examination import CheckedObject, objects_of
+from semel.log.replica.contents import Extent
+from semel.log.replica.examination import CheckedObject, check_object, extents_by_key
+from semel.log.replica.floor import FLOOR_KEY
 from semel.log.storage import scrub
 from semel.log.storage.scrub import Scrub
 from semel.log.store import Store, StoreError
@@ -23,6 +24,8 @@ from semel.log.store import Store, StoreError
 PERIOD_MS: Final = 30 * 86_400_000
 BYTES_PER_SECOND: Final = 4 * 1024 * 1024
 FIRST_SECONDS: Final = 600.0
+# An object that cannot be read so often, from a store that works, counts as damaged.
+TRIES: Final = 3
 
 
 class ObjectScrubber:
@@ -35,13 +38,19 @@ class ObjectScrubber:
         checkpoints: StoreCheckpoints,
         note: Callable[[int], None],
         tell: Callable[[str], None],
+        interrupt: Callable[[OSError], None],
     ) -> None:
-        """`note` gets the bytes of each object that was read, and `tell` a line for each that is damaged."""
+        """`note` gets the bytes of each object that was read, `tell` a line for each that is damaged, and `interrupt`
+        the error of the disk at which a pass stopped.
+        """
         self._store = store
         self._cache = cache
         self._checkpoints = checkpoints
         self._note = note
         self._tell = tell
+        self._interrupt = interrupt
+        # The object that could not be read last, and how often.
+        self._unread = "", 0
         self._found: set[str] = set()
 
     @property
@@ -53,13 +62,19 @@ class ObjectScrubber:
         """Make a pass after the other."""
         while True:
             await asyncio.sleep(FIRST_SECONDS)
+            await self.try_on()
+
+    async def try_on(self) -> None:
+        """Go on with a pass if one is due, as far as the store and the disk let it."""
+        try:
             last = scrub.read(self._cache.files.disk)
             if last is None or not last.is_over or time.time() * 1000 >= last.began_ms + PERIOD_MS:
-                try:
-                    await self.look()
-                except StoreError:
-                    # The store does not work, of which the operator is told by others.
-                    continue
+                await self.look()
+        except StoreError:
+            # If the store does not work, the operator is told of that by others.
+            return
+        except OSError as error:
+            self._interrupt(error)
 
     async def look(self) -> None:
         """Read the objects that this pass has not read yet; begin a new pass if it is over."""
@@ -67,29 +82,35 @@ class ObjectScrubber:
         last = scrub.read(disk)
         if last is None or last.is_over:
             last = Scrub(int(time.time() * 1000))
-        async for checked in objects_of(self._store, _after(self._checkpoints.contents, last.key)):
+        for key, extents in extents_by_key(self._checkpoints.contents):
+            if key <= last.key:
+                continue
+            checked = await self._checked(key, extents)
             self._note(checked.size)
-            await self._judge(checked)
+            await self._judge(checked, extents)
             last = last._replace(key=checked.key)
             scrub.write(disk, last)
             await asyncio.sleep(checked.size / BYTES_PER_SECOND)
         scrub.write(disk, last._replace(is_over=True))
 
-    async def _judge(self, checked: CheckedObject) -> None:
-        named = self._checkpoints.contents
-        for path, row in named.files.items():
-            for extent in row:
-                if extent.key == checked.key:
-                    await self._cache.doubt_if_damaged(path, extent)
+    async def _checked(self, key: str, extents: list[tuple[str, Extent]]) -> CheckedObject:
+        try:
+            return await check_object(self._store, key, extents)
+        except StoreError as error:
+            before, count = self._unread
+            self._unread = key, count + 1 if key == before else 1
+            if self._unread[1] < TRIES:
+                raise
+            # Raises as well if it is the store that does not work.
+            await self._store.get(FLOOR_KEY)
+            return CheckedObject(key, 0, len(extents), f"it cannot be read: {error}")
+
+    async def _judge(self, checked: CheckedObject, extents: list[tuple[str, Extent]]) -> None:
+        for path, extent in extents:
+            await self._cache.doubt_if_damaged(path, extent)
         self._found.discard(checked.key)
         # A checkpoint may have given the object up since the pass began.
-        if checked.trouble and checked.key in named.objects:
+        if checked.trouble and checked.key in self._checkpoints.contents.objects:
             self._tell(f"{self._store.describe()}: {checked.key}: {checked.trouble}")
             self._found.add(checked.key)
             self._checkpoints.write_again(checked.key)
-
-
-def _after(contents: Contents, key: str) -> Contents:
-    """The contents without the objects up to this one, in their order."""
-    files = {path: [extent for extent in row if extent.key > key] for path, row in contents.files.items()}
-    return Contents(files, contents.objects)
