@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from semel import schema
 from semel.database import is_missing_table, is_passing
-from semel.database.columns import key
+from semel.database.columns import INTEGER, key
 from semel.database.dialects import DIALECTS, dialect_named
 from semel.database.errors import is_conflict
 
@@ -76,6 +76,15 @@ def test_a_key_is_its_bytes_and_is_never_cut_off() -> None:
     assert to_text(b"\xc3\xa4  ") == "ä  "
     with pytest.raises(ValueError, match="4 bytes at most"):
         to_bytes("ä   ")
+
+
+def test_a_number_of_more_bits_than_a_column_has_is_refused() -> None:
+    to_number = INTEGER.dialect_impl(MYSQL.sqlalchemy()).bind_processor(MYSQL.sqlalchemy())
+    assert to_number is not None
+    assert [to_number(number) for number in (-(2**63), 2**63 - 1, None)] == [-(2**63), 2**63 - 1, None]
+    for number in (-(2**63) - 1, 2**63):
+        with pytest.raises(ValueError, match="64 bits"):
+            to_number(number)
 
 
 def test_a_deadlock_passes_and_a_mistake_does_not() -> None:

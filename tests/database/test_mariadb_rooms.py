@@ -1,14 +1,17 @@
-"""HTTP keys, recorded steps and the outbox on MariaDB: a key is taken once, and what was added arrives once."""
+"""HTTP keys, recorded steps, workflows, floors and the outbox on MariaDB: a key is taken once, what was added arrives
+once, and what a transaction has read before hides nothing that others have committed since."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
 from semel import outbox, schema
 from semel.database import engine_of
+from semel.database.clock import now_ms
 from semel.http import reap
 from semel.http.answers import Answer
 from semel.http.claims import (
@@ -24,7 +27,9 @@ from semel.http.claims import (
     keep,
     name_of,
 )
+from semel.inbox.reaper import raise_floor
 from semel.outbox.layout import status
+from semel.steps import Run, State, Worker, WorkflowRefused, ledger, look_up, start, workflow
 from semel.steps.records import begin_step, finish_step, noted_step
 
 IN_TRANSACTION = Term(60_000, NO_LEASE)
@@ -88,3 +93,63 @@ def test_what_was_added_arrives_once_and_a_row_that_is_no_record_is_put_aside(en
     with engine.connect() as connection:
         found = status(connection)
     assert (found.waiting, found.quarantined, found.held_up) == (1, 1, 0)
+
+
+def add(connection: Connection, id: str, queue: str, *arguments: object) -> None:
+    ledger.add(connection, "flow", arguments, id=id, queue=queue, delay_ms=0, deadline_ms=None, clock=now_ms)
+
+
+def test_a_workflow_runs_to_its_end(engine: Engine) -> None:
+    @workflow
+    def flow(run: Run, number: int) -> int:
+        with run.step("first") as step:
+            if step.first:
+                step.result = number + 1
+        run.sleep("a moment", 0)
+        return int(step.result)
+
+    with engine.begin() as connection:
+        id = start(connection, flow, 2)
+    while Worker(engine, [flow]).drain():
+        pass
+    with engine.begin() as connection:
+        found = look_up(connection, id)
+    assert (found.state, found.result) == (State.DONE, 3)
+
+
+def test_a_start_that_others_have_made_since_the_first_read_is_a_repeated_one(engine: Engine) -> None:
+    with engine.connect() as late, late.begin():
+        late.execute(text("SELECT * FROM semel_workflows")).all()
+        with engine.begin() as other:
+            add(other, "w-1", "default", 1)
+        add(late, "w-1", "default", 1)
+        with pytest.raises(WorkflowRefused, match="belongs to"):
+            add(late, "w-1", "default", 2)
+
+
+def test_of_two_workers_that_take_at_once_the_later_one_counts_what_the_first_one_has_taken(engine: Engine) -> None:
+    queues = {"free": None, "limited": 1}
+
+    def take() -> list[str]:
+        with engine.begin() as connection:
+            return [one.id for one in ledger.take(connection, queues, ["flow"], 5, 60_000, now_ms)]
+
+    with engine.begin() as connection:
+        for id, queue in (("f-1", "free"), ("l-1", "limited"), ("l-2", "limited")):
+            add(connection, id, queue)
+    waits = text("SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
+    with ThreadPoolExecutor() as pool, engine.connect() as watching:
+        with engine.begin() as first:
+            assert [one.id for one in ledger.take(first, {"limited": 1}, ["flow"], 5, 60_000, now_ms)] == ["l-1"]
+            second = pool.submit(take)
+            while not watching.execute(waits).all():
+                assert not second.done()
+        assert second.result(60) == ["f-1"]
+
+
+def test_the_floor_that_another_reaper_has_made_is_the_floor(engine: Engine) -> None:
+    with engine.connect() as late, late.begin():
+        late.execute(text("SELECT * FROM semel_inbox_floors")).all()
+        with engine.begin() as other:
+            assert raise_floor(other, "billing", 5) == 5
+        assert raise_floor(late, "billing", 4) == 5

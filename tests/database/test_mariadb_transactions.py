@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pymysql
 import pytest
@@ -169,6 +170,13 @@ def test_keys_are_compared_byte_by_byte(engine: Engine) -> None:
 def test_a_key_is_never_cut_off(engine: Engine) -> None:
     with pytest.raises(StatementError, match="2048 bytes at most"), engine.begin() as connection:
         offsets.advance(connection, "x" * 2049, "orders", 0, 5)
+
+
+def test_a_time_of_more_bits_than_the_column_has_is_refused(engine: Engine) -> None:
+    event: dict[str, Any] = {"consumer": "billing", "message_id": "e-1", "event_time_ms": 2**63}
+    with pytest.raises(StatementError, match="64 bits"), engine.begin() as connection, once(connection, **event):
+        pass
+    assert stored(engine) == ([], 0)
 
 
 def test_what_a_claim_could_be_lost_on_is_refused(engine: Engine, mariadb_url: str) -> None:

@@ -19,6 +19,8 @@ def _varied(usual: TypeEngine[Any], own: Callable[[Dialect], TypeEngine[Any] | N
 
 TEXT: Final = _varied(Text(), lambda dialect: dialect.variants.get("text"))
 BYTES: Final = _varied(LargeBinary(), lambda dialect: dialect.variants.get("bytes"))
+INTEGER: Final = _varied(BigInteger(), lambda dialect: dialect.variants.get("integer"))
+"""Of 64 bits."""
 NUMBER: Final = _varied(BigInteger(), lambda dialect: dialect.variants.get("number"))
 """A number that the database gives to each new row."""
 

@@ -6,9 +6,9 @@ token fences the earlier holder.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table
+from sqlalchemy import Column, Index, MetaData, Table
 
-from semel.database.columns import BYTES, TEXT, key, with_options
+from semel.database.columns import BYTES, INTEGER, TEXT, key, with_options
 from semel.steps.tables import NAME_BYTES_MAX, steps
 
 metadata: Final = MetaData()
@@ -21,12 +21,12 @@ keys: Final = Table(
     Column("key", key(NAME_BYTES_MAX), primary_key=True),
     Column("fingerprint", TEXT, nullable=False),
     # Rises with each new holder of the key.
-    Column("token", BigInteger, nullable=False),
+    Column("token", INTEGER, nullable=False),
     # Until when the holder has the key; 0 if the holder has released it, -1 if a transaction holds it.
-    Column("lease_until_ms", BigInteger, nullable=False),
-    Column("expires_ms", BigInteger, nullable=False),
+    Column("lease_until_ms", INTEGER, nullable=False),
+    Column("expires_ms", INTEGER, nullable=False),
     # The stored answer. A status without headers is an answer that was not kept.
-    Column("status", BigInteger),
+    Column("status", INTEGER),
     Column("headers", TEXT),
     Column("body", BYTES),
 )

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from semel.database.clock import Clock, now_ms, time_by
-from semel.database.dialects import insert_new, is_new
+from semel.database.dialects import dialect_of, insert_new, is_new
 from semel.database.procedures import Procedure, drive, drive_async, transaction
 from semel.inbox.counters import REAPED
 from semel.inbox.events import checked_consumer
@@ -107,7 +107,8 @@ def raise_floor(connection: Connection, consumer: str, floor_ms: int) -> int:
     connection.execute(
         update(floors).where(floors.c.consumer == consumer, floors.c.floor_ms < floor_ms).values(floor_ms=floor_ms)
     )
-    return int(connection.execute(select(floors.c.floor_ms).where(floors.c.consumer == consumer)).scalar_one())
+    floor = select(floors.c.floor_ms).where(floors.c.consumer == consumer)
+    return int(connection.execute(dialect_of(connection).current(floor)).scalar_one())
 
 
 def delete_step(connection: Connection, consumer: str, floor_ms: int, before_ms: int) -> int:

@@ -8,7 +8,6 @@ time would stay unique, and most ids do not.
 from typing import Final
 
 from sqlalchemy import (
-    BigInteger,
     Column,
     Index,
     MetaData,
@@ -17,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import UniqueConstraint as Unique
 
-from semel.database.columns import BYTES, NUMBER, TEXT, key, with_options
+from semel.database.columns import BYTES, INTEGER, NUMBER, TEXT, key, with_options
 
 # At four bytes for each character.
 CONSUMER_BYTES_MAX: Final = 512
@@ -32,8 +31,8 @@ claims: Final = Table(
     Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
     Column("message_id", key(ID_BYTES_MAX), nullable=False),
     # When the event happened, as far as that is known. The later of the two times decides how long the claim is kept.
-    Column("event_time_ms", BigInteger, nullable=False),
-    Column("claimed_at_ms", BigInteger, nullable=False),
+    Column("event_time_ms", INTEGER, nullable=False),
+    Column("claimed_at_ms", INTEGER, nullable=False),
     PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey"),
     Index("semel_inbox_by_claim", "consumer", "claimed_at_ms", "event_time_ms"),
 )
@@ -44,8 +43,8 @@ versions: Final = Table(
     metadata,
     Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
     Column("aggregate", key(ID_BYTES_MAX), nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("claimed_at_ms", BigInteger, nullable=False),
+    Column("version", INTEGER, nullable=False),
+    Column("claimed_at_ms", INTEGER, nullable=False),
     PrimaryKeyConstraint("consumer", "aggregate", name="semel_inbox_versions_pkey"),
 )
 
@@ -55,7 +54,7 @@ floors: Final = Table(
     "semel_inbox_floors",
     metadata,
     Column("consumer", key(CONSUMER_BYTES_MAX), nullable=False),
-    Column("floor_ms", BigInteger, nullable=False),
+    Column("floor_ms", INTEGER, nullable=False),
     PrimaryKeyConstraint("consumer", name="semel_inbox_floors_pkey"),
 )
 
@@ -72,12 +71,12 @@ quarantine: Final = Table(
     # failed, undecodable, gap or floor
     Column("cause", TEXT, nullable=False),
     Column("reason", TEXT, nullable=False),
-    Column("attempts", BigInteger, nullable=False),
-    Column("quarantined_at_ms", BigInteger, nullable=False),
+    Column("attempts", INTEGER, nullable=False),
+    Column("quarantined_at_ms", INTEGER, nullable=False),
     Column("topic", TEXT),
-    Column("partition", BigInteger),
-    Column("offset", BigInteger),
-    Column("timestamp_ms", BigInteger),
+    Column("partition", INTEGER),
+    Column("offset", INTEGER),
+    Column("timestamp_ms", INTEGER),
     Column("key", BYTES),
     Column("value", BYTES),
     # As JSON: a list of [name, value in hexadecimal digits or null].

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table
+from sqlalchemy import Column, MetaData, PrimaryKeyConstraint, Table
 
-from semel.database.columns import key, with_options
+from semel.database.columns import INTEGER, key, with_options
 
 metadata: Final = MetaData()
 
@@ -13,9 +13,9 @@ offsets: Final = Table(
     metadata,
     Column("consumer", key(2048), nullable=False),
     Column("topic", key(255), nullable=False),
-    Column("partition", BigInteger, nullable=False, autoincrement=False),
+    Column("partition", INTEGER, nullable=False, autoincrement=False),
     # The first offset whose effect is not stored.
-    Column("next_offset", BigInteger, nullable=False),
+    Column("next_offset", INTEGER, nullable=False),
     PrimaryKeyConstraint("consumer", "topic", "partition", name="semel_offsets_pkey"),
 )
 

@@ -7,9 +7,9 @@ first table, and does not know the shards: a row holds a hash, from which a rela
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, PrimaryKeyConstraint, Table
+from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, Table
 
-from semel.database.columns import BYTES, NUMBER, TEXT, key, with_options
+from semel.database.columns import BYTES, INTEGER, NUMBER, TEXT, key, with_options
 
 metadata: Final = MetaData()
 
@@ -28,8 +28,8 @@ messages: Final = Table(
     # Messages of one aggregate keep their order; null if the message has none.
     Column("aggregate", BYTES),
     # A hash of the aggregate. The shard is this hash modulo the number of shards.
-    Column("bucket", BigInteger, nullable=False),
-    Column("added_at_ms", BigInteger, nullable=False),
+    Column("bucket", INTEGER, nullable=False),
+    Column("added_at_ms", INTEGER, nullable=False),
     PrimaryKeyConstraint("number", name="semel_outbox_pkey"),
     # A number is never used twice, even after the last row was deleted.
     sqlite_autoincrement=True,
@@ -39,14 +39,14 @@ messages: Final = Table(
 shards: Final = Table(
     "semel_outbox_shards",
     metadata,
-    Column("shard", BigInteger, nullable=False, autoincrement=False),
-    Column("last_batch", BigInteger, nullable=False),
+    Column("shard", INTEGER, nullable=False, autoincrement=False),
+    Column("last_batch", INTEGER, nullable=False),
     # The numbers of the batch's messages, in JSON: a list of [first, last]; null once they are known to be in the log.
     Column("at_hand", TEXT),
     # The relay that has the shard: a random id, and a name for people.
     Column("owner", TEXT),
     Column("owner_name", TEXT),
-    Column("owned_since_ms", BigInteger),
+    Column("owned_since_ms", INTEGER),
     PrimaryKeyConstraint("shard", name="semel_outbox_shards_pkey"),
 )
 
@@ -57,7 +57,7 @@ relays: Final = Table(
     Column("name", key(255), nullable=False),
     # Random, so that the publishers of two databases have different names even if their relays have the same.
     Column("random", TEXT, nullable=False),
-    Column("shards", BigInteger, nullable=False),
+    Column("shards", INTEGER, nullable=False),
     PrimaryKeyConstraint("name", name="semel_outbox_relays_pkey"),
 )
 
@@ -65,10 +65,10 @@ relays: Final = Table(
 quarantine: Final = Table(
     "semel_outbox_quarantine",
     metadata,
-    Column("number", BigInteger, nullable=False, autoincrement=False),
+    Column("number", INTEGER, nullable=False, autoincrement=False),
     Column("aggregate", BYTES),
     Column("reason", TEXT, nullable=False),
-    Column("refused_at_ms", BigInteger, nullable=False),
+    Column("refused_at_ms", INTEGER, nullable=False),
     PrimaryKeyConstraint("number", name="semel_outbox_quarantine_pkey"),
     Index("semel_outbox_quarantine_by_aggregate", "aggregate", mysql_length=255, mariadb_length=255),
 )

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Row,
+    Select,
     and_,
     bindparam,
     delete,
@@ -123,6 +124,7 @@ _HOLD: Final = per_dialect(
     lambda dialect: update(workflows).where(*_OF_HOLDER).values(due_ms=_now(dialect) + _given("lease_ms"))
 )
 _ROW: Final = select(workflows).where(_OF_ID)
+_CURRENT_ROW: Final = per_dialect(lambda dialect: dialect.current(_ROW))
 
 
 # -- the application ---------------------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ def add(
         "added_ms": at_ms,
     }
     if not is_new(connection, _ADD, row):
-        known = _row(connection, id)
+        known = _current_row(connection, id)
         if known.workflow != workflow or _plain(known.arguments) != _plain(str(row["arguments"])):
             raise WorkflowRefused(
                 f"the id {id!r} belongs to a workflow {known.workflow!r} with other arguments: take another id"
@@ -192,13 +194,13 @@ def cancel(connection: Connection, id: str, clock: Clock) -> None:
     values = {"state": State.CANCELLED, "due_ms": None, "ended_ms": time_by(clock, connection)}
     change = update(workflows).where(workflows.c.id == id, workflows.c.state.in_(OPEN))
     if not connection.execute(change.values(token=workflows.c.token + 1, **values)).rowcount:
-        raise WorkflowRefused(f"workflow {id!r} has ended already: it is {_row(connection, id).state}")
+        raise WorkflowRefused(f"workflow {id!r} has ended already: it is {_current_row(connection, id).state}")
 
 
 def resume(connection: Connection, id: str, from_step: str | None, clock: Clock) -> None:
     """Have it go on after its last recorded step, or do this step and all later ones again. It has no deadline from
     now on."""
-    row, at_ms = _row(connection, id, locked=True), time_by(clock, connection)
+    row, at_ms = _row(connection, id, _ROW.with_for_update()), time_by(clock, connection)
     if not may_resume(row.state, row.due_ms, at_ms):
         raise WorkflowRefused(f"workflow {id!r} is running: cancel it first")
     if from_step is None and row.state == State.DONE:
@@ -243,7 +245,12 @@ def take(
     lease_ms: int,
     clock: Clock,
 ) -> list[Taken]:
-    """Take up to `count` workflows of these names that are due; of a queue with a number no more than may run."""
+    """Take up to `count` workflows of these names that are due; of a queue with a number no more than may run. The
+    transaction must not have read anything."""
+    if any(running_max is not None for running_max in queues.values()):
+        # Two workers that count at once would both find room. It comes before the first read, because a transaction may
+        # count by the snapshot of that one.
+        dialect_of(connection).lock_until_end(connection, *_LOCK)
     taken: list[Taken] = []
     for queue, running_max in queues.items():
         if len(taken) < count:
@@ -260,9 +267,6 @@ def _taken_of(
     lease_ms: int,
     clock: Clock,
 ) -> list[Taken]:
-    if running_max is not None:
-        # Two workers that count at once would both find room.
-        dialect_of(connection).lock_until_end(connection, *_LOCK)
     at_ms = time_by(clock, connection)
     # Those first whose holder is gone. On PostgreSQL it passes by those that somebody works on at the moment.
     columns = workflows.c.id, workflows.c.state, workflows.c.attempts, workflows.c.deadline_ms
@@ -351,15 +355,20 @@ def _of(taken: Taken) -> dict[str, Any]:
 
 def _refused(connection: Connection, taken: Taken) -> Fenced:
     """Why a holder's write has found no row."""
-    row = connection.execute(_ROW, {"of_id": taken.id}).one_or_none()
+    row = connection.execute(_CURRENT_ROW[dialect_of(connection).name], {"of_id": taken.id}).one_or_none()
     if row is None:
         return Cancelled(taken.id, "deleted")
     is_taken_over = row.state == State.RUNNING
     return Fenced(f"workflow {taken.id!r}") if is_taken_over else Cancelled(taken.id, row.state)
 
 
-def _row(connection: Connection, id: str, *, locked: bool = False) -> Row[Any]:
-    row = connection.execute(_ROW.with_for_update() if locked else _ROW, {"of_id": id}).one_or_none()
+def _current_row(connection: Connection, id: str) -> Row[Any]:
+    """As it is after a write that has found it otherwise, whatever this transaction has seen before."""
+    return _row(connection, id, _CURRENT_ROW[dialect_of(connection).name])
+
+
+def _row(connection: Connection, id: str, query: Select[Any] = _ROW) -> Row[Any]:
+    row = connection.execute(query, {"of_id": id}).one_or_none()
     if row is None:
         raise WorkflowRefused(f"there is no workflow {id!r}")
     return row

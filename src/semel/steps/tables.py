@@ -6,9 +6,9 @@ digest of a caller, or WORKFLOWS, which is none.
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table
+from sqlalchemy import Column, Index, MetaData, Table
 
-from semel.database.columns import TEXT, key, with_options
+from semel.database.columns import INTEGER, TEXT, key, with_options
 
 # At four bytes for each character.
 NAME_BYTES_MAX: Final = 1020
@@ -38,19 +38,19 @@ workflows: Final = Table(
     Column("queue", key(NAME_BYTES_MAX), nullable=False),
     Column("state", key(32), nullable=False),
     # From when on a worker may take it: the time for which it waits, or the end of its holder's lease; null at its end.
-    Column("due_ms", BigInteger),
+    Column("due_ms", INTEGER),
     # Begins at a random number, rises with each holder, and fences the earlier ones.
-    Column("token", BigInteger, nullable=False),
+    Column("token", INTEGER, nullable=False),
     # How often it was begun since it last waited or was resumed.
-    Column("attempts", BigInteger, nullable=False),
-    Column("deadline_ms", BigInteger),
+    Column("attempts", INTEGER, nullable=False),
+    Column("deadline_ms", INTEGER),
     # The arguments as a JSON list; the result as JSON, or what the error says.
     Column("arguments", TEXT, nullable=False),
     Column("result", TEXT),
     # From this step on, the next run does all of them again.
     Column("again_from", TEXT),
-    Column("added_ms", BigInteger, nullable=False),
-    Column("ended_ms", BigInteger),
+    Column("added_ms", INTEGER, nullable=False),
+    Column("ended_ms", INTEGER),
 )
 Index("semel_workflows_due", workflows.c.queue, workflows.c.state, workflows.c.due_ms)
 Index("semel_workflows_ended", workflows.c.ended_ms)

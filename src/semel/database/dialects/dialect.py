@@ -279,7 +279,7 @@ class Dialect(ABC):
 
     @property
     def variants(self) -> Mapping[str, TypeEngine[Any]]:
-        """Its own types in place of SQLAlchemy's `Text`, `LargeBinary` and the `BigInteger` of a row's number."""
+        """Its own types in place of SQLAlchemy's `Text`, `LargeBinary`, `BigInteger`, and that of a row's number."""
         return {}
 
     def check_database(self, connection: Connection) -> str | None:

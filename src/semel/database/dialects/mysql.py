@@ -103,6 +103,20 @@ class VARBINARY(mysql.VARBINARY):
         return lambda value: value.decode() if isinstance(value, bytes | bytearray) else value
 
 
+class BIGINT(mysql.BIGINT):
+    """A number that has more bits is refused here: an INSERT IGNORE would store the nearest one."""
+
+    __module__ = mysql.__name__
+
+    def bind_processor(self, dialect: Any) -> Any:
+        def checked(value: int | None) -> int | None:
+            if value is not None and not -(2**63) <= value < 2**63:
+                raise ValueError(f"{value} is no number of 64 bits")
+            return value
+
+        return checked
+
+
 class Mysql(Dialect):
     name = "mysql"
     title = "MySQL or MariaDB"
@@ -270,8 +284,9 @@ class Mysql(Dialect):
 
     @cached_property
     def variants(self) -> dict[str, TypeEngine[Any]]:
-        """The usual types end after 64 KiB."""
-        return {"text": mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "bytes": mysql.LONGBLOB()}
+        """The usual ones of texts and bytes end after 64 KiB."""
+        text = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+        return {"text": text, "bytes": mysql.LONGBLOB(), "integer": BIGINT()}
 
     def check_database(self, connection: Connection) -> str | None:
         found = connection.execute(_OTHER_ENGINES).first()
