@@ -44,7 +44,7 @@ def serving(url: str, **environment: str) -> Iterator[Server]:
     process = subprocess.Popen(
         command,
         cwd=HERE,
-        env={**os.environ, "SHOP_DATABASE": url, **environment},
+        env={**os.environ, "PYTHONPATH": str(HERE.parent), "SHOP_DATABASE": url, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -91,7 +91,7 @@ class _ParkedFetch(WaitingFetch[tuple[Mark, int]]):
         # waits for many bytes would have all of them read again with each new batch.
         self._bytes = harvest.bytes
         self._watched = harvest.watched
-        self.park()
+        self.park(len(self._context.interests))
         for partition, (until, _) in list(self._watched.items()):
             # The first partitions may have grown, or been deleted, while the others were read.
             if until_of(self._request, partition) != until or self._is_gone(partition):

@@ -114,10 +114,11 @@ class WaitingFetch(Watcher, Generic[W]):
 
     __slots__ = (
         *("_broker", "_deadline_ms", "_exchange", "_failures", "_is_bringing", "_next_patience"),
-        *("_patience", "_timer", "_watched"),
+        *("_partition_count", "_patience", "_timer", "_watched"),
     )
 
     _timer: asyncio.Handle
+    _partition_count: int
 
     def __init__(self, broker: Serving, exchange: Exchange, wait_ms: int) -> None:
         self._broker = broker
@@ -134,14 +135,16 @@ class WaitingFetch(Watcher, Generic[W]):
         """Answer, or wait again."""
         raise NotImplementedError
 
-    def park(self) -> None:
-        """Wait for the partitions that are watched, until the deadline."""
+    def park(self, partition_count: int) -> None:
+        """Wait for the partitions that are watched, until the deadline. What a request takes while it waits are all
+        partitions that it names, so these count towards the limit."""
         broker = self._broker
         wait_ms = max(self._deadline_ms - broker.clock.steady_ms(), 0)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, broker.wakeups.note_ready, self)
         for partition in self._watched:
             partition.watchers[self] = None
-        broker.waiting_partitions += len(self._watched)
+        self._partition_count = partition_count
+        broker.waiting_partitions += partition_count
         self._exchange.park(self)
 
     def bring(self, harvest: Harvest) -> None:
@@ -175,7 +178,7 @@ class WaitingFetch(Watcher, Generic[W]):
         self._broker.wakeups.forget(self)
         for partition in self._watched:
             partition.watchers.pop(self, None)
-        self._broker.waiting_partitions -= len(self._watched)
+        self._broker.waiting_partitions -= self._partition_count
         self._watched = {}
         self._exchange.unpark(self)
 

@@ -168,7 +168,7 @@ class _ShareFetch(WaitingFetch[None]):
         """
         if refused.error == ErrorCode.SHARE_SESSION_LIMIT_REACHED and self._no_space is None:
             self._no_space = refused
-            self.park()
+            self.park(len(self._watched))
             return
         response = kafka.share_fetch.ShareFetchResponse(
             error_code=refused.error,
@@ -295,7 +295,7 @@ class _ShareFetch(WaitingFetch[None]):
     # -- waiting ------------------------------------------------------------------------------------------------
 
     def _wait(self, harvest: Harvest) -> None:
-        self.park()
+        self.park(len(self._watched))
         if harvest.cold:
             self.bring(harvest)
         else:
