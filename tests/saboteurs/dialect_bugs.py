@@ -12,7 +12,7 @@ DIALECT_BUGS: Final[tuple[Bug, ...]] = (
         "semel.database.dialects.mysql:Mysql.commits_by_itself",
         "_KEEPS.match(statement) is None",
         "False",
-        (_WORDS, "-k", "commits"),
+        (_WORDS, "-k", "known_to_commit"),
     ),
     Bug(
         "a key that is too long is cut off",
@@ -27,5 +27,12 @@ DIALECT_BUGS: Final[tuple[Bug, ...]] = (
         "1213",
         "1212",
         (_WORDS, "-k", "passes"),
+    ),
+    Bug(
+        "a number of too many bits becomes another one",
+        "semel.database.dialects.mysql:BIGINT.bind_processor",
+        "-(2**63) <= value < 2**63",
+        "True",
+        (_WORDS, "-k", "bits"),
     ),
 )
