@@ -29,7 +29,7 @@ from semel.log.storage.segment import (
     place_after,
     whole_batches,
 )
-from semel.wire.batch import HEADER_BYTES, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
+from semel.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
 
 # A partition remembers the places of so many offsets at which the next fetch will probably begin.
 _REMEMBERED_PLACES_MAX: Final = 16
@@ -103,7 +103,7 @@ class PartitionLog:
         self._before_change()
         self.aborted.put_away()
         self._writes += 1
-        segment = self._segment_for(header.batch_bytes, at_ms, configs)
+        segment = self._segment_for(header.length + LENGTH_PREFIX_BYTES, at_ms, configs)
         self._segment_files.write(segment, [batch], segment.size)
 
     def apply_append(self, header: BatchHeader, at_ms: int) -> None:
