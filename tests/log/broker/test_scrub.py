@@ -115,6 +115,21 @@ async def test_a_pass_reads_each_byte_once_and_goes_on_after_a_restart(tmp_path:
         assert broker.metrics.scrub_passes == 2
 
 
+async def test_a_restart_begins_no_pass_before_the_next_one_is_due(tmp_path: Path) -> None:
+    """Else a broker that restarts each day would read its whole log each day. What is damaged is looked at."""
+    first, *_ = await filled(tmp_path)
+    flip(first, 100)
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).try_on()
+        assert broker.metrics.scrub_passes == 1
+    flip(first, 100)
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).try_on()
+        (partition,) = broker.log.state.partitions.used()
+        assert (broker.metrics.scrub_passes, broker.metrics.scrubbed_bytes) == (0, partition.segments[0].size)
+        assert not broker.log.damaged
+
+
 async def test_damage_is_known_after_a_restart_until_the_segment_is_brought_back(tmp_path: Path) -> None:
     first, *_ = await filled(tmp_path)
     flip(first, 100)

@@ -56,19 +56,32 @@ class Scrubber:
     async def _go_on(self) -> None:
         await asyncio.sleep(FIRST_SECONDS)
         while True:
-            try:
-                await self.look()
-            except OSError as error:
-                self._runtime.events.tell(logging.WARNING, "scrub_interrupted", reason=error)
+            await self.try_on()
             due_ms = self._scrub.began_ms + PERIOD_MS - self._runtime.clock.now_ms()
             await asyncio.sleep(max(due_ms / 1000, FIRST_SECONDS))
+
+    async def try_on(self) -> None:
+        """Go on with a pass if one is due, as far as the disk lets it; look at what is known to be damaged anyway."""
+        try:
+            if self._scrub.is_due(self._runtime.clock.now_ms(), PERIOD_MS):
+                await self.look()
+            else:
+                await self._look_again()
+        except OSError as error:
+            self._runtime.events.tell(logging.WARNING, "scrub_interrupted", reason=error)
+
+    async def _look_again(self) -> None:
+        """Verify the damaged segments: somebody may have brought their files back."""
+        marked = self._marked()
+        for partition, damaged in marked:
+            await self._verify(partition, damaged)
+        if marked:
+            self._note()
 
     async def look(self) -> None:
         """Verify the segments that this pass has not verified yet; begin a new pass if it is over."""
         log = self._runtime.log
-        # Somebody may have brought their files back.
-        for partition, damaged in self._marked():
-            await self._verify(partition, damaged)
+        await self._look_again()
         if self._scrub.is_over:
             self._scrub = self._scrub._replace(began_ms=self._runtime.clock.now_ms(), place=(-1, -1, -1), is_over=False)
         partitions = [partition for partition in log.state.partitions.used() if len(partition.segments) > 1]

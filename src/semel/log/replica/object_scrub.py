@@ -68,7 +68,7 @@ class ObjectScrubber:
         """Go on with a pass if one is due, as far as the store and the disk let it."""
         try:
             last = scrub.read(self._cache.files.disk)
-            if last is None or not last.is_over or time.time() * 1000 >= last.began_ms + PERIOD_MS:
+            if last is None or last.is_due(time.time() * 1000, PERIOD_MS):
                 await self.look()
         except StoreError:
             # If the store does not work, the operator is told of that by others.

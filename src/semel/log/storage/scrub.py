@@ -30,6 +30,10 @@ class Scrub(NamedTuple):
     # Each damaged segment: its path, how many of its bytes are right, and the offset after these.
     damaged: tuple[tuple[str, int, int], ...] = ()
 
+    def is_due(self, now_ms: float, period_ms: int) -> bool:
+        """Whether to go on with the pass, or to begin the next one: a pass that is over is the only one in a period."""
+        return not self.is_over or now_ms >= self.began_ms + period_ms
+
 
 def read(files: Files) -> Scrub | None:
     """The note; None if there is none that can be read."""
