@@ -3,3 +3,8 @@
 
 class AuditFailed(Exception):
     """No verdict: something could not be read, or was named wrongly. The message is one line, for a person."""
+
+
+def failed(name: object, error: object) -> AuditFailed:
+    """What a library says of this place, in one line."""
+    return AuditFailed(f"{name}: {' '.join(str(error).split())}")

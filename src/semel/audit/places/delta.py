@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyarrow.fs import PyFileSystem
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, failed
 from semel.audit.places import Piece
 from semel.audit.places.parquet import pieces_of
 from semel.audit.rows import Wanted
@@ -48,7 +48,7 @@ class DeltaPlace:
             files = table.to_pyarrow_dataset().files
             partitioned = set(table.metadata().partition_columns)
         except (DeltaError, OSError, ValueError) as error:
-            raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None
+            raise failed(self.name, error) from None
         for column in self.wanted.columns:
             if column in partitioned:
                 raise AuditFailed(

@@ -6,11 +6,10 @@ file is read as a whole, in the columns that are asked for.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, failed
 from semel.audit.places import Piece
 from semel.audit.rows import Rows, Wanted
 
@@ -45,7 +44,7 @@ class IcebergFile:
             for batch in ArrowScan(metadata, self.io, schema, AlwaysTrue()).to_record_batches([self.task]):
                 yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
         except (OSError, pa.ArrowException, ValueError) as error:
-            raise _failed(self.name, error) from None
+            raise failed(self.name, error) from None
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,9 @@ class IcebergPlace:
             raise
         except Exception as error:
             # Each catalog has errors of its own: those of its database, of HTTP, of its cloud.
-            raise _failed(self.name, error) from None
+            raise failed(self.name, error) from None
         for column in self.wanted.columns:
             if column not in columns:
                 raise AuditFailed(f"{self.name} has no column {column!r}: there are {', '.join(columns)}")
         metadata = table.metadata.model_dump_json()
         return [IcebergFile(self.name, metadata, table.io, task) for task in tasks]
-
-
-def _failed(name: str, error: Any) -> AuditFailed:
-    return AuditFailed(f"{name}: {' '.join(str(error).split())}")

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, failed
 from semel.audit.file_sink import METADATA, committed_files
 from semel.audit.places import BATCH_BYTES, BATCH_ROWS, PIECE_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
@@ -51,7 +51,7 @@ class RowGroups:
                 for batch in file.iter_batches(count, row_groups=groups, columns=wanted.columns):
                     yield wanted.rows_of({name: batch.column(name) for name in wanted.columns})
         except (OSError, pa.ArrowException) as error:
-            raise AuditFailed(f"{self.path}: {' '.join(str(error).split())}") from None
+            raise failed(self.path, error) from None
 
     def _row_bytes(self, metadata: Any, wanted: Wanted) -> int:
         """About how many bytes a row has in the columns that are read, in the group with the longest ones."""
@@ -177,7 +177,7 @@ def _pieces_of_file(path: Path | str, piece_rows: int, files: Any) -> Iterator[R
     try:
         metadata = pq.read_metadata(path, filesystem=files)
     except (OSError, pa.ArrowException) as error:
-        raise AuditFailed(f"{path}: {' '.join(str(error).split())}") from None
+        raise failed(path, error) from None
     first, rows = 0, 0
     for group in range(metadata.num_row_groups):
         rows += metadata.row_group(group).num_rows

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import csv
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, failed
 from semel.audit.places import BATCH_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
 
@@ -101,7 +101,7 @@ class PostgresTable:
                     connection.execute("SELECT set_config(%s, %s, true)", [name, value])
                 yield connection
         except (psycopg.Error, pa.ArrowInvalid) as error:
-            raise AuditFailed(f"{self.name}: {' '.join(str(error).split())}") from None
+            raise failed(self.name, error) from None
 
 
 def _types(connection: Any, relation: sql.Identifier, columns: Sequence[str]) -> dict[str, str]:
