@@ -56,15 +56,13 @@ class TableUnderTest:
         return None
 
 
-class SqliteUnderTest(TableUnderTest):
-    def sink(self, **options: Any) -> Sink:
-        return sql_sink(f"sqlite:///{self.where}", "rows", **options)
+class SqlUnderTest(TableUnderTest):
+    mark: ClassVar[str]
+    """What stands for a value in a statement."""
 
     def run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        with closing(sqlite3.connect(self.where)) as file, file:
-            cursor = file.execute(statement, values)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+        """The rows that the statement returns, if it returns any."""
+        raise NotImplementedError
 
     def make_refusing(self) -> None:
         self.run("CREATE TABLE rows (id bigint, name text CHECK (length(name) < 200))")
@@ -74,8 +72,21 @@ class SqliteUnderTest(TableUnderTest):
 
     def append(self, rows: pyarrow.Table) -> None:
         for row in rows.to_pylist():
-            marks = ", ".join("?" for _ in row)
+            marks = ", ".join(self.mark for _ in row)
             self.run(f"INSERT INTO rows ({', '.join(row)}) VALUES ({marks})", *row.values())
+
+
+class SqliteUnderTest(SqlUnderTest):
+    mark = "?"
+
+    def sink(self, **options: Any) -> Sink:
+        return sql_sink(f"sqlite:///{self.where}", "rows", **options)
+
+    def run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        with closing(sqlite3.connect(self.where)) as file, file:
+            cursor = file.execute(statement, values)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def maintain(self) -> None:
         with closing(sqlite3.connect(self.where)) as file:
@@ -93,7 +104,9 @@ class SqliteUnderTest(TableUnderTest):
         return restored
 
 
-class PostgresUnderTest(TableUnderTest):
+class PostgresUnderTest(SqlUnderTest):
+    mark = "%s"
+
     def sink(self, **options: Any) -> Sink:
         return sql_sink(self.where, "rows", **options)
 
@@ -101,17 +114,6 @@ class PostgresUnderTest(TableUnderTest):
         with psycopg.connect(self.where, row_factory=psycopg.rows.dict_row) as connection:
             cursor = connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
-
-    def make_refusing(self) -> None:
-        self.run("CREATE TABLE rows (id bigint, name text CHECK (length(name) < 200))")
-
-    def rows(self, table: str = "rows") -> list[dict[str, Any]]:
-        return self.run(f"SELECT * FROM {table}")
-
-    def append(self, rows: pyarrow.Table) -> None:
-        for row in rows.to_pylist():
-            marks = ", ".join("%s" for _ in row)
-            self.run(f"INSERT INTO rows ({', '.join(row)}) VALUES ({marks})", *row.values())
 
     def maintain(self) -> None:
         with psycopg.connect(self.where, autocommit=True) as connection:
