@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +27,9 @@ from semel.database.refusals import told_of_end
 from semel.steps.slots import Slots
 
 T = TypeVar("T")
+# A context manager, and what the handler gets of it.
+M = TypeVar("M")
+H = TypeVar("H")
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Handle]]
 AsyncBegin: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncHandle]]
@@ -154,18 +157,16 @@ def transactions_max(database: Any) -> int:
     return TRANSACTIONS_MAX_ONE_WRITER if has_one_writer else TRANSACTIONS_MAX
 
 
-class Transaction:
-    """A transaction in this thread; the handler works on `handle`."""
+class _Managed(Generic[M, H]):
+    """A transaction that a context manager of the database begins and ends."""
 
-    def __init__(self, begin: Begin) -> None:
-        self._begin = begin
-        self._manager: AbstractContextManager[Handle] | None = None
-        self._handle: Handle
-        # What keeps it open until it is committed here.
-        self._kept: OpenTransaction | OpenRawTransaction | None = None
+    _handle: H
+    _manager: M | None = None
+    # What keeps it open until it is committed here.
+    _kept: OpenTransaction | OpenRawTransaction | None = None
 
     @property
-    def handle(self) -> Handle:
+    def handle(self) -> H:
         if self._manager is None:
             raise Ended
         return self._handle
@@ -178,6 +179,21 @@ class Transaction:
     def is_over(self) -> bool:
         """Whether it was rolled back, and has not ended here."""
         return self._kept is not None and self._kept.is_over
+
+    def _released(self) -> M | None:
+        """The manager, which may end the transaction now; it is not open here any more."""
+        manager, self._manager = self._manager, None
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.release()
+        return manager
+
+
+class Transaction(_Managed[AbstractContextManager[Handle], Handle]):
+    """A transaction in this thread; the handler works on `handle`."""
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
 
     @property
     def is_used(self) -> bool | None:
@@ -220,10 +236,7 @@ class Transaction:
             self._end(_RolledBack())
 
     def _end(self, error: _RolledBack | None) -> None:
-        manager, self._manager = self._manager, None
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.release()
+        manager = self._released()
         if manager is not None:
             try:
                 manager.__exit__(None if error is None else type(error), error, None)
@@ -289,29 +302,12 @@ class LoopTransaction(ABC):
     def _roll_back(self) -> Awaitable[None]: ...
 
 
-class AsyncTransaction(LoopTransaction):
+class AsyncTransaction(_Managed[AbstractAsyncContextManager[AsyncHandle], AsyncHandle], LoopTransaction):
     """A transaction on an asynchronous engine."""
 
     def __init__(self, begin: AsyncBegin, slots: Slots) -> None:
         super().__init__(slots)
         self._begin = begin
-        self._manager: AbstractAsyncContextManager[AsyncHandle] | None = None
-        self._handle: AsyncHandle
-        self._kept: OpenTransaction | None = None
-
-    @property
-    def handle(self) -> AsyncHandle:
-        if self._manager is None:
-            raise Ended
-        return self._handle
-
-    @property
-    def is_open(self) -> bool:
-        return self._manager is not None
-
-    @property
-    def is_over(self) -> bool:
-        return self._kept is not None and self._kept.is_over
 
     async def _start(self, work: Callable[[Connection], T]) -> T:
         manager = self._begin()
@@ -345,10 +341,7 @@ class AsyncTransaction(LoopTransaction):
             await self._end(_RolledBack())
 
     async def _end(self, error: _RolledBack | None) -> None:
-        manager, self._manager = self._manager, None
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.release()
+        manager = self._released()
         if manager is not None:
             try:
                 await manager.__aexit__(None if error is None else type(error), error, None)
