@@ -1,6 +1,6 @@
 """`make strangers`: the tests on the machines that strangers have, each in a fresh clone and an environment of its own.
 
-    python tools/strangers.py [--only WORDS] [--list] [--page FILE]
+    python tools/strangers.py [--only WORDS ...] [--list] [--page FILE]
 
 A machine is this one with something changed: the environment, the user, the place of the clone, what is mounted, which
 programs are there, the version of Python. Each begins with HOME and PATH alone, and with what tells pip its index.
@@ -291,12 +291,12 @@ MACHINES: Final = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests on the machines that strangers have.")
-    parser.add_argument("--only", default="", metavar="WORDS", help="the machines whose lines hold these words")
+    parser.add_argument("--only", action="append", metavar="WORDS", help="machines with these words")
     parser.add_argument("--list", action="store_true", help="name the machines and run nothing")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table there, after each machine")
     parser.add_argument("--tests", metavar="ARGS", help="run these tests instead of those of each machine")
     options = parser.parse_args()
-    machines = [one for one in MACHINES if options.only in f"{one.dimension}: {one.name}"]
+    machines = [one for one in MACHINES if any(word in f"{one.dimension}: {one.name}" for word in options.only or [""])]
     if not machines:
         sys.exit(f"strangers: no machine is named like {options.only!r}; see --list")
     if options.list:
