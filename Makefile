@@ -105,7 +105,7 @@ lint: $(STAMP) ## Check style and formatting
 types: $(STAMP) ## Check the types, strictly
 	@.venv/bin/mypy --strict src examples
 
-bench: $(STAMP) ## Measure semel beside Apache Kafka and others, in one table
+bench: $(STAMP) ## Measure semel beside Apache Kafka and others; ARGS='--area spark --write' writes docs/BENCHMARKS.md
 	@.venv/bin/python -m bench $(ARGS)
 
 reliability: $(STAMP) ## Inject every fault there is, and write what came of it to docs/RELIABILITY.md

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from bench import client_limit
 from bench import results as reporting
 from bench.clients import LoadFailed
-from bench.measures import MEASURES, PAGES
+from bench.measures import AREAS, MEASURES, Area
 from bench.measures.measure import FULL, MISSING, QUICK, Measure, Scale
 from bench.measures.produce import ProduceKilobyte
 from bench.peers.kafka import Kafka
@@ -37,7 +37,7 @@ BROKERS: Mapping[str, Callable[[], Contender]] = {**OWN, **PEERS}
 T = TypeVar("T")
 
 ROUNDS_DEFAULT = 3
-DOCUMENTS = Path(__file__).parent.parent / "docs"
+PAGE = Path(__file__).parent.parent / "docs/BENCHMARKS.md"
 TIME_FOR_DISK_SECONDS = 1.0
 REASON_CHARACTERS_MAX = 300
 
@@ -46,12 +46,13 @@ def main() -> int:
     load_before = os.getloadavg()
     arguments = parse(load_before[0])
     if arguments.reword:
-        for name, of_page in PAGES.items():
-            page = DOCUMENTS / name
-            page.write_text(reporting.reworded(page.read_text(), of_page))
+        of_page = reporting.sections(PAGE.read_text())
+        new = [reporting.reworded(of_page[area.title], area.measures) for area in AREAS.values()]
+        PAGE.write_text(reporting.as_page(AREAS, new))
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
-    measures = [measure for measure in MEASURES if not arguments.only or measure.name in arguments.only]
+    areas = chosen_areas(arguments.area or [], arguments.only or [])
+    measures = [measure for area in areas for measure in area.measures]
     results = Results()
     failed: set[str] = set()
     taking_part = {label.split()[0] for measure in measures for label in measure.contenders}
@@ -69,16 +70,26 @@ def main() -> int:
     facts = reporting.facts_of_this_run(arguments.rounds, versions.values(), load_before)
     print(reporting.as_text(measures, results, facts))
     command = f"make bench ARGS={shlex.quote(' '.join(sys.argv[1:]))}"
-    for page, measures_of_page in pages(arguments.write, measures).items():
-        page.write_text(reporting.as_markdown(command, measures_of_page, results, facts))
+    if arguments.write is not None:
+        write(arguments.write, {area.title: reporting.as_section(area, command, results, facts) for area in areas})
     return 1 if any(label.startswith("semel") for label in failed) else 0
 
 
-def pages(write: Path | None, measures: Sequence[Measure]) -> Mapping[Path, Sequence[Measure]]:
-    """The pages to write, and the measures on each: all pages below docs, or one page with whatever was measured."""
-    if write is None:
-        return {}
-    return {DOCUMENTS / name: of_page for name, of_page in PAGES.items()} if write == DOCUMENTS else {write: measures}
+def chosen_areas(names: Sequence[str], only: Sequence[str]) -> list[Area]:
+    """The areas with these names, and of others the measures that are named; all of them, if nothing is named."""
+    areas = []
+    for name, area in AREAS.items():
+        whole = name in names or not (names or only)
+        measures = area.measures if whole else tuple(measure for measure in area.measures if measure.name in only)
+        if measures:
+            areas.append(area._replace(measures=measures))
+    return areas
+
+
+def write(page: Path, new: Mapping[str, str]) -> None:
+    """The page below docs keeps the sections of areas that were not measured; another page has the new ones alone."""
+    found = {**reporting.sections(page.read_text()), **new} if page == PAGE else new
+    page.write_text(reporting.as_page(AREAS, [found[area.title] for area in AREAS.values() if area.title in found]))
 
 
 def parse(load_before: float) -> argparse.Namespace:
@@ -89,6 +100,7 @@ def parse(load_before: float) -> argparse.Namespace:
         epilog="example: python -m bench --only latency --rounds 3",
     )
     parser.add_argument("--only", action="append", choices=names, help="run this measure only; may be given again")
+    parser.add_argument("--area", action="append", choices=AREAS, help="run this area only; may be given again")
     parser.add_argument("--rounds", type=int, default=None, help=f"rounds of each measure (default {ROUNDS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help="tiny loads, one round: does the bench work at all?")
     parser.add_argument(
@@ -105,14 +117,14 @@ def parse(load_before: float) -> argparse.Namespace:
         "--write",
         nargs="?",
         type=Path,
-        const=DOCUMENTS,
+        const=PAGE,
         metavar="PAGE",
-        help=f"write the table to this page too; without PAGE, a whole run writes {', '.join(PAGES)} below docs",
+        help="write the tables to this page too; without PAGE, to the sections of these areas in docs/BENCHMARKS.md",
     )
     parser.add_argument(
         "--reword",
         action="store_true",
-        help="measure nothing: write the reasons and explanations on the pages below docs again, and leave the figures",
+        help="measure nothing: write the reasons and explanations in docs/BENCHMARKS.md again, and leave the figures",
     )
     arguments = parser.parse_args()
     arguments.peers = [name for name in arguments.peers.split(",") if name]
@@ -120,13 +132,16 @@ def parse(load_before: float) -> argparse.Namespace:
     if unknown:
         parser.error(f"no such peer: {', '.join(sorted(unknown))} (there are {', '.join(PEERS)})")
     sizes = {name: getattr(arguments, name) for name in ("audit_ids", "store_bytes")}
-    if arguments.write == DOCUMENTS and (arguments.quick or arguments.only or any(sizes.values())):
-        parser.error("the pages below docs are those of a whole run: with --quick, --only or a size name a page")
-    is_document = arguments.write is not None and arguments.write.resolve().is_relative_to(DOCUMENTS)
-    if is_document and (why_not := reporting.why_not_a_commit(reporting.commit())):
-        parser.error(f"a page below docs has the figures of a commit, and {why_not}")
-    if is_document and (why_not := reporting.why_not_quiet(load_before)):
-        parser.error(f"a page below docs has the figures of a quiet machine, and {why_not}")
+    if arguments.write is not None and arguments.write.resolve() == PAGE:
+        arguments.write = PAGE
+        if arguments.quick or arguments.only or any(sizes.values()):
+            parser.error(
+                f"{PAGE.name} has the figures of whole areas: with --quick, --only or a size name another page"
+            )
+        if why_not := reporting.why_not_a_commit(reporting.commit()):
+            parser.error(f"{PAGE.name} has the figures of a commit, and {why_not}")
+        if why_not := reporting.why_not_quiet(load_before):
+            parser.error(f"{PAGE.name} has the figures of a quiet machine, and {why_not}")
     arguments.rounds = arguments.rounds or (1 if arguments.quick else ROUNDS_DEFAULT)
     arguments.scale = QUICK if arguments.quick else FULL
     chosen = {name: size for name, size in sizes.items() if size is not None}

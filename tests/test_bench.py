@@ -12,6 +12,7 @@ import pytest
 from bench import __main__ as main
 from bench import measures, results
 from bench.bare_clients import Window
+from bench.measures import AREAS, Area
 from bench.measures.copy import Copy
 from bench.measures.latency import Latency
 from bench.measures.measure import QUICK, Contenders, Figures, Kind, Scale, Target
@@ -34,7 +35,7 @@ with subprocess.Popen(
     input_ended = sys.stdin.read()
     child.communicate(b"\\n")
 """
-PAGES = sorted((ROOT / "docs").glob("BENCHMARKS*.md"))
+PAGE = main.PAGE.read_text()
 
 
 def rows_of(measure: str, page: Path, *options: str) -> list[list[str]]:
@@ -119,10 +120,10 @@ def test_a_target_of_at_least_counts_without_a_peer() -> None:
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a copy without its history")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_figures_of_a_page_are_those_of_a_commit_in_the_history(page: Path) -> None:
+@pytest.mark.parametrize("area", AREAS.values(), ids=AREAS)
+def test_the_figures_of_an_area_are_those_of_a_commit_in_the_history(area: Area) -> None:
     """So that others can measure the same program."""
-    [commit] = re.findall(r"^- commit: (\S+)$", page.read_text(), re.MULTILINE)
+    [commit] = re.findall(r"^- commit: (\S+)$", results.sections(PAGE)[area.title], re.MULTILINE)
     assert results.why_not_a_commit(commit) is None, commit
 
 
@@ -130,13 +131,24 @@ def test_a_work_tree_with_changes_is_no_commit() -> None:
     assert results.why_not_a_commit(f"0123456789{results.DIRTY}") == "the work tree has changes: commit them first"
 
 
-def test_each_measure_is_on_one_page_and_each_page_is_there() -> None:
-    """One run writes them all, so that all are of one commit and one machine."""
-    names = [measure.name for of_page in measures.PAGES.values() for measure in of_page]
-    assert len(set(names)) == len(names) == len(measures.MEASURES)
-    assert sorted(measures.PAGES) == [page.name for page in PAGES]
-    written = main.pages(main.DOCUMENTS, measures.MEASURES)
-    assert {page.name: tuple(of_page) for page, of_page in written.items()} == measures.PAGES
+def test_each_measure_is_in_one_area_and_each_area_is_on_the_page() -> None:
+    names = [measure.name for measure in measures.MEASURES]
+    assert len(set(names)) == len(names)
+    assert main.chosen_areas([], []) == [*AREAS.values()]
+    assert [*results.sections(PAGE)] == [area.title for area in AREAS.values()]
+    assert results.as_page(AREAS, results.sections(PAGE).values()) == PAGE
+
+
+def test_a_run_of_one_area_leaves_the_figures_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "BENCHMARKS.md"
+    page.write_text(PAGE)
+    monkeypatch.setattr(main, "PAGE", page)
+    [area] = main.chosen_areas(["spark"], [])
+    main.write(page, {area.title: f"## {area.title}\n\nnew\n"})
+    before, after = results.sections(PAGE), results.sections(page.read_text())
+    assert [title for title in before if before[title] != after[title]] == [area.title]
+    [part] = main.chosen_areas([], ["latency"])
+    assert [measure.name for measure in part.measures] == ["latency"]
 
 
 def test_a_missed_target_is_on_its_page_with_its_reason_and_a_note_on_the_page_of_its_measure() -> None:
@@ -146,19 +158,19 @@ def test_a_missed_target_is_on_its_page_with_its_reason_and_a_note_on_the_page_o
         found.add(latency, contender, {"p50_us": figure})
     found.note("the client was slow", latency)
     found.note("there was no Kafka", copy)
-    page = results.as_markdown("make bench", [latency], found, {})
+    page = results.as_section(Area("A", (latency,)), "make bench", found, {})
     row = next(row for row in latency.rows if row.semel == "semel os" and row.target)
-    assert f"## Targets that do not hold, and why\n\n- latency, {row.title}: {row.reason}" in page
+    assert f"### Targets that do not hold, and why\n\n- latency, {row.title}: {row.reason}" in page
     assert "the client was slow" in page
     assert "there was no Kafka" not in page
-    assert "## Targets that do not hold" not in results.as_markdown("make bench", [copy], found, {})
+    assert "## Targets that do not hold" not in results.as_section(Area("A", (copy,)), "make bench", found, {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_says_of_its_figures_what_their_measures_say_now(page: Path) -> None:
+@pytest.mark.parametrize("area", AREAS.values(), ids=AREAS)
+def test_the_page_says_of_its_figures_what_their_measures_say_now(area: Area) -> None:
     """`make bench ARGS=--reword` writes it anew. A target that is missed has a reason."""
-    text = page.read_text()
-    assert text == results.reworded(text, measures.PAGES[page.name])
+    text = results.sections(PAGE)[area.title]
+    assert text == results.reworded(text, area.measures)
     assert results.REASON_UNKNOWN not in text
 
 
@@ -168,7 +180,7 @@ def test_the_words_of_a_page_change_without_its_figures() -> None:
     for row in latency.rows:
         for contender, figure in ((row.semel, 1_234.5), (row.kafka, 1_000.0)):
             found.add(latency, contender or "", {row.metric: figure})
-    page = results.as_markdown("make bench", [latency], found, {"rounds": "3"})
+    page = results.as_section(Area("A", (latency,)), "make bench", found, {"rounds": "3"})
     reasons = [row.reason for row in latency.rows if row.target]
     assert all(reason in page for reason in reasons)
     assert results.reworded(page.replace(reasons[0], results.REASON_UNKNOWN), [latency]) == page
@@ -181,7 +193,7 @@ def test_a_page_is_written_on_a_quiet_machine_alone() -> None:
     assert results.why_not_quiet(7.62) == "the load of the last minute is 7.62: wait until it is 0.5"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_names_the_make_target_that_measures_it_again(page: Path) -> None:
-    [arguments] = re.findall(r"Generated by `make bench ARGS='?([^`']*)'?`", " ".join(page.read_text().split()))
-    assert arguments == "--write" or arguments.split()[-2:] == ["--write", f"docs/{page.name}"]
+@pytest.mark.parametrize("area", AREAS.values(), ids=AREAS)
+def test_an_area_names_the_command_that_wrote_its_figures(area: Area) -> None:
+    """It is that of its commit: a run today names areas where one of an earlier commit named measures and a page."""
+    assert re.search(r"^- command: `make bench ARGS='?[^`]*--write", results.sections(PAGE)[area.title], re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.measures.audit import Audit
 from bench.measures.compaction import Compaction
@@ -38,32 +38,39 @@ from bench.measures.stores import StoreAcks, StoreFlood, StoreLatency, StoreTran
 from bench.measures.takeover import Takeover
 from bench.measures.transactions import Transactions
 
-# The measures of each page below docs, in the order of their rows.
-PAGES: Final[Mapping[str, tuple[Measure, ...]]] = {
-    "BENCHMARKS.md": (
-        Latency(),
-        Hostile(),
-        ProduceKilobyte(),
-        ProduceSmall(),
-        Consume(),
-        DurableAcks(),
-        Idempotence(),
-        Starts(),
-        Footprint(),
-        Recovery(),
+
+class Area(NamedTuple):
+    """What one section of docs/BENCHMARKS.md is about, and the measures in it, in the order of their rows."""
+
+    title: str
+    measures: tuple[Measure, ...]
+
+
+# By the name that the command line has for each, in the order of the page.
+AREAS: Final[Mapping[str, Area]] = {
+    "broker": Area(
+        "The broker",
+        (
+            Latency(),
+            Hostile(),
+            ProduceKilobyte(),
+            ProduceSmall(),
+            Consume(),
+            DurableAcks(),
+            Idempotence(),
+            Starts(),
+            Footprint(),
+            Recovery(),
+        ),
     ),
-    "BENCHMARKS-TRANSACTIONS.md": (Transactions(), Copy(), Groups(), Compaction()),
-    "BENCHMARKS-SPARK.md": (SparkSource(), SparkSql(), SparkSink(), Audit(), SparkLatency(), SparkDedup()),
-    "BENCHMARKS-APP.md": (Inbox(), Http(), Outbox()),
-    "BENCHMARKS-LOCKS.md": (Tls(), Logins(), AccessChecks(), Floods()),
-    "BENCHMARKS-STORE.md": (
-        StoreFlood(),
-        StoreAcks(),
-        StoreLatency(),
-        StoreTransactions(),
-        SlowStore(),
-        LocalJournal(),
+    "transactions": Area("Transactions, groups and compaction", (Transactions(), Copy(), Groups(), Compaction())),
+    "security": Area("TLS, logins, access rules and floods by strangers", (Tls(), Logins(), AccessChecks(), Floods())),
+    "store": Area(
+        "A log in a store",
+        (StoreFlood(), StoreAcks(), StoreLatency(), StoreTransactions(), SlowStore(), LocalJournal()),
     ),
-    "BENCHMARKS-TAKEOVER.md": (Takeover(), NewMachine()),
+    "takeover": Area("Takeovers and new machines", (Takeover(), NewMachine())),
+    "spark": Area("Spark", (SparkSource(), SparkSql(), SparkSink(), Audit(), SparkLatency(), SparkDedup())),
+    "applications": Area("The pieces for applications", (Inbox(), Http(), Outbox())),
 }
-MEASURES: Final[tuple[Measure, ...]] = tuple(chain.from_iterable(PAGES.values()))
+MEASURES: Final[tuple[Measure, ...]] = tuple(chain.from_iterable(area.measures for area in AREAS.values()))
