@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semel.wire.kafka import add_offsets_to_txn as add_offsets_to_txn
     from semel.wire.kafka import add_partitions_to_txn as add_partitions_to_txn
-    from semel.wire.kafka import add_raft_voter as add_raft_voter
     from semel.wire.kafka import alter_client_quotas as alter_client_quotas
     from semel.wire.kafka import alter_configs as alter_configs
     from semel.wire.kafka import alter_partition_reassignments as alter_partition_reassignments
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from semel.wire.kafka import consumer_group_describe as consumer_group_describe
     from semel.wire.kafka import consumer_group_heartbeat as consumer_group_heartbeat
     from semel.wire.kafka import create_acls as create_acls
-    from semel.wire.kafka import create_delegation_token as create_delegation_token
     from semel.wire.kafka import create_partitions as create_partitions
     from semel.wire.kafka import create_topics as create_topics
     from semel.wire.kafka import delete_acls as delete_acls
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from semel.wire.kafka import describe_client_quotas as describe_client_quotas
     from semel.wire.kafka import describe_cluster as describe_cluster
     from semel.wire.kafka import describe_configs as describe_configs
-    from semel.wire.kafka import describe_delegation_token as describe_delegation_token
     from semel.wire.kafka import describe_groups as describe_groups
     from semel.wire.kafka import describe_log_dirs as describe_log_dirs
     from semel.wire.kafka import describe_producers as describe_producers
@@ -48,10 +45,8 @@ if TYPE_CHECKING:
     from semel.wire.kafka import describe_user_scram_credentials as describe_user_scram_credentials
     from semel.wire.kafka import elect_leaders as elect_leaders
     from semel.wire.kafka import end_txn as end_txn
-    from semel.wire.kafka import expire_delegation_token as expire_delegation_token
     from semel.wire.kafka import fetch as fetch
     from semel.wire.kafka import find_coordinator as find_coordinator
-    from semel.wire.kafka import get_telemetry_subscriptions as get_telemetry_subscriptions
     from semel.wire.kafka import heartbeat as heartbeat
     from semel.wire.kafka import incremental_alter_configs as incremental_alter_configs
     from semel.wire.kafka import init_producer_id as init_producer_id
@@ -68,21 +63,14 @@ if TYPE_CHECKING:
     from semel.wire.kafka import offset_fetch as offset_fetch
     from semel.wire.kafka import offset_for_leader_epoch as offset_for_leader_epoch
     from semel.wire.kafka import produce as produce
-    from semel.wire.kafka import push_telemetry as push_telemetry
-    from semel.wire.kafka import remove_raft_voter as remove_raft_voter
-    from semel.wire.kafka import renew_delegation_token as renew_delegation_token
     from semel.wire.kafka import sasl_authenticate as sasl_authenticate
     from semel.wire.kafka import sasl_handshake as sasl_handshake
     from semel.wire.kafka import share_acknowledge as share_acknowledge
     from semel.wire.kafka import share_fetch as share_fetch
     from semel.wire.kafka import share_group_describe as share_group_describe
     from semel.wire.kafka import share_group_heartbeat as share_group_heartbeat
-    from semel.wire.kafka import streams_group_describe as streams_group_describe
-    from semel.wire.kafka import streams_group_heartbeat as streams_group_heartbeat
     from semel.wire.kafka import sync_group as sync_group
     from semel.wire.kafka import txn_offset_commit as txn_offset_commit
-    from semel.wire.kafka import unregister_broker as unregister_broker
-    from semel.wire.kafka import update_features as update_features
 
 
 def __getattr__(name: str) -> ModuleType:
