@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from bench.peers.process import SkipReason
 
 from cluster_under_test import FOREIGN_CLUSTER
+from foreign_programs import go
 
-HERE = Path(__file__).parent
-PROGRAM = HERE.parent.parent / "build" / "go" / "logins"
 RUN_SECONDS_MAX = 200
 
 LogIn = Callable[[dict[str, dict[str, str]]], dict[str, str]]
@@ -28,22 +26,16 @@ def log_in(tmp_path_factory: pytest.TempPathFactory) -> LogIn:
         pytest.skip("programs in Go run with `make test-go`")
     if FOREIGN_CLUSTER is not None:
         pytest.skip("needs a broker of its own")
-    if shutil.which("go") is None:
-        pytest.skip("go is not on PATH")
-    built = subprocess.run(
-        ["go", "build", "-buildvcs=false", "-o", str(PROGRAM), "."],
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    try:
+        program = go("logins")
+    except SkipReason as missing:
+        pytest.skip(str(missing))
 
     def run(cases: dict[str, dict[str, str]]) -> dict[str, str]:
         file = tmp_path_factory.mktemp("cases") / "cases.json"
         file.write_text(json.dumps([{"Name": name, **fields} for name, fields in cases.items()]))
         done = subprocess.run(
-            [str(PROGRAM), str(file)], capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX
+            [str(program), str(file)], capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX
         )
         assert done.returncode == 0, done.stdout + done.stderr
         outcomes: dict[str, str] = json.loads(done.stdout)

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from bench.peers.process import SkipReason
 
 import semel
 from cluster_under_test import FOREIGN_CLUSTER
+from foreign_programs import java
 
-HERE = Path(__file__).parent
-BUILD = HERE.parent.parent / "build" / "java"
 RUN_SECONDS_MAX = 110
 
 Run = Callable[..., str]
@@ -29,16 +27,13 @@ _numbers = itertools.count(1)
 def run_java() -> Run:
     if not os.environ.get("SEMEL_TEST_JAVA"):
         pytest.skip("Java programs run with `make test-java`")
-    missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
-    if missing:
-        pytest.skip(f"{' and '.join(missing)} is not on PATH")
-    goals = ["compile", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={BUILD / 'libs'}"]
-    built = subprocess.run(["mvn", "-B", "-q", *goals], cwd=HERE, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    try:
+        java("semel.Setup")
+    except SkipReason as missing:
+        pytest.skip(str(missing))
 
     def run(main_class: str, *arguments: str, input: str = "") -> str:
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-        command += ["-cp", f"{BUILD / 'classes'}:{BUILD / 'libs'}/*", main_class, *arguments]
+        command = java(main_class, *arguments)
         done = subprocess.run(
             command, input=input, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX
         )

@@ -8,7 +8,6 @@ from the store's return where both brokers were cut off.
 """
 
 import argparse
-import asyncio
 import logging
 import sys
 import tempfile
@@ -17,11 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from bench.peers.process import SkipReason
 from confluent_kafka.admin import AdminClient, ClusterMetadata
@@ -30,11 +28,11 @@ from cut_line import CutLine, State
 from eventually import eventually
 from semel.testing.served import ServedBroker
 from takeover_pair import FENCED, values_of
+from takeovers.senders import CLIENTS, TOPIC, Acknowledged, Sender
 from takeovers.servers import SERVERS, StoreServer
 
 LEASE_SECONDS: Final = 3
 OUTAGE_SECONDS_MAX: Final = LEASE_SECONDS + 1.5
-TOPIC: Final = "cut-off"
 CUT_SECONDS: Final = 12.0
 SETTLE_SECONDS: Final = 4.0
 # What happens: to the lines of which brokers, and for how long.
@@ -46,87 +44,6 @@ HOWS: Final[dict[str, tuple[State, bool]]] = {
     "both cut off for 12 s": ("vanishes", True),
 }
 STANDS_STILL: Final = "stands still"
-
-
-class Acknowledged(NamedTuple):
-    at: float
-    value: bytes
-
-
-class Sender(Protocol):
-    """Sends numbered messages one after the other until it is told to stop; notes what was acknowledged."""
-
-    def __call__(self, bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None: ...
-
-
-def librdkafka(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
-    number = 0
-    while not stop.is_set():
-        value = b"%d" % number
-
-        def note(error: object, _: object, value: bytes = value) -> None:
-            if error is None:
-                acknowledged.append(Acknowledged(time.monotonic(), value))
-
-        producer.produce(TOPIC, value, partition=0, on_delivery=note)
-        producer.flush()
-        number += 1
-
-
-def librdkafka_transactions(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
-    from confluent_kafka import Producer
-
-    from producing import transacted
-
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "cut-off", "log_level": 0})
-    producer.init_transactions()
-    number = 0
-    while not stop.is_set():
-        value = b"%d" % number
-        if transacted(producer, partial(producer.produce, TOPIC, value, partition=0)):
-            acknowledged.append(Acknowledged(time.monotonic(), value))
-            number += 1
-
-
-def aiokafka(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
-    from aiokafka import AIOKafkaProducer
-
-    async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
-        await producer.start()
-        number = 0
-        while not stop.is_set():
-            value = b"%d" % number
-            await (await producer.send(TOPIC, value, partition=0))
-            acknowledged.append(Acknowledged(time.monotonic(), value))
-            number += 1
-        await producer.stop()
-
-    asyncio.run(send())
-
-
-def kafka_python(bootstrap: str, stop: threading.Event, acknowledged: list[Acknowledged]) -> None:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), enable_idempotence=True)
-    number = 0
-    while not stop.is_set():
-        value = b"%d" % number
-        producer.send(TOPIC, value, partition=0).get(120)
-        acknowledged.append(Acknowledged(time.monotonic(), value))
-        number += 1
-    producer.close()
-
-
-CLIENTS: Final[dict[str, Sender]] = {
-    "librdkafka": librdkafka,
-    "librdkafka, transactions": librdkafka_transactions,
-    "aiokafka": aiokafka,
-    "kafka-python": kafka_python,
-}
 
 
 class CutPair:

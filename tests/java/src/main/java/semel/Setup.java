@@ -8,6 +8,10 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -45,6 +49,21 @@ final class Setup {
         all.put("auto.offset.reset", "earliest");
         all.putAll(settings);
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
+    }
+
+    /** Sends in a transaction: whether it was committed; if not, it was aborted as a whole. */
+    static boolean commit(KafkaProducer<String, String> producer, Runnable sends) {
+        producer.beginTransaction();
+        try {
+            sends.run();
+            producer.commitTransaction();
+            return true;
+        } catch (ProducerFencedException | InvalidProducerEpochException | AuthorizationException fatal) {
+            throw fatal;
+        } catch (KafkaException aborting) {
+            producer.abortTransaction();
+            return false;
+        }
     }
 
     /** Asks until it holds; false once patience is up. */

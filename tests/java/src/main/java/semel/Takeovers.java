@@ -4,10 +4,6 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.errors.AuthorizationException;
-import org.apache.kafka.common.errors.InvalidProducerEpochException;
-import org.apache.kafka.common.errors.ProducerFencedException;
 
 /**
  * Sends numbers while one broker takes over from another: one by one with an idempotent producer, and each tenth also in
@@ -29,12 +25,17 @@ public final class Takeovers {
                         Setup.producer(bootstrap, Map.of("transactional.id", topic, "linger.ms", 0))) {
             transactional.initTransactions();
             for (int number = 0; number < count; number++) {
-                single.send(new ProducerRecord<>(topic, String.valueOf(number)), (metadata, error) -> {
+                String value = String.valueOf(number);
+                single.send(new ProducerRecord<>(topic, value), (metadata, error) -> {
                     if (error != null) {
                         errors.incrementAndGet();
                     }
                 });
-                while (number % 10 == 0 && !commit(transactional, topic + "-together", number)) {
+                while (number % 10 == 0 && !Setup.commit(transactional, () -> {
+                    for (int part = 0; part < 3; part++) {
+                        transactional.send(new ProducerRecord<>(topic + "-together", value + "." + part));
+                    }
+                })) {
                     aborted++;
                 }
                 Thread.sleep(PAUSE_MS);
@@ -43,22 +44,5 @@ public final class Takeovers {
         }
         Setup.tell("errors", errors.get());
         Setup.tell("aborted", aborted);
-    }
-
-    /** Whether it was committed; if not, it was aborted as a whole. */
-    private static boolean commit(KafkaProducer<String, String> producer, String topic, int number) {
-        producer.beginTransaction();
-        try {
-            for (int part = 0; part < 3; part++) {
-                producer.send(new ProducerRecord<>(topic, number + "." + part));
-            }
-            producer.commitTransaction();
-            return true;
-        } catch (ProducerFencedException | InvalidProducerEpochException | AuthorizationException fatal) {
-            throw fatal;
-        } catch (KafkaException aborting) {
-            producer.abortTransaction();
-            return false;
-        }
     }
 }
