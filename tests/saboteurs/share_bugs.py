@@ -234,6 +234,27 @@ SHARE_BUGS: Final[tuple[Bug, ...]] = (
         "0",
         ("tests/log/broker/test_shared_records.py", "-k", "slow"),
     ),
+    Bug(
+        "records that wait to come again are shown as held",
+        "semel.log.broker.shared_records:_told",
+        "counts[AVAILABLE]",
+        "counts[ACQUIRED]",
+        ("tests/log/broker/test_shared_records.py", "-k", "the_broker_tells"),
+    ),
+    Bug(
+        "an archived record is told as released",
+        "semel.log.broker.share_groups:ShareGroupCoordinator._let_go",
+        "batch.kind != AVAILABLE",
+        "False",
+        ("tests/log/broker/test_shared_records.py", "-k", "stream"),
+    ),
+    Bug(
+        "a delivery is sent before it is durable",
+        "semel.log.broker.apis.share_fetch:_ShareFetch._answer",
+        "broker.log.end",
+        "0",
+        ("tests/log/broker/apis/test_durable_answers.py", "-k", "delivered"),
+    ),
     # -- the histories ------------------------------------------------------------------------------------------------
     Bug(
         "a record is given up before its last delivery",

@@ -4,42 +4,36 @@ happens to a record at the moment when it happens.
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from asking import Asker
 from browsing import settings_of
 from semel.client.cluster import Cluster
-from semel.log.broker.decisions import SHARED_TOLD_MAX, Decisions, SharedDecision
+from semel.log.broker.decisions import SHARED_TOLD_MAX, Decisions, SharedDecision, event_of
 from semel.log.broker.metrics import Metrics
+from semel.log.broker.shared_records import shared_records
 from semel.testing.served import ServedBroker
 from semel.ui.console import groups
 from semel.ui.console.broker_door import BrokerDoor, NotTold
 from semel.ui.console.query import Query
 from semel_command import semel_failure, semel_lines
 from sharing import ACCEPT, REJECT, RELEASE, RENEW, Sharer, another, configure, sharer
+from watched import Watched, serving
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path, metrics=True) as broker:
-        yield broker
+def watched() -> Iterator[Watched]:
+    with serving() as watched:
+        yield watched
 
 
 @pytest.fixture
-def ada(served: ServedBroker) -> Iterator[Sharer]:
-    with Asker(served.bootstrap) as ask:
-        yield sharer(ask, records=6)
-
-
-def door_of(served: ServedBroker) -> BrokerDoor:
-    host, _, port = served.metrics_address.rpartition(":")
-    return BrokerDoor(host, int(port))
+def ada(watched: Watched) -> Sharer:
+    return sharer(watched.connect(), records=6)
 
 
 def in_flight(ada: Sharer) -> None:
@@ -54,21 +48,33 @@ def in_flight(ada: Sharer) -> None:
 
 
 def test_the_broker_tells_what_is_in_flight_how_often_it_was_delivered_and_who_holds_it(
-    served: ServedBroker, ada: Sharer
+    watched: Watched, ada: Sharer
 ) -> None:
     in_flight(ada)
-    (told,) = door_of(served).shares("workers", 10).values()
-    assert (told.held, told.waiting) == (2, 1)
-    assert told.deliveries == [(1, 1), (2, 2)]
-    assert sorted(told.holders) == [("ada", 1), ("bob", 1)]
+    told = json.loads(watched.look(lambda broker: shared_records(broker, "workers", 0)))
+    (partition,) = told["partitions"]
+    assert (told["group"], told["next"]) == ("workers", None)
+    assert partition == {
+        **{"topic": "jobs", "partition": 0, "start": 1, "end": 4, "held": 2, "waiting": 1},
+        **{"deliveries": [[1, 1], [2, 2]], "holders": [["ada", 1], ["bob", 1]]},
+    }
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[ServedBroker]:
+    with ServedBroker(tmp_path, metrics=True) as broker, Asker(broker.bootstrap) as ask:
+        # They hold what they hold as long as their connection lasts.
+        in_flight(sharer(ask, records=6))
+        yield broker
+
+
+def test_the_console_and_the_command_show_it(served: ServedBroker) -> None:
+    host, _, port = served.metrics_address.rpartition(":")
+    door = BrokerDoor(host, int(port))
     with pytest.raises(NotTold, match="404: there is no share group"):
-        door_of(served).shares("others", 10)
-
-
-def test_the_console_and_the_command_show_it(served: ServedBroker, ada: Sharer) -> None:
-    in_flight(ada)
+        door.shares("others", 10)
     with Cluster(settings_of(served.bootstrap)) as cluster:
-        page = groups.one_group(cluster, Query({"group": "workers"}), door_of(served))
+        page = groups.one_group(cluster, Query({"group": "workers"}), door)
         (partition,) = page["partitions"]
         assert (page["is_shared"], page["why_not"], page["lag"], page["member_count"]) == (True, None, 5, 2)
         assert (partition["start"], partition["in_flight"]["held"], partition["in_flight"]["waiting"]) == (1, 2, 1)
@@ -84,36 +90,23 @@ def test_the_console_and_the_command_show_it(served: ServedBroker, ada: Sharer) 
     assert "does not tell it" in semel_failure("groups", "describe", "workers", bootstrap, "--decisions", "127.0.0.1:1")
 
 
-def test_what_happens_to_records_is_in_the_stream_of_decisions(served: ServedBroker, ada: Sharer) -> None:
+def test_what_happens_to_records_is_in_the_stream_of_decisions(watched: Watched, ada: Sharer) -> None:
     configure(ada.ask, delivery_count_limit="2")
-    connection = http.client.HTTPConnection(served.metrics_address, timeout=60)
-    connection.request("GET", "/decisions")
-    stream = connection.getresponse()
-
-    def told() -> Iterator[dict[str, Any]]:
-        for line in stream:
-            if line.startswith(b"data: "):
-                yield from json.loads(line[6:])["shared"]
-
-    events = told()
-    # The first event of the stream has come, so somebody watches.
-    stream.readline()
+    subscription = watched.look(lambda broker: broker.decisions.subscribe())
     ada.got()
     ada.acknowledge((0, 4, [ACCEPT, REJECT, RELEASE, RELEASE, RENEW]), is_renew_ack=True)
     ada.got(max_records=2)
     ada.got(share_session_epoch=-1)
-    expected = [
+    data = watched.look(lambda broker: event_of(subscription.take()))
+    events = json.loads(data.removeprefix(b"data: "))["shared"]
+    assert {(event["group"], event["member"], event["topic"], event["partition"]) for event in events} == {
+        ("workers", "ada", "jobs", 0)
+    }
+    assert [(event["event"], event["first"], event["last"], event["deliveries"]) for event in events] == [
         *[("acquired", 0, 5, 1), ("accepted", 0, 0, 1), ("rejected", 1, 1, 1), ("released", 2, 3, 1)],
         *[("renewed", 4, 4, 1), ("acquired", 2, 3, 2), ("released", 4, 4, 1)],
         *[("released", 5, 5, 1), ("archived", 2, 3, 2)],
     ]
-    found: list[tuple[Any, ...]] = []
-    for event in events:
-        assert (event["group"], event["member"], event["topic"], event["partition"]) == ("workers", "ada", "jobs", 0)
-        found.append((event["event"], event["first"], event["last"], event["deliveries"]))
-        if event["event"] == "archived" or len(found) == len(expected):
-            break
-    assert found == expected
 
 
 def test_somebody_who_is_slow_gets_the_newest_and_is_told_how_many_there_were() -> None:

@@ -24,6 +24,7 @@ from semel.wire.versions import (
     METADATA,
     PRODUCE,
 )
+from sharing import ACCEPT, another, sharer
 from transacting import TransactionalProducer, committed, described
 
 TOPIC = 2
@@ -68,6 +69,37 @@ def test_no_member_hears_what_it_may_read_or_that_it_has_left_before_that_is_dur
             assert third(API_VERSIONS, 0).error_code == 0
             assert not ask.has_answer()
         assert left().error_code == 0
+
+    beside(Broker(disk_threads=syncs), client)
+
+
+def test_no_record_is_delivered_before_its_delivery_is_durable() -> None:
+    """After a loss of power the record would come again as if for the first time, however often it kills its
+    consumer.
+    """
+    syncs = HeldSyncs()
+
+    def client(broker: Broker) -> None:
+        ask, other, third = (Asker(broker.bootstrap) for _ in range(3))
+        ada = sharer(ask, records=1)
+        bob = another(ada, "bob", other)
+        # Each has its session, and the share partition has begun.
+        assert bob.got(topics=[]) == []
+        with syncs.held():
+            delivered = ada.fetch_later()
+            assert syncs.began.wait(30)
+            # It gets nothing, because Ada has it, and must not show that yet.
+            nothing = bob.fetch_later()
+            assert third(API_VERSIONS, 0).error_code == 0
+            assert not ask.has_answer()
+            assert not other.has_answer()
+        assert delivered().responses[0].partitions[0].acquired_records[0].delivery_count == 1
+        assert not nothing().responses
+        with syncs.held():
+            said = ada.fetch_later(acks=[(0, 0, [ACCEPT])])
+            assert syncs.began.wait(30)
+            assert not ask.has_answer()
+        assert said().error_code == 0
 
     beside(Broker(disk_threads=syncs), client)
 
