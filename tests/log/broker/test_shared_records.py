@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from watched import Watched, serving
 
 from asking import Asker
 from browsing import settings_of
@@ -22,7 +23,6 @@ from semel.ui.console.broker_door import BrokerDoor, NotTold
 from semel.ui.console.query import Query
 from semel_command import semel_failure, semel_lines
 from sharing import ACCEPT, REJECT, RELEASE, RENEW, Sharer, another, configure, sharer
-from watched import Watched, serving
 
 
 @pytest.fixture
@@ -55,8 +55,14 @@ def test_the_broker_tells_what_is_in_flight_how_often_it_was_delivered_and_who_h
     (partition,) = told["partitions"]
     assert (told["group"], told["next"]) == ("workers", None)
     assert partition == {
-        **{"topic": "jobs", "partition": 0, "start": 1, "end": 4, "held": 2, "waiting": 1},
-        **{"deliveries": [[1, 1], [2, 2]], "holders": [["ada", 1], ["bob", 1]]},
+        "topic": "jobs",
+        "partition": 0,
+        "start": 1,
+        "end": 4,
+        "held": 2,
+        "waiting": 1,
+        "deliveries": [[1, 1], [2, 2]],
+        "holders": [["ada", 1], ["bob", 1]],
     }
 
 

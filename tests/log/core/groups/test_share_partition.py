@@ -182,6 +182,12 @@ class World:
         self.commit(self.partition.decide_overdue(self.now_ms, self.rules))
         self.release_in_table(lambda _: True)
 
+    def compact(self, number: int) -> None:
+        """The log loses a batch, also one whose records somebody holds."""
+        if number < len(self.spans):
+            gone = self.spans.pop(number)
+            self.visible -= set(range(gone.first, gone.last + 1))
+
     def release_in_table(self, which: Any) -> None:
         for offset, record in self.table.items():
             if record.kind == ACQUIRED and which(record):
@@ -217,6 +223,7 @@ steps = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 40, 60, 100])),
     st.tuples(st.just("restart")),
     st.tuples(st.just("delete"), st.integers(0, 8)),
+    st.tuples(st.just("compact"), st.integers(0, 7)),
 )
 wishes = st.builds(Wish, st.integers(0, 9), st.booleans(), st.integers(1, 5))
 rounds = st.tuples(steps, st.sampled_from(MEMBERS), wishes)
@@ -243,6 +250,8 @@ def test_it_is_a_table_with_a_line_for_each_record(sizes: list[int], history: li
             world.pass_time(*rest)
         elif step == "restart":
             world.restart()
+        elif step == "compact":
+            world.compact(*rest)
         else:
             world.log_start = min(world.log_start + rest[0], world.log_end)
 
@@ -264,6 +273,30 @@ def test_an_answer_is_divided_where_a_batch_of_the_log_ends() -> None:
     partition = SharePartition(0)
     got = partition.decide_acquire(spans_of(2, 2, 2, 2), 0, 0, Wish(100, False, 3), RULES).held
     assert [(batch.first, batch.last) for batch in got] == [(0, 3), (4, 7)]
+
+
+def test_what_compaction_removes_while_a_member_holds_it_is_still_the_members() -> None:
+    world = World(spans_of(2, 2, 2))
+    assert world.acquire("ada", replace_records(4)) == [0, 1, 2, 3]
+    world.compact(1)
+    assert world.acknowledge("ada", Ack(0, 0, [RELEASE])) == 0
+    assert world.acquire("bob") == [0, 4, 5]
+    assert world.acknowledge("ada", Ack(1, 3, [ACCEPT])) == 0
+
+
+def test_what_compaction_has_removed_between_two_batches_is_done() -> None:
+    world = World(spans_of(2, 2, 2))
+    world.compact(1)
+    assert world.acquire("ada") == [0, 1, 4, 5]
+    assert world.acknowledge("ada", Ack(0, 1, [ACCEPT])) == 0
+    assert world.partition.start == 4
+
+
+def test_records_before_those_that_were_read_are_not_passed_over() -> None:
+    """The start may be set back while a member's request reads on from where it was."""
+    partition = SharePartition(0)
+    assert partition.decide_acquire(spans_of(2, 2, 2), 4, 0, ALL, RULES).changes == []
+    assert partition.decide_acquire(spans_of(2, 2, 2), 0, 0, ALL, RULES).held == [ShareBatch(0, 5, ACQUIRED, 1)]
 
 
 def test_what_is_released_comes_again_and_is_counted() -> None:
