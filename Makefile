@@ -23,6 +23,11 @@ export PYTHONDONTWRITEBYTECODE =
 ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
+# So is one of another version than the Python that somebody names.
+version = $(shell '$(1)' -c 'import sys; print(*sys.version_info[:2])' 2> /dev/null)
+ifneq ($(and $(PYTHON),$(call version,$(PYTHON))),$(and $(PYTHON),$(call version,.venv/bin/python)))
+$(shell rm -f $(STAMP))
+endif
 
 .PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue crash soak map messages lock clean
 

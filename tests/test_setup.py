@@ -3,6 +3,7 @@
 import re
 import runpy
 import subprocess
+import sys
 import tomllib
 import venv
 from pathlib import Path
@@ -56,6 +57,25 @@ def test_a_python_without_its_venv_module_is_named_with_the_cure(tmp_path: Path)
     assert len(result.stderr.splitlines()) == 1
     assert python in result.stderr
     assert "python3-venv" in result.stderr
+
+
+@pytest.mark.parametrize(("version", "is_made_anew"), [("{0.major} {0.minor}", False), ("3 99", True)])
+def test_an_environment_of_another_python_than_the_named_one_is_made_anew(
+    tmp_path: Path, version: str, is_made_anew: bool
+) -> None:
+    for name in ("pyproject.toml", "locks/dev.txt", "tools/setup.sh", "tools/setup.py", ".venv/bin/python"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".venv/set-up").write_text(f"{tmp_path}\n")
+    (tmp_path / ".venv/bin/python").write_text(f"#!/bin/sh\necho {version.format(sys.version_info)}\n")
+    (tmp_path / ".venv/bin/python").chmod(0o755)
+
+    def makes_it_anew(named: str) -> bool:
+        asked = ["make", "-n", "-f", ROOT / "Makefile", "demo", named]
+        return "setup.sh" in subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert not makes_it_anew("PYTHON=")
+    assert makes_it_anew(f"PYTHON={sys.executable}") is is_made_anew
 
 
 def test_the_environment_finds_the_sources_below_a_path_of_any_characters(

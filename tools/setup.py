@@ -66,8 +66,10 @@ def fail(message: str) -> None:
 
 
 def works() -> bool:
-    """Whether `.venv` holds a Python of a version we support, with pip. Any other is replaced."""
-    check = "import sys, pip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))"
+    """Whether `.venv` holds a Python of a version we support, with pip, and of the one that somebody named, if somebody
+    did. Any other is replaced."""
+    wanted = f"== {sys.version_info[:2]}" if os.environ.get("PYTHON") else "in ((3, 11), (3, 12), (3, 13), (3, 14))"
+    check = f"import sys, pip; sys.exit(not sys.version_info[:2] {wanted})"
     try:
         return subprocess.run([ENVIRONMENT / "bin/python", "-c", check], capture_output=True).returncode == 0
     except OSError:
