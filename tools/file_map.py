@@ -1,5 +1,5 @@
-"""Writes the file map of docs/ARCHITECTURE.md: each room of semel, and each module at a door, with the
-first sentence it says about itself.
+"""Writes docs/reference/files.md: each room of semel, and each module at a door, with the first sentence it says about
+itself.
 
 Run by `make map`; a test holds the result against the files. It must never say anything a module does not say itself.
 """
@@ -11,9 +11,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src/semel"
 DOORS = {PACKAGE, PACKAGE / "log"}
-DOCUMENT = ROOT / "docs/ARCHITECTURE.md"
-BEGIN = "<!-- file map: written by `make map` from the first sentence of each room -->\n"
-END = "<!-- end of the file map -->\n"
+DOCUMENT = ROOT / "docs/reference/files.md"
+HEAD = """# Files
+
+<!-- Written by `make map`. -->
+
+Each room of semel, and each module at a door, with the first sentence that it says of itself.
+[Architecture](../ARCHITECTURE.md) shows how they work together.
+
+"""
 
 
 def first_sentence(path: Path) -> str:
@@ -33,14 +39,8 @@ def file_map() -> str:
             lines.append(f"| **`{name.removesuffix('__init__.py')}`** | **{first_sentence(path)}** |\n")
         else:
             lines.append(f"| `{name}` | {first_sentence(path)} |\n")
-    return "| in `src/semel/` | what it says of itself |\n|---|---|\n" + "".join(lines)
-
-
-def with_map(document: str) -> str:
-    before, rest = document.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{file_map()}\n{END}{after}"
+    return HEAD + "| in `src/semel/` | what it says of itself |\n|---|---|\n" + "".join(lines)
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(with_map(DOCUMENT.read_text()))
+    DOCUMENT.write_text(file_map())

@@ -19,9 +19,6 @@ PAGES: Final = sorted(
 )
 CODE: Final = [path for name in ("src", "tools", "bench", "examples") for path in sorted((ROOT / name).rglob("*.py"))]
 
-# What follows is read off the docstrings, which are code.
-FILE_MAP: Final = "<!-- file map"
-
 # Where a sentence begins.
 BEGINNING: Final = r"(?:^|(?<=[.:;!?] ))"
 # A turn, and what to write instead.
@@ -79,7 +76,7 @@ def name_of(path: Path) -> str:
 def of_page(text: str) -> list[str]:
     """The paragraphs of a page, without what is code."""
     text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"`[^`\n]*`", "`code`", text.partition(FILE_MAP)[0])
+    text = re.sub(r"`[^`\n]*`", "`code`", text)
     parts = re.split(r"\n\s*\n|\n(?=\s*[-|>])|^#+ (.*)$| \| ", text, flags=re.MULTILINE)
     return [" ".join(part.split()).lstrip("-|> ") for part in parts if part]
 
