@@ -129,5 +129,5 @@ def test_every_place_that_names_the_versions_of_python_names_the_same() -> None:
 def test_every_page_that_names_the_version_of_spark_names_the_one_that_is_installed() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     [version] = re.findall(r"pyspark>=([\d.]+),", " ".join(extras["spark"]))
-    for page in ("README.md", "docs/how-to/spark-cluster.md", "docs/how-to/spark-source.md"):
+    for page in ("README.md", "docs/how-to/spark-pipeline.md", "docs/how-to/spark-source.md"):
         assert re.findall(r"PySpark \(?([\d.]+) or newer", (ROOT / page).read_text()) == [version], page

@@ -1,15 +1,15 @@
 """What the guide to connections shows works as it stands, and the options that it names are the ones there are."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from asking import Asker
+from chapters import chapter
 from semel.client import SettingsRefused, from_options
 from semel.testing.broker import FaultyBroker
 
-GUIDE = (Path(__file__).parents[2] / "docs/how-to/spark-connection.md").read_text()
+GUIDE = chapter("spark-source", "Connect to a cluster")
 SERVERS = {"kafka.bootstrap.servers": "one:9092"}
 
 
@@ -37,7 +37,7 @@ def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_option_that_is_named_is_known_or_refused_as_is_said() -> None:
-    known, refused = GUIDE.split("## What is refused")
+    known, refused = GUIDE.split("### What is refused")
     assert [option for option in options_in(known) if re.search("not known|cannot be set", refusal(option))] == []
     refused, without_meaning = refused.split("Settings that only tune")
     assert [option for option in options_in(refused) if "cannot be set" not in refusal(option)] == []

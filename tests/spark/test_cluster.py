@@ -14,13 +14,14 @@ from driver_process import ROOT, DriverProcess
 from local_cluster import LocalCluster
 
 import semel
+from chapters import chapter
 from producing import deliver, idempotent_producer
 from semel.testing.broker import FaultyBroker
 
 # A cluster and what is submitted to it are eight processes, and each is a Java or a Python.
 RECORDS = 500
 VALUES = [f"order {number}".encode() for number in range(RECORDS)]
-GUIDE = (ROOT / "docs/how-to/spark-cluster.md").read_text()
+GUIDE = chapter("spark-pipeline", "Run it")
 # The job, and the line that changes for Spark Connect.
 JOB, CONNECTED = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 # What a reader of the guide does not need to see: a batch as well, and whose semel the workers have.

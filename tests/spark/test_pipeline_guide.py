@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import semel
+from chapters import chapter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GUIDE = (Path(__file__).parent.parent.parent / "docs/how-to/spark-pipeline.md").read_text()
+GUIDE = chapter("spark-pipeline", "A whole pipeline")
 CONTENTS = {
     "orders": "SELECT id, cents FROM orders ORDER BY 1",
     "quarantine": "SELECT DISTINCT outcome, text FROM quarantine",

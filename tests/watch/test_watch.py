@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.exc import OperationalError
 
+from chapters import chapter
 from semel import inbox, outbox, schema
 from semel.database import engine_of
 from semel.http.tables import keys
@@ -25,8 +26,7 @@ from semel.watch import Gauge, gauges
 from semel.watch.collectors import known
 from semel.watch.gauges import GAUGES
 
-ROOT: Final = Path(__file__).parent.parent.parent
-PAGE: Final = ROOT / "docs/how-to/watch.md"
+PAGE: Final = chapter("watch", "Your application")
 
 
 def shown(engine: Engine, clock: Clock) -> dict[str, float]:
@@ -135,5 +135,5 @@ def test_verdicts_of_the_inbox_are_counted(url: str) -> None:
 
 def test_the_page_names_each_metric_and_no_other() -> None:
     """Rules that can be copied are of use only if what they ask for is there."""
-    named = set(re.findall(r"semel_[a-z_]+", PAGE.read_text()))
+    named = set(re.findall(r"semel_[a-z_]+", PAGE))
     assert named == {*CATALOG, *GAUGES}

@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 import semel
+from chapters import chapter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parent.parent.parent.parent
-GUIDE = (ROOT / "docs/how-to/spark-dedup.md").read_text()
+GUIDE = chapter("spark-pipeline", "Deduplicate")
 
 
 @pytest.mark.slow

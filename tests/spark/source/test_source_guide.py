@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent.parent
-GUIDE = (ROOT / "docs/how-to/spark-source.md").read_text()
+GUIDE = (ROOT / "docs/how-to/spark-source.md").read_text().partition("\n## Connect to a cluster\n")[0]
 HOUR_MS = 3_600_000
 
 
