@@ -16,6 +16,7 @@ import (
 func main() {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(os.Args[1], ",")...),
+		kgo.AllowAutoTopicCreation(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	}
 	isTransactional := len(os.Args) > 3
