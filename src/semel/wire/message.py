@@ -56,18 +56,9 @@ def field(
     return Field(kind, False, since, until, null_since, null_until, tag, default)
 
 
-def array(
-    kind: Any,
-    *,
-    since: int = 0,
-    until: int = NEVER,
-    null_since: int = NEVER,
-    null_until: int = NEVER,
-    tag: int | None = None,
-    default: Any = REQUIRED,
-) -> Any:
+def array(kind: Any, **more: Any) -> Any:
     """The same for an array of values of this type."""
-    return Field(kind, True, since, until, null_since, null_until, tag, default)
+    return field(kind, **more)._replace(is_array=True)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, array))
