@@ -13,32 +13,3 @@ from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.remedy import mend
 from semel.log.storage.segment import TOPICS
-
-__all__ = [
-    "SECRET_FIELDS",
-    "TOPICS",
-    "BatchAppended",
-    "Cached",
-    "Catalog",
-    "Damaged",
-    "Entry",
-    "Examined",
-    "Log",
-    "LogSettings",
-    "Lost",
-    "Misfit",
-    "OwnLog",
-    "PartitionLog",
-    "Sender",
-    "StoredBatch",
-    "Topic",
-    "TopicCreated",
-    "cache",
-    "check_sent",
-    "decode",
-    "examine",
-    "journal",
-    "mend",
-    "segment_paths",
-    "walk_segment",
-]

@@ -8,21 +8,3 @@ from semel.log.broker.metrics_server import serve_metrics
 from semel.log.broker.security_log import SecurityLog
 from semel.log.replica.cache import CACHE_BYTES, CACHE_BYTES_MIN
 from semel.log.security.tokens import ALGORITHMS_DEFAULT, TokenSettings, TokensRefused
-
-__all__ = [
-    "ALGORITHMS_DEFAULT",
-    "CACHE_BYTES",
-    "CACHE_BYTES_MIN",
-    "Broker",
-    "BrokerCutOff",
-    "BrokerFailed",
-    "BrokerFenced",
-    "CertificatesRefused",
-    "ClientAuth",
-    "Limits",
-    "SecurityLog",
-    "TlsSettings",
-    "TokenSettings",
-    "TokensRefused",
-    "serve_metrics",
-]

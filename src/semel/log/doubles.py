@@ -10,19 +10,3 @@ from semel.log.replica.lease import LEASE_KEY
 from semel.log.storage.files import NotHere
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Stretch
-
-__all__ = [
-    "APIS",
-    "LEASE_KEY",
-    "Buffer",
-    "Exchange",
-    "GroupConfigsChanged",
-    "GroupDeleted",
-    "NotHere",
-    "PartitionLog",
-    "QuotasChanged",
-    "Stretch",
-    "check_sent",
-    "create",
-    "refusal",
-]

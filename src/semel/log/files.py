@@ -2,5 +2,3 @@
 
 from semel.log.storage import aside
 from semel.log.storage.files import Buffer, DiskFiles, Files, MemoryFiles, ReadOnlyFiles, not_promised
-
-__all__ = ["Buffer", "DiskFiles", "Files", "MemoryFiles", "ReadOnlyFiles", "aside", "not_promised"]

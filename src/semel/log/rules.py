@@ -15,27 +15,3 @@ from semel.log.core.access import (
 from semel.log.core.entries import AccessRule, AccessRulesAdded
 from semel.log.core.quotas import BUSY, CLIENT_ID, CONNECTED, FETCHED, IP, PRODUCED, USER
 from semel.log.core.users import ITERATIONS_MAX, ITERATIONS_MIN
-
-__all__ = [
-    "BUSY",
-    "CLIENT_ID",
-    "CLUSTER_NAME",
-    "CONNECTED",
-    "EVERYTHING",
-    "FETCHED",
-    "IP",
-    "ITERATIONS_MAX",
-    "ITERATIONS_MIN",
-    "PRODUCED",
-    "USER",
-    "AccessRule",
-    "AccessRules",
-    "AccessRulesAdded",
-    "Asker",
-    "Operation",
-    "Pattern",
-    "Permission",
-    "ResourceType",
-    "RuleFilter",
-    "checked",
-]

@@ -5,5 +5,3 @@ from semel.log.core.slots import BrokenHistory
 from semel.log.replica.lease import Addresses
 from semel.log.replica.resignation import StaysActive, have_resign
 from semel.log.replica.status import Standby, StoreStatus, status_of
-
-__all__ = ["Addresses", "BrokenHistory", "Standby", "StaysActive", "StoreStatus", "have_resign", "status_of"]

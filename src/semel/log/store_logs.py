@@ -4,16 +4,3 @@ from semel.log.replica.examination import ExaminedStore, examine_store, objects_
 from semel.log.replica.move import Moved, move_from_store, move_to_store
 from semel.log.replica.salvage import salvage_from_store
 from semel.log.replica.slot import Slot, entries
-
-__all__ = [
-    "ExaminedStore",
-    "Moved",
-    "Slot",
-    "entries",
-    "examine_store",
-    "move_from_store",
-    "move_to_store",
-    "objects_of",
-    "salvage_from_store",
-    "slots_of",
-]

@@ -15,26 +15,3 @@ from semel.log.store.contract import (
     check_range,
 )
 from semel.log.store.probe import FOLDER, probe, probe_at_start
-
-__all__ = [
-    "FOLDER",
-    "Buffer",
-    "Changed",
-    "Exists",
-    "Found",
-    "Listed",
-    "Missing",
-    "Store",
-    "StoreError",
-    "StoreRefused",
-    "Unsure",
-    "check_after",
-    "check_body",
-    "check_folder",
-    "check_key",
-    "check_range",
-    "contents_of",
-    "open_store",
-    "probe",
-    "probe_at_start",
-]

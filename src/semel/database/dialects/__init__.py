@@ -14,7 +14,6 @@ from semel.database.dialects.dialect import (
     PROMPTLY,
     READS,
     Dialect,
-    InsertEach,
     IsClaimed,
     LockHeld,
     News,
@@ -25,27 +24,6 @@ from semel.database.dialects.mysql import Mysql
 from semel.database.dialects.postgresql import Postgresql
 from semel.database.dialects.sqlite import Sqlite
 from semel.database.refusals import UnknownDatabase
-
-__all__ = [
-    "COMMENTS",
-    "DIALECTS",
-    "LENDER",
-    "PROMPTLY",
-    "READS",
-    "SQLITE",
-    "Dialect",
-    "InsertEach",
-    "IsClaimed",
-    "LockHeld",
-    "News",
-    "OpenRawTransaction",
-    "dialect_named",
-    "dialect_of",
-    "insert_new",
-    "is_new",
-    "is_of_a_kind",
-    "per_dialect",
-]
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from semel.log.store.contract import (
     Exists,
     Found,
     Full,
-    Listed,
     Missing,
     Silent,
     Store,
@@ -18,19 +17,3 @@ from semel.log.store.contract import (
     StoreRefused,
     Unsure,
 )
-
-__all__ = [
-    "BODY_BYTES_MAX",
-    "Changed",
-    "Exists",
-    "Found",
-    "Full",
-    "Listed",
-    "Missing",
-    "Silent",
-    "Store",
-    "StoreError",
-    "StoreRefused",
-    "Unsure",
-    "open_store",
-]
