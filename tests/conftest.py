@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+import forked
 from cluster_under_test import FOREIGN_CLUSTER
 from failures import Failures
 from fast_spark import java_made_before
@@ -80,11 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ |= java_made_before()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Failures())
-    if (
-        not config.getoption("numprocesses", None)
-        or hasattr(config, "workerinput")
-        or "SEMEL_TEST_POSTGRES" in os.environ
-    ):
+    if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        return
+    forked.start()
+    if "SEMEL_TEST_POSTGRES" in os.environ:
         return
     from semel.testing.postgres import PostgresMissing, PostgresServer
 

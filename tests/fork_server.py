@@ -1,9 +1,10 @@
 """A new interpreter that has loaded what commands and programs use, and is forked into each of them.
 
-    python fork_server.py SOCKET
+    python fork_server.py WORKERS STARTER
 
-`forked.py` starts it, and sends a message on that socket for each program: what to run, and a socket for the answer. A
-fork must share with it only what it has loaded: no open file, nothing that was printed, and no random number.
+`forked.py` starts it once for all workers. Each connects to the first socket, and is served by a fork of its own: it
+sends a message for each program: what to run, and a socket for the answer. A fork must share with this process only
+what it has loaded: no open file, nothing that was printed, and no random number.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import os
 import pkgutil
 import random
 import runpy
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 MESSAGE_BYTES_MAX = 1 << 17
 LOADED = (
@@ -43,10 +46,27 @@ def load() -> None:
             importlib.import_module(name)
 
 
-def serve(requests: socket.socket) -> None:
+def serve_each(workers: socket.socket, starter: socket.socket) -> None:
+    """Serve each worker in a fork, until whoever has started this process is gone. Nothing is loaded if none comes."""
+    both = [workers, starter]
+    if starter not in select.select(both, [], [])[0]:
+        load()
+    # Ctrl-C is for the tests.
+    handlers = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    while starter not in select.select(both, [], [])[0]:
+        requests, _ = workers.accept()
+        if os.fork() == 0:
+            workers.close()
+            starter.close()
+            serve(requests, handlers)
+            return
+        requests.close()
+
+
+def serve(requests: socket.socket, handlers: dict[signal.Signals, Any]) -> None:
     """Start what is asked for, until the asking process is gone."""
-    # Ctrl-C is for the tests, and a process that has told how its program ended has no more to say.
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGCHLD)}
+    # A process that has told how its program ended has no more to say.
+    handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES_MAX, 1)
         if not message:
@@ -132,5 +152,4 @@ def run(words: list[str], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    load()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve_each(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

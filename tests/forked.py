@@ -20,6 +20,10 @@ from typing import Final
 
 SECONDS_MAX: Final = 250
 SERVER: Final = Path(__file__).with_name("fork_server.py")
+ADDRESS: Final = "SEMEL_TEST_FORK_SERVER"
+"""The variable that names the socket of the process that is forked."""
+
+_HELD: Final[list[socket.socket]] = []
 _NUMBER_BYTES_MAX: Final = 20
 # As pytest's last line has it where nothing failed.
 _PASSED: Final = re.compile(r"(\d+) passed(, \d+ warnings?)? in ")
@@ -79,12 +83,27 @@ def _exit_code(request: bytes, words: tuple[str, ...]) -> int:
 
 @cache
 def _server() -> socket.socket:
-    """The socket of the process that is forked; it ends with this one. It is started without what variables say to
-    Python itself: with PYTHONUNBUFFERED, which images of containers often have, nobody would notice that a program has
-    left in a buffer what it had to say."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    with theirs:
-        command = [sys.executable, str(SERVER), str(theirs.fileno())]
-        subprocess.Popen(command, env=variables, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-    return ours
+    """The connection to what is forked for this process."""
+    start()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server.connect(b"\0" + os.environ[ADDRESS].encode())
+    return server
+
+
+def start() -> None:
+    """Start the process that is forked, for this process and those that it starts, unless there is one. It ends with
+    this one. It is started without what variables say to Python itself: with PYTHONUNBUFFERED, which images of
+    containers often have, nobody would notice that a program has left in a buffer what it had to say."""
+    if ADDRESS in os.environ:
+        return
+    workers, (ours, theirs) = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socketpair()
+    with workers, theirs:
+        # Linux gives it a name that no file has.
+        workers.bind(b"")
+        workers.listen()
+        numbers = [workers.fileno(), theirs.fileno()]
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        command = [sys.executable, str(SERVER), *map(str, numbers)]
+        subprocess.Popen(command, env=variables, pass_fds=numbers, stdin=subprocess.DEVNULL)
+        os.environ[ADDRESS] = workers.getsockname()[1:].decode()
+    _HELD.append(ours)
