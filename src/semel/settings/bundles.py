@@ -5,15 +5,15 @@ must never have a setting that `conflicts` objects to; a test checks that, and r
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 from semel.settings.clients import RETRIES_MAX, TABLES, Client, Role, Semantics, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a bundle, in the client's own words."""
+    """One line of a bundle, in the words of its client; in the tables below, in those of Java."""
 
     name: str
     value: Value
@@ -56,57 +56,51 @@ class Bundle:
         return self.producer_settings if role is Role.PRODUCER else self.consumer_settings
 
 
-class _Line(NamedTuple):
-    """A setting under Java's name."""
-
-    name: str
-    value: Value
-    why: str
-
-
-_PATIENCE = _Line(
+_PATIENCE = Setting(
     "request.timeout.ms", 30_000, "how long the client waits for an answer before it sends the batch again"
 )
 
-_PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
+_PRODUCERS: Final[Mapping[Semantics, tuple[Setting, ...]]] = {
     Semantics.AT_MOST_ONCE: (
-        _Line("enable.idempotence", False, "the client sends nothing twice, so the broker need not recognise retries"),
-        _Line(
+        Setting(
+            "enable.idempotence", False, "the client sends nothing twice, so the broker need not recognise retries"
+        ),
+        Setting(
             "acks",
             "1",
             "the broker answers when the record is written: the program learns what failed, and may count it",
         ),
-        _Line("retries", 0, "the client never sends a record again: a record that is lost on the way stays lost"),
-        _Line("request.timeout.ms", 30_000, "how long the client waits for an answer before it gives up the batch"),
-        _Line("delivery.timeout.ms", 60_000, "how long a record may wait for its turn"),
+        Setting("retries", 0, "the client never sends a record again: a record that is lost on the way stays lost"),
+        Setting("request.timeout.ms", 30_000, "how long the client waits for an answer before it gives up the batch"),
+        Setting("delivery.timeout.ms", 60_000, "how long a record may wait for its turn"),
     ),
     Semantics.AT_LEAST_ONCE: (
-        _Line("enable.idempotence", False, "a batch that is sent again is stored again: readers have to expect that"),
-        _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
-        _Line(
+        Setting("enable.idempotence", False, "a batch that is sent again is stored again: readers have to expect that"),
+        Setting("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
+        Setting(
             "retries",
             RETRIES_MAX,
             "the client sends again until it gets an answer, or until delivery.timeout.ms is over",
         ),
-        _Line(
+        Setting(
             "max.in.flight.requests.per.connection",
             1,
             "a batch that is sent again must not arrive after its successors",
         ),
         _PATIENCE,
-        _Line(
+        Setting(
             "delivery.timeout.ms", 120_000, "longer than any restart of the broker: a record that is given up is lost"
         ),
     ),
     Semantics.EXACTLY_ONCE: (
-        _Line("enable.idempotence", True, "the client numbers its batches, so the broker recognises retries"),
-        _Line("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
-        _Line("retries", RETRIES_MAX, "the client sends again until it gets an answer, which stores nothing twice"),
-        _Line(
+        Setting("enable.idempotence", True, "the client numbers its batches, so the broker recognises retries"),
+        Setting("acks", "all", "an answer when the record is safe: what was answered survives the broker"),
+        Setting("retries", RETRIES_MAX, "the client sends again until it gets an answer, which stores nothing twice"),
+        Setting(
             "max.in.flight.requests.per.connection", 5, "the broker remembers the last five batches of each producer"
         ),
         _PATIENCE,
-        _Line(
+        Setting(
             "delivery.timeout.ms",
             120_000,
             "longer than any restart of the broker: a record that is given up may be stored",
@@ -115,51 +109,57 @@ _PRODUCERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
 }
 _TRANSACTION_MS: Final = 60_000
 _IN_TRANSACTIONS: Final = (
-    _Line(
+    Setting(
         "transaction.timeout.ms",
         _TRANSACTION_MS,
         "longer than the work between begin and commit; readers wait that long",
     ),
-    _Line(
+    Setting(
         "delivery.timeout.ms", _TRANSACTION_MS, "the client waits for a record no longer than its transaction is open"
     ),
 )
 
 # Strict order costs throughput; larger batches compensate for a part of that. librdkafka's are large already.
 _IN_STRICT_ORDER: Final = (
-    _Line("max.in.flight.requests.per.connection", 1, "a record that is given up must not have successors in the log"),
-    _Line("linger.ms", 20, "one request at a time, so each has to carry more: wait a moment for others"),
-    _Line("batch.size", 65_536, "one request at a time, so each has to carry more"),
+    Setting(
+        "max.in.flight.requests.per.connection", 1, "a record that is given up must not have successors in the log"
+    ),
+    Setting("linger.ms", 20, "one request at a time, so each has to carry more: wait a moment for others"),
+    Setting("batch.size", 65_536, "one request at a time, so each has to carry more"),
 )
 _IN_STRICT_ORDER_LEFT_OUT: Final = {Client.CONFLUENT: "batch.size"}
 
-_COMMITTED_ONLY: Final = _Line("isolation.level", "read_committed", "the consumer does not see aborted records")
+_COMMITTED_ONLY: Final = Setting("isolation.level", "read_committed", "the consumer does not see aborted records")
 _BACK_IN_TIME: Final = (
-    _Line(
+    Setting(
         "session.timeout.ms",
         45_000,
         "how long the group waits for a member that died before others take its partitions",
     ),
-    _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others do the same work"),
-    _Line("request.timeout.ms", 30_000, "how long the client waits for a broker that is switched off or stands still"),
+    Setting("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others do the same work"),
+    Setting(
+        "request.timeout.ms", 30_000, "how long the client waits for a broker that is switched off or stands still"
+    ),
 )
-_CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
+_CONSUMERS: Final[Mapping[Semantics, tuple[Setting, ...]]] = {
     Semantics.AT_MOST_ONCE: (
         _COMMITTED_ONLY,
-        _Line("enable.auto.commit", False, "commit before the work: the records of failed work are not read again"),
-        _Line("auto.offset.reset", "latest", "a group without offsets begins with new records"),
+        Setting("enable.auto.commit", False, "commit before the work: the records of failed work are not read again"),
+        Setting("auto.offset.reset", "latest", "a group without offsets begins with new records"),
         *_BACK_IN_TIME,
     ),
     Semantics.AT_LEAST_ONCE: (
         _COMMITTED_ONLY,
-        _Line("enable.auto.commit", False, "commit after the work: the records of failed work are read again"),
-        _Line("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
+        Setting("enable.auto.commit", False, "commit after the work: the records of failed work are read again"),
+        Setting("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
         *_BACK_IN_TIME,
     ),
     Semantics.EXACTLY_ONCE: (
         _COMMITTED_ONLY,
-        _Line("enable.auto.commit", False, "the offsets are committed with the effect: in its transaction, in its row"),
-        _Line("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
+        Setting(
+            "enable.auto.commit", False, "the offsets are committed with the effect: in its transaction, in its row"
+        ),
+        Setting("auto.offset.reset", "earliest", "a group without offsets reads all there is, and skips nothing"),
         *_BACK_IN_TIME,
     ),
 }
@@ -168,40 +168,40 @@ _CONSUMERS: Final[Mapping[Semantics, tuple[_Line, ...]]] = {
 _SHARES: Final = frozenset({Semantics.AT_LEAST_ONCE, Semantics.EXACTLY_ONCE})
 _SHARERS: Final = frozenset({Client.CONFLUENT, Client.JAVA})
 _SHARE_CONSUMERS: Final = (
-    _Line("share.acknowledgement.mode", "explicit", "accept a record after the work, and not with the next poll"),
-    _Line("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others get its records"),
+    Setting("share.acknowledgement.mode", "explicit", "accept a record after the work, and not with the next poll"),
+    Setting("max.poll.interval.ms", 300_000, "longer than the work between two polls, or others get its records"),
 )
 _SHARE_GROUPS: Final = (
-    _Line("share.isolation.level", "read_committed", "nobody gets a record of an open or aborted transaction"),
-    _Line("share.auto.offset.reset", "earliest", "a new group begins with the first record, and skips nothing"),
-    _Line("share.delivery.count.limit", 5, "how often a record is delivered at most; the consumers have to know it"),
+    Setting("share.isolation.level", "read_committed", "nobody gets a record of an open or aborted transaction"),
+    Setting("share.auto.offset.reset", "earliest", "a new group begins with the first record, and skips nothing"),
+    Setting("share.delivery.count.limit", 5, "how often a record is delivered at most; the consumers have to know it"),
 )
 
 # The exceptions: a client that cannot do this, or means something else by the setting.
-_OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[_Line, ...]]] = {
+_OTHERWISE: Final[Mapping[tuple[Semantics, Client], tuple[Setting, ...]]] = {
     (Semantics.AT_MOST_ONCE, Client.CONFLUENT): (
-        _Line(
+        Setting(
             "metadata.recovery.strategy",
             "none",
             "otherwise the client sends the batches under way again when it has lost all brokers",
         ),
     ),
     (Semantics.AT_MOST_ONCE, Client.AIOKAFKA): (
-        _Line(
+        Setting(
             "acks", "0", "no answers: aiokafka always sends again if it gets no answer, and has no setting against that"
         ),
-        _Line("delivery.timeout.ms", 30_000, "how long a record may wait for its turn"),
+        Setting("delivery.timeout.ms", 30_000, "how long a record may wait for its turn"),
     ),
     (Semantics.AT_LEAST_ONCE, Client.AIOKAFKA): (
-        _Line("delivery.timeout.ms", 120_000, "for one answer, and for all retries: longer than the broker is down"),
+        Setting("delivery.timeout.ms", 120_000, "for one answer, and for all retries: longer than the broker is down"),
     ),
     (Semantics.EXACTLY_ONCE, Client.AIOKAFKA): (
-        _Line("delivery.timeout.ms", 30_000, "for one answer; the client retries until it gets one"),
+        Setting("delivery.timeout.ms", 30_000, "for one answer; the client retries until it gets one"),
     ),
 }
-_IN_TRANSACTIONS_OTHERWISE: Final[Mapping[Client, tuple[_Line, ...]]] = {
+_IN_TRANSACTIONS_OTHERWISE: Final[Mapping[Client, tuple[Setting, ...]]] = {
     Client.CONFLUENT: (
-        _Line(
+        Setting(
             "metadata.recovery.strategy",
             "none",
             "otherwise the client hangs for ever when its broker was killed and is back",
@@ -234,7 +234,7 @@ def bundle(
         produced |= {line.name: line for line in _IN_STRICT_ORDER if line.name != left_out}
     if transactional_id is not None:
         produced |= {line.name: line for line in _IN_TRANSACTIONS_OTHERWISE.get(client, ())}
-        named = _Line(
+        named = Setting(
             "transactional.id", transactional_id, "the same at every start: it fences the process that had it before"
         )
         told_apart = client is not Client.AIOKAFKA
@@ -245,20 +245,20 @@ def bundle(
         client,
         tuple(_in_the_words_of(client, Role.PRODUCER, produced.values())),
         tuple(_in_the_words_of(client, Role.CONSUMER, _CONSUMERS[semantics])),
-        tuple([Setting(*_as_written(client, line)) for line in _SHARE_CONSUMERS if shares]),
-        tuple([Setting(*line) for line in _SHARE_GROUPS if shares]),
+        tuple([_as_written(client, line) for line in _SHARE_CONSUMERS if shares]),
+        _SHARE_GROUPS if shares else (),
     )
 
 
-def _as_written(client: Client, line: _Line) -> _Line:
+def _as_written(client: Client, line: Setting) -> Setting:
     """In Java all values are strings."""
     value = line.value
     if client is Client.JAVA:
         value = str(value).lower() if isinstance(value, bool) else str(value)
-    return line._replace(value=value)
+    return replace(line, value=value)
 
 
-def _in_the_words_of(client: Client, role: Role, lines: Iterable[_Line]) -> Iterator[Setting]:
+def _in_the_words_of(client: Client, role: Role, lines: Iterable[Setting]) -> Iterator[Setting]:
     """The settings that the client has, under its own names; in Java all values are strings."""
     for line in lines:
         known = TABLES[client][role].get(line.name)
