@@ -124,8 +124,7 @@ def one_group(cluster: Cluster, query: Query, door: BrokerDoor | None = None) ->
     owners = {where: one.member_id for one in members for where in one.partitions}
     committed = committed_of(cluster, group) or {}
     every = sorted({*committed, *owners})
-    page = query.number("page", 1, least=1)
-    shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
+    shown, about = query.page_of(every, ROWS_MAX)
     present = _present(cluster, every)
     stable = offsets_of(cluster, present, LATEST, Isolation.READ_COMMITTED)
     end = offsets_of(cluster, [where for where in shown if where in present], LATEST)
@@ -140,9 +139,7 @@ def one_group(cluster: Cluster, query: Query, door: BrokerDoor | None = None) ->
         **lag_shown(total(found.values())),
         "members": [_member(one) for one in members[:ROWS_MAX]],
         "member_count": len(members),
-        "count": len(every),
-        "page": page,
-        "pages": max(-(-len(every) // ROWS_MAX), 1),
+        **about,
         "partitions": [
             {
                 "topic": where.topic,
@@ -164,13 +161,12 @@ def _share_group(cluster: Cluster, group: Listed, query: Query, door: BrokerDoor
     members = groups.members(cluster, group.coordinator, group)
     shared = groups.shared(cluster, group.coordinator, group.name)
     every = sorted(shared)
-    page = query.number("page", 1, least=1)
-    shown = every[(page - 1) * ROWS_MAX : page * ROWS_MAX]
+    shown, about = query.page_of(every, ROWS_MAX)
     in_flight: dict[TopicPartition, InFlight] = {}
     why_not = None if door is not None else _TELLS_NOTHING
     if door is not None:
         try:
-            in_flight = door.shares(group.name, page * ROWS_MAX)
+            in_flight = door.shares(group.name, about["page"] * ROWS_MAX)
         except NotTold as error:
             why_not = str(error)
     known = [one.lag for one in shared.values() if one.lag is not None]
@@ -185,9 +181,7 @@ def _share_group(cluster: Cluster, group: Listed, query: Query, door: BrokerDoor
         "lag_is_exact": len(known) == len(shared),
         "members": [_member(one) for one in members[:ROWS_MAX]],
         "member_count": len(members),
-        "count": len(every),
-        "page": page,
-        "pages": max(-(-len(every) // ROWS_MAX), 1),
+        **about,
         "why_not": why_not,
         "partitions": [
             {

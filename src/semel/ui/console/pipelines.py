@@ -46,13 +46,10 @@ def every_sink(cluster: Cluster, query: Query) -> Answer:
         for name in every
         if name.startswith(PROGRESS_PREFIX) and wanted in name.removeprefix(PROGRESS_PREFIX).lower()
     )
-    page = query.number("page", 1, least=1)
-    shown = names[(page - 1) * SINKS_MAX : page * SINKS_MAX]
+    shown, about = query.page_of(names, SINKS_MAX)
     queries, groups_asked = _queries(cluster, wanted)
     return {
-        "count": len(names),
-        "page": page,
-        "pages": max(-(-len(names) // SINKS_MAX), 1),
+        **about,
         "sinks": _with_fences(cluster, [_sink(cluster, every[name]) for name in shown]),
         "queries": queries,
         # Of how many groups this tells; None if the console's login may not list them.

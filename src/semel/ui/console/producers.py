@@ -7,6 +7,7 @@ them if the console knows that address.
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.client import admin, transactional_ids
@@ -30,8 +31,7 @@ Answer = dict[str, Any]
 def of_topic(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> Answer:
     """The producers that wrote last to the partitions of one page of a topic."""
     topic = topic_of(cluster, query.text("topic"))
-    page = query.number("page", 1, least=1)
-    partitions = partitions_of(topic)[(page - 1) * PARTITIONS_MAX : page * PARTITIONS_MAX]
+    partitions, about = query.page_of(partitions_of(topic), PARTITIONS_MAX)
     names = _transactional_ids(cluster)
     windows, why_no_windows = _windows(door, topic.name, partitions)
     rows: list[Answer] = []
@@ -45,10 +45,9 @@ def of_topic(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> 
             away.append(where.partition)
     rows.sort(key=lambda one: (-one["heard_ms"], one["partition"], one["producer_id"]))
     return {
+        **about,
         "topic": topic.name,
         "count": len(rows),
-        "page": page,
-        "pages": max(-(-topic.partitions // PARTITIONS_MAX), 1),
         "away": away,
         "window_batches": WINDOW_BATCHES,
         "why_no_windows": why_no_windows,
@@ -56,7 +55,7 @@ def of_topic(cluster: Cluster, query: Query, door: BrokerDoor | None = None) -> 
     }
 
 
-def _windows(door: BrokerDoor | None, topic: str, partitions: list[TopicPartition]) -> tuple[Windows, str | None]:
+def _windows(door: BrokerDoor | None, topic: str, partitions: Sequence[TopicPartition]) -> tuple[Windows, str | None]:
     """The windows, or why there are none."""
     if door is None or not partitions:
         return {}, "the console was not told where the broker serves its metrics (--decisions HOST:PORT)"

@@ -1,7 +1,7 @@
 """The query of a URL and the types of its parameters. An invalid value is refused with the name of its parameter."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from semel.ui.console.http import PageRefused
 
@@ -9,6 +9,8 @@ TEXT_MAX: Final = 1_000
 # The longest name that Kafka's protocol carries: its length is a signed number of 16 bits.
 NAME_BYTES_MAX: Final = (1 << 15) - 1
 NUMBER_MAX: Final = (1 << 63) - 1
+
+T = TypeVar("T")
 
 
 class Query:
@@ -39,6 +41,12 @@ class Query:
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or not least <= int(value) <= most:
             raise PageRefused(400, f"{name} is a whole number from {least} to {most}")
         return int(value)
+
+    def page_of(self, rows: Sequence[T], size: int) -> tuple[Sequence[T], dict[str, int]]:
+        """The rows on the page that the query names, and the page's figures: all rows, its number, and all pages."""
+        page = self.number("page", 1, least=1)
+        about = {"count": len(rows), "page": page, "pages": max(-(-len(rows) // size), 1)}
+        return rows[(page - 1) * size : page * size], about
 
     def has(self, name: str) -> bool:
         """Whether the parameter is given and not empty: an empty field of a form counts as missing."""

@@ -30,14 +30,8 @@ def every_topic(cluster: Cluster, query: Query) -> Answer:
     wanted = query.text("find", "").strip()
     every = cluster.every_topic(with_internal=query.has("internal"))
     names = sorted(name for name in every if wanted.lower() in name.lower())
-    page = query.number("page", 1, least=1)
-    begin = (page - 1) * ROWS_MAX
-    return {
-        "count": len(names),
-        "page": page,
-        "pages": max(-(-len(names) // ROWS_MAX), 1),
-        "topics": _rows(cluster, [every[name] for name in names[begin : begin + ROWS_MAX]]),
-    }
+    shown, about = query.page_of(names, ROWS_MAX)
+    return {**about, "topics": _rows(cluster, [every[name] for name in shown])}
 
 
 def _rows(cluster: Cluster, topics: list[Topic]) -> list[Answer]:
@@ -64,9 +58,7 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
     """A topic, with a page of its partitions: the first, the last stable and the end offset of each."""
     name = query.text("topic")
     topic = topic_of(cluster, name)
-    page = query.number("page", 1, least=1)
-    numbers = range(topic.partitions)[(page - 1) * ROWS_MAX : page * ROWS_MAX]
-    partitions = [TopicPartition(name, number) for number in numbers]
+    partitions, about = query.page_of(partitions_of(topic), ROWS_MAX)
     usable = led(cluster, partitions)
     first, end = offsets_of(cluster, usable, EARLIEST), offsets_of(cluster, usable, LATEST)
     stable = offsets_of(cluster, usable, LATEST, Isolation.READ_COMMITTED)
@@ -75,9 +67,7 @@ def one_topic(cluster: Cluster, query: Query) -> Answer:
         "name": name,
         # 22 characters, like an id in Kafka's own tools.
         "id": base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip("="),
-        "count": topic.partitions,
-        "page": page,
-        "pages": max(-(-topic.partitions // ROWS_MAX), 1),
+        **about,
         "partitions": [
             {
                 "partition": where.partition,
