@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
@@ -162,18 +162,7 @@ def _add_rules(cluster: Cluster, rules: list[AccessRule]) -> None:
 
 def _remove(cluster: Cluster, options: argparse.Namespace) -> None:
     rules = _rules_of(options)
-    filters = [
-        kafka.delete_acls.DeleteAclsFilter(
-            resource_type_filter=rule.resource_type,
-            resource_name_filter=rule.name,
-            pattern_type_filter=rule.pattern,
-            principal_filter=rule.principal,
-            host_filter=rule.host,
-            operation=rule.operation,
-            permission_type=rule.permission,
-        )
-        for rule in rules
-    ]
+    filters = [kafka.delete_acls.DeleteAclsFilter(**_as_filter(rule)) for rule in rules]
     answer = cluster.ask_controller(kafka.delete_acls.DeleteAclsRequest(filters=filters))
     missing = []
     for rule, result in zip(rules, answer.filter_results, strict=True):
@@ -221,16 +210,7 @@ def _explain(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def _rules_meant(cluster: Cluster, wanted: RuleFilter) -> list[AccessRule]:
-    request = kafka.describe_acls.DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.name,
-        pattern_type_filter=wanted.pattern,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
-    answer = cluster.ask_controller(request)
+    answer = cluster.ask_controller(kafka.describe_acls.DescribeAclsRequest(**_as_filter(wanted)))
     _check(answer.error_code, answer.error_message, "Describe")
     return [
         AccessRule(
@@ -245,6 +225,19 @@ def _rules_meant(cluster: Cluster, wanted: RuleFilter) -> list[AccessRule]:
         for resource in answer.resources
         for rule in resource.acls
     ]
+
+
+def _as_filter(wanted: AccessRule | RuleFilter) -> dict[str, Any]:
+    """The fields of a filter of the protocol; a rule is the filter that only it matches."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def _check(code: int, message: str | None, operation: str) -> None:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from semel.ui.cli.errors import Failure
+
 NOTHING: Final = "-"
 LINE_END: Final = "\n"
 # Where nobody says how wide the terminal is.
@@ -99,6 +101,14 @@ def drop_output() -> None:
     """Write the rest of the output to nowhere, or Python would report at its end that nobody takes it."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_confirmed(question: str, unasked: str) -> bool:
+    """Whether the person at the terminal says yes; where nobody sits at one, a `Failure` with `unasked`."""
+    if not sys.stdin.isatty():
+        raise Failure(unasked)
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:

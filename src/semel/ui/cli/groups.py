@@ -8,7 +8,6 @@ broker refuses that.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +21,7 @@ from semel.client.settings import Address
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.ui.cli.broker_door import add_door, door_in
 from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
-from semel.ui.cli.display import NOTHING, print_table, printable
+from semel.ui.cli.display import NOTHING, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import add_subcommand
 from semel.wire import kafka
@@ -279,13 +278,10 @@ def _set(
 
 def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     _group(cluster, name)
-    if not sure:
-        if not sys.stdin.isatty():
-            raise Failure("deleting cannot be undone; say --yes")
-        print(f"Delete group {name}, and how far it has come? [y/N] ", end="", flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("kept")
-            return
+    question = f"Delete group {name}, and how far it has come?"
+    if not sure and not is_confirmed(question, "deleting cannot be undone; say --yes"):
+        print("kept")
+        return
     request = kafka.delete_groups.DeleteGroupsRequest(groups_names=[name])
     (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), request).results
     if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:

@@ -7,7 +7,6 @@ that is neither a checkpoint nor a Delta table.
 
 import argparse
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from semel.ui.cli.databases import opened
-from semel.ui.cli.display import counted, print_table, printable
+from semel.ui.cli.display import counted, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
 
 EXAMPLE: Final = """  semel reset --checkpoint shop-orders --sink "sqlite:///shop.db/orders" \\
@@ -71,20 +70,14 @@ def run(options: argparse.Namespace) -> int:
     made = [one for address in options.sink for one in _made_in(address, options.command_config)]
     made += _directory(Path(options.checkpoint.removeprefix("file://")), "checkpoint", _OF_A_CHECKPOINT)
     print_table([(printable(one.name), one.holds) for one in made])
-    if not options.yes and not _is_sure():
+    question = "Delete all of it? The query must not run."
+    if not options.yes and not is_confirmed(question, "deleting cannot be undone; stop the query, and pass --yes"):
         print("kept")
         return 0
     for one in made:
         one.delete()
     print("deleted: when the query starts, it begins at startingOffsets, with batch 0")
     return 0
-
-
-def _is_sure() -> bool:
-    if not sys.stdin.isatty():
-        raise Failure("deleting cannot be undone; stop the query, and pass --yes")
-    print("Delete all of it? The query must not run. [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _made_in(address: str, config: str | None) -> Iterator[_Made]:

@@ -2,7 +2,6 @@
 
 import argparse
 import base64
-import sys
 from typing import Final, NamedTuple
 
 from semel.client import admin
@@ -10,7 +9,7 @@ from semel.client.cluster import Cluster
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.ui.cli.cluster import add_bootstrap, cluster_at
-from semel.ui.cli.display import counted, print_table, printable, time_shown
+from semel.ui.cli.display import counted, is_confirmed, print_table, printable, time_shown
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import add_subcommand, positive
 
@@ -117,12 +116,10 @@ def _describe(cluster: Cluster, name: str) -> None:
 def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     topic = topic_of(cluster, name)
     if not sure:
-        if not sys.stdin.isatty():
-            raise Failure("deleting cannot be undone; pass --yes")
         edges = _edges(cluster, topic)
         count = sum(edges.last.values()) - sum(edges.first.values())
-        print(f"Delete {name} with its {counted(count, 'offset')}? [y/N] ", end="", flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        question = f"Delete {name} with its {counted(count, 'offset')}?"
+        if not is_confirmed(question, "deleting cannot be undone; pass --yes"):
             print("kept")
             return
     admin.delete_topic(cluster, name)

@@ -6,7 +6,6 @@ the broker fences the former producer and aborts its transaction, so a zombie th
 
 import argparse
 import itertools
-import sys
 import time
 from typing import Final
 
@@ -14,7 +13,7 @@ from semel.client import transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.transactional_ids import OPEN, Described
 from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
-from semel.ui.cli.display import printable, time_shown
+from semel.ui.cli.display import is_confirmed, printable, time_shown
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import add_subcommand
 
@@ -89,18 +88,11 @@ def _abort(cluster: Cluster, transactional_id: str, sure: bool) -> None:
     described = _described(cluster, transactional_id)
     if described.state != OPEN:
         raise Failure(f"nothing is open under {transactional_id!r}: its state is {described.state}")
-    if not sure:
-        if not sys.stdin.isatty():
-            raise Failure("the producer will be fenced, and its records will never be visible; pass --yes")
-        print(
-            f"Abort the transaction of {transactional_id}, and fence producer {described.producer_id} "
-            f"in epoch {described.producer_epoch}? [y/N] ",
-            end="",
-            flush=True,
-        )
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("left open")
-            return
+    who = f"producer {described.producer_id} in epoch {described.producer_epoch}"
+    unasked = "the producer will be fenced, and its records will never be visible; pass --yes"
+    if not sure and not is_confirmed(f"Abort the transaction of {transactional_id}, and fence {who}?", unasked):
+        print("left open")
+        return
     claimed = transactional_ids.claim(cluster, transactional_id)
     print(
         f"aborted; producer {described.producer_id} is fenced in epoch {described.producer_epoch}, "
