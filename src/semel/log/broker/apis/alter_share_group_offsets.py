@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps, error_of, message_of
 from semel.log.broker.apis.lookup import partition_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
@@ -28,12 +28,12 @@ def handle(
     broker: Serving, exchange: Exchange, request: kafka.alter_share_group_offsets.AlterShareGroupOffsetsRequest
 ) -> Steps[kafka.alter_share_group_offsets.AlterShareGroupOffsetsResponse]:
     api = kafka.alter_share_group_offsets
-    responses = yield from attempted_in_steps(_alter(broker, exchange, request))
-    if isinstance(responses, Refused):
-        return api.AlterShareGroupOffsetsResponse(
-            error_code=responses.error, error_message=responses.message, responses=()
-        )
-    return api.AlterShareGroupOffsetsResponse(responses=responses)
+    outcome = yield from attempted_in_steps(_alter(broker, exchange, request))
+    return api.AlterShareGroupOffsetsResponse(
+        error_code=error_of(outcome),
+        error_message=message_of(outcome),
+        responses=() if isinstance(outcome, Refused) else outcome,
+    )
 
 
 def _alter(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps
+from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps, error_of, message_of
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DELETE_GROUP, READ_TOPIC
@@ -27,12 +27,12 @@ def handle(
     broker: Serving, exchange: Exchange, request: kafka.delete_share_group_offsets.DeleteShareGroupOffsetsRequest
 ) -> Steps[kafka.delete_share_group_offsets.DeleteShareGroupOffsetsResponse]:
     api = kafka.delete_share_group_offsets
-    responses = yield from attempted_in_steps(_delete(broker, exchange, request))
-    if isinstance(responses, Refused):
-        return api.DeleteShareGroupOffsetsResponse(
-            error_code=responses.error, error_message=responses.message, responses=()
-        )
-    return api.DeleteShareGroupOffsetsResponse(responses=responses)
+    outcome = yield from attempted_in_steps(_delete(broker, exchange, request))
+    return api.DeleteShareGroupOffsetsResponse(
+        error_code=error_of(outcome),
+        error_message=message_of(outcome),
+        responses=() if isinstance(outcome, Refused) else outcome,
+    )
 
 
 def _delete(
