@@ -110,10 +110,7 @@ class Module:
         )
         sequence = ["from collections.abc import Sequence", ""] if "Sequence[" in body else []
         head = [
-            f'"""{NAMES[self._key]} ({self._key}), versions {first} to {until - 1}.',
-            "",
-            "`make messages` writes this file from Kafka's own definitions.",
-            '"""',
+            f'"""{NAMES[self._key]} ({self._key}), versions {first} to {until - 1}, as `make messages` writes it."""',
             "",
             "from __future__ import annotations",
             "",

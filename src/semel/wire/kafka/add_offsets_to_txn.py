@@ -1,7 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0 to 4.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""AddOffsetsToTxn (25), versions 0 to 4, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""AlterConfigs (33), versions 0 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""AlterConfigs (33), versions 0 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

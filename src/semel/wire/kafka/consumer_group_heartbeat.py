@@ -1,7 +1,4 @@
-"""ConsumerGroupHeartbeat (68), versions 0 to 1.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ConsumerGroupHeartbeat (68), versions 0 to 1, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CreateAcls (30), versions 1 to 3.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""CreateAcls (30), versions 1 to 3, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CreatePartitions (37), versions 0 to 3.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""CreatePartitions (37), versions 0 to 3, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CreateTopics (19), versions 2 to 7.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""CreateTopics (19), versions 2 to 7, as `make messages` writes it."""
 
 from __future__ import annotations
 

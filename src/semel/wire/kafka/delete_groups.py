@@ -1,7 +1,4 @@
-"""DeleteGroups (42), versions 0 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DeleteGroups (42), versions 0 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DeleteTopics (20), versions 1 to 6.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DeleteTopics (20), versions 1 to 6, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeConfigs (32), versions 1 to 4.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DescribeConfigs (32), versions 1 to 4, as `make messages` writes it."""
 
 from __future__ import annotations
 

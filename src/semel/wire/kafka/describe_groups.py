@@ -1,7 +1,4 @@
-"""DescribeGroups (15), versions 0 to 6.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DescribeGroups (15), versions 0 to 6, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeLogDirs (35), versions 1 to 5.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DescribeLogDirs (35), versions 1 to 5, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DescribeProducers (61), versions 0 to 0.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DescribeProducers (61), versions 0 to 0, as `make messages` writes it."""
 
 from __future__ import annotations
 

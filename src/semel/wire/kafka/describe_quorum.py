@@ -1,7 +1,4 @@
-"""DescribeQuorum (55), versions 0 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""DescribeQuorum (55), versions 0 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Fetch (1), versions 4 to 18.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""Fetch (1), versions 4 to 18, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""IncrementalAlterConfigs (44), versions 0 to 1, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""InitProducerId (22), versions 0 to 6.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""InitProducerId (22), versions 0 to 6, as `make messages` writes it."""
 
 from __future__ import annotations
 

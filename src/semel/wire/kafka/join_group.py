@@ -1,7 +1,4 @@
-"""JoinGroup (11), versions 0 to 9.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""JoinGroup (11), versions 0 to 9, as `make messages` writes it."""
 
 from __future__ import annotations
 

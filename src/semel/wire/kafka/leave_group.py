@@ -1,7 +1,4 @@
-"""LeaveGroup (13), versions 0 to 5.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""LeaveGroup (13), versions 0 to 5, as `make messages` writes it."""
 
 from __future__ import annotations
 

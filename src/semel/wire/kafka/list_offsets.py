@@ -1,7 +1,4 @@
-"""ListOffsets (2), versions 1 to 11.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ListOffsets (2), versions 1 to 11, as `make messages` writes it."""
 
 from __future__ import annotations
 

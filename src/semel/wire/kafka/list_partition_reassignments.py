@@ -1,7 +1,4 @@
-"""ListPartitionReassignments (46), versions 0 to 0.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ListPartitionReassignments (46), versions 0 to 0, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Metadata (3), versions 0 to 13.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""Metadata (3), versions 0 to 13, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""OffsetCommit (8), versions 2 to 10.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""OffsetCommit (8), versions 2 to 10, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""OffsetDelete (47), versions 0 to 0.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""OffsetDelete (47), versions 0 to 0, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""OffsetFetch (9), versions 1 to 10.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""OffsetFetch (9), versions 1 to 10, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""OffsetForLeaderEpoch (23), versions 2 to 4, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Produce (0), versions 3 to 13.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""Produce (0), versions 3 to 13, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SaslAuthenticate (36), versions 0 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""SaslAuthenticate (36), versions 0 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ShareAcknowledge (79), versions 1 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ShareAcknowledge (79), versions 1 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ShareFetch (78), versions 1 to 2.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ShareFetch (78), versions 1 to 2, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ShareGroupDescribe (77), versions 1 to 1.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ShareGroupDescribe (77), versions 1 to 1, as `make messages` writes it."""
 
 from __future__ import annotations
 

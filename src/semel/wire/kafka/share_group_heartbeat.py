@@ -1,7 +1,4 @@
-"""ShareGroupHeartbeat (76), versions 1 to 1.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""ShareGroupHeartbeat (76), versions 1 to 1, as `make messages` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SyncGroup (14), versions 0 to 5.
-
-`make messages` writes this file from Kafka's own definitions.
-"""
+"""SyncGroup (14), versions 0 to 5, as `make messages` writes it."""
 
 from __future__ import annotations
 
