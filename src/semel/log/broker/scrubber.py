@@ -18,7 +18,7 @@ from semel.log.replica.worker import in_thread
 from semel.log.storage import scrub
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.scrub import Scrub
-from semel.log.storage.segment import Segment
+from semel.log.storage.segment import Segment, place_of
 from semel.log.storage.verification import Fault, fault_in_steps
 
 PERIOD_MS: Final = 7 * 86_400_000
@@ -110,12 +110,9 @@ class Scrubber:
     def _marked(self) -> list[tuple[PartitionLog, Segment]]:
         """The damaged segments that the log still has. What is known of others is forgotten."""
         damaged = self._runtime.log.damaged
-        if not damaged:
-            return []
-        partitions = {partition.directory: partition for partition in self._runtime.log.state.partitions.used()}
         marked = []
         for path in list(damaged):
-            partition = partitions.get(path.rpartition("/")[0])
+            partition = self._runtime.log.state.partitions.at(*place_of(path))
             segments = [] if partition is None else self._sealed_of(partition)
             segment = next((segment for segment in segments if segment.path == path), None)
             if partition is None or segment is None:

@@ -229,6 +229,12 @@ def directory_of(topic: Topic) -> str:
     return f"{TOPICS}/{topic.number}-{topic.name[:200]}"
 
 
+def place_of(path: str) -> tuple[int, int]:
+    """The number of the topic and the index of the partition that this file of a segment is for."""
+    _, topic, index, _ = path.split("/")
+    return int(topic.partition("-")[0]), int(index)
+
+
 def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
     """The file of a segment. The generation distinguishes a rewritten segment from the one that it replaces."""
     return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
