@@ -91,9 +91,9 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "tail and the console leave out what a producer wrote beside its aborted transaction",
-        "semel.client.aborted:batches",
-        "batch.is_transactional and not batch.is_control and batch.producer_id in aborting",
-        "not batch.is_control and batch.producer_id in aborting",
+        "semel.client.aborted:_judged",
+        "header.is_transactional and not header.is_control and is_aborting",
+        "not header.is_control and is_aborting",
         ("tests/client/test_columns.py", "-k", "looks_at_each_batch"),
     ),
 )

@@ -42,7 +42,7 @@ RECORD_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a reader of records passes over a bad batch by itself",
-        "semel.client.aborted:_readable",
+        "semel.client.aborted:batches",
         "report(BadBatch(header, str(error)))",
         "None",
         ("tests/client/test_bad_batches.py",),

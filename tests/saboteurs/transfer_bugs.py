@@ -74,8 +74,8 @@ TRANSFER_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "aborted records are moved",
         "semel.client.aborted:committed_batches",
-        "header.is_transactional and header.producer_id in aborting",
-        "False",
+        "header.is_control or is_aborted",
+        "header.is_control",
         (f"{_MOVE}::test_each_committed_record_is_there_once_and_in_its_order",),
     ),
     Bug(

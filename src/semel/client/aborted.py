@@ -22,39 +22,40 @@ def batches(
 ) -> Iterator[tuple[Batch, bool]]:
     """Each batch, and whether its transaction was aborted. `aborted` are producer ids, each with the offset at which
     its aborted transaction begins. A batch that cannot be read is reported, and left out if the report returns."""
-    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
-    aborting: set[int] = set()
-    for batch in _readable(records, report):
-        while to_come and to_come[-1][0] <= batch.base_offset + batch.last_offset_delta:
-            aborting.add(to_come.pop()[1])
-        if batch.is_control and batch.records and batch.records[0].key == _ABORT_KEY:
-            aborting.discard(batch.producer_id)
-        yield batch, batch.is_transactional and not batch.is_control and batch.producer_id in aborting
-
-
-def _readable(records: Buffer, report: Report) -> Iterator[Batch]:
     view = memoryview(records)
-    for at, header in closed_batches(records):
+    for at, header, is_aborted in _judged(records, aborted):
         try:
-            yield from decode_batches(view[at : at + header.batch_bytes])
+            for batch in decode_batches(view[at : at + header.batch_bytes]):
+                yield batch, is_aborted
         except ProtocolError as error:
             report(BadBatch(header, str(error)))
 
 
 def committed_batches(fetched: Fetched) -> Iterator[tuple[int, BatchHeader]]:
     """Where each batch with records for the reader begins, and its header; no batch is decompressed."""
-    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in fetched.aborted), reverse=True)
-    aborting: set[int] = set()
-    for at, header in closed_batches(fetched.records):
-        while to_come and to_come[-1][0] < header.next_offset:
-            aborting.add(to_come.pop()[1])
-        if header.is_control:
-            if header.producer_id in aborting and _aborts(fetched.records[at : at + header.batch_bytes]):
-                aborting.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborting):
+    for at, header, is_aborted in _judged(fetched.records, fetched.aborted):
+        if not (header.is_control or is_aborted):
             yield at, header
 
 
+def _judged(records: Buffer, aborted: Iterable[tuple[int, int]]) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """Where each batch begins, its header, and whether its transaction was aborted."""
+    to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+    aborting: set[int] = set()
+    view = memoryview(records)
+    for at, header in closed_batches(records):
+        while to_come and to_come[-1][0] < header.next_offset:
+            aborting.add(to_come.pop()[1])
+        is_aborting = header.producer_id in aborting
+        if header.is_control and is_aborting and _aborts(view[at : at + header.batch_bytes]):
+            aborting.discard(header.producer_id)
+        yield at, header, header.is_transactional and not header.is_control and is_aborting
+
+
 def _aborts(control_batch: memoryview) -> bool:
-    (marker,) = decode_batches(control_batch)
+    try:
+        (marker,) = decode_batches(control_batch)
+    except ProtocolError:
+        # A batch that nobody can read ends nothing.
+        return False
     return bool(marker.records) and marker.records[0].key == _ABORT_KEY
