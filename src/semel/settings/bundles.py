@@ -13,7 +13,7 @@ from semel.settings.clients import RETRIES_MAX, TABLES, Client, Role, Semantics,
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a bundle, in the words of its client; in the tables below, in those of Java."""
+    """One line of a bundle, in the client's own words."""
 
     name: str
     value: Value
@@ -60,6 +60,7 @@ _PATIENCE = Setting(
     "request.timeout.ms", 30_000, "how long the client waits for an answer before it sends the batch again"
 )
 
+# These and the tables below have Java's names.
 _PRODUCERS: Final[Mapping[Semantics, tuple[Setting, ...]]] = {
     Semantics.AT_MOST_ONCE: (
         Setting(
