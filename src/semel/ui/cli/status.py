@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     try:
         store = open_store(options.store, may_be_new=False)
-        status = asyncio.run(_look(store))
+        status = asyncio.run(look(store))
     except (StoreError, BrokenHistory) as error:
         raise Failure(str(error)) from None
     with while_somebody_reads():
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     return 0 if status.is_active else 1
 
 
-async def _look(store: Store) -> StoreStatus:
+async def look(store: Store) -> StoreStatus:
+    """The status of the store, which is closed."""
     try:
         return await status_of(store)
     finally:
@@ -95,7 +96,7 @@ def _time_shown(seconds: float) -> str:
 def as_json(where: str, status: StoreStatus) -> dict[str, object]:
     """The status for a program."""
     lease = status.lease
-    last = None if lease is None else {"epoch": lease.epoch, "addresses": _by_name(lease.addresses)}
+    last = None if lease is None else {"epoch": lease.epoch, "addresses": addresses_shown(lease.addresses)}
     return {
         "store": where,
         "cluster_id": status.cluster_id,
@@ -103,7 +104,7 @@ def as_json(where: str, status: StoreStatus) -> dict[str, object]:
         "last_active": last,
         "standbys": [
             {
-                "addresses": _by_name(standby.addresses),
+                "addresses": addresses_shown(standby.addresses),
                 "behind_bytes": standby.behind_bytes,
                 "seconds_ago": round(standby.seconds_ago, 3),
                 "is_silent": standby.is_silent,
@@ -118,5 +119,6 @@ def as_json(where: str, status: StoreStatus) -> dict[str, object]:
     }
 
 
-def _by_name(addresses: Addresses) -> dict[str, str]:
+def addresses_shown(addresses: Addresses) -> dict[str, str]:
+    """HOST:PORT by the name of the listener."""
     return {name: shown_address(*address) for name, address in addresses.items()}

@@ -11,11 +11,11 @@ import time
 from collections import deque
 from typing import Any, Final
 
-from semel.log.status import Addresses, BrokenHistory, StoreStatus, status_of
+from semel.log.status import BrokenHistory, StoreStatus
 from semel.log.stores import StoreError, open_store
+from semel.ui.cli.status import addresses_shown, as_json, look
 from semel.ui.console.http import PageRefused
 from semel.ui.console.query import Query
-from semel.wire.hosts import shown_address
 
 TAKEOVERS_MAX: Final = 50
 
@@ -37,7 +37,7 @@ class Stores:
     def status(self, query: Query) -> Answer:
         """The state of the store now."""
         try:
-            status = asyncio.run(self._look())
+            status = asyncio.run(look(open_store(self._url)))
         except (StoreError, BrokenHistory) as error:
             raise PageRefused(502, str(error)) from None
         lease = status.lease
@@ -45,35 +45,15 @@ class Stores:
             self._note(status)
             takeovers = list(reversed(self._takeovers))
         return {
-            "store": self._name,
-            "cluster_id": status.cluster_id,
+            **as_json(self._name, status),
             "is_active": status.is_active,
             "epoch": None if lease is None else lease.epoch,
-            "addresses": {} if lease is None else _shown(lease.addresses),
+            "addresses": {} if lease is None else addresses_shown(lease.addresses),
             "is_released": lease is not None and lease.is_released,
             "lease_seconds": None if lease is None else lease.seconds,
             "journal_bytes": lease.position if lease is not None and lease.is_active else None,
-            "standbys": [
-                {
-                    "addresses": _shown(one.addresses),
-                    "behind_bytes": one.behind_bytes,
-                    "seconds_ago": round(one.seconds_ago, 1),
-                    "is_silent": one.is_silent,
-                }
-                for one in status.standbys
-            ],
-            "contents": {
-                name: {"objects": one.objects, "bytes": one.size_bytes} for name, one in status.contents.items()
-            },
             "takeovers": takeovers,
         }
-
-    async def _look(self) -> StoreStatus:
-        store = open_store(self._url)
-        try:
-            return await status_of(store)
-        finally:
-            await store.close()
 
     def _note(self, status: StoreStatus) -> None:
         """Remember a takeover if the epoch has risen since the last look."""
@@ -81,10 +61,6 @@ class Stores:
             return
         if self._epoch is not None:
             now_ms = time.time_ns() // 1_000_000
-            addresses = _shown(status.lease.addresses)
+            addresses = addresses_shown(status.lease.addresses)
             self._takeovers.append({"seen_ms": now_ms, "epoch": status.lease.epoch, "addresses": addresses})
         self._epoch = status.lease.epoch
-
-
-def _shown(addresses: Addresses) -> dict[str, str]:
-    return {name: shown_address(*address) for name, address in addresses.items()}

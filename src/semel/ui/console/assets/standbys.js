@@ -50,7 +50,7 @@ function places(addresses) {
 
 function standbys(answer) {
   if (answer.standbys.length === 0) return h("p", { class: "empty" }, "No broker stands by. Start another one on the same store, with a directory of its own: ", h("code", {}, "semel serve --store URL --data DIR"), ".");
-  const rows = answer.standbys.map((one) => [places(one.addresses), one.is_silent ? badge("silent", "bad") : badge("stands by", "good"), bytes(one.behind_bytes), `${one.seconds_ago} s ago`]);
+  const rows = answer.standbys.map((one) => [places(one.addresses), one.is_silent ? badge("silent", "bad") : badge("stands by", "good"), bytes(one.behind_bytes), `${one.seconds_ago.toFixed(1)} s ago`]);
   return table("Those that stand by", [["Broker", "name"], ["State"], ["Behind", "number"], ["Heard of", "number"]], rows);
 }
 
