@@ -15,6 +15,7 @@ from mutants.kit_mutants import KIT_MUTANTS
 from mutants.log_mutants import LOG_MUTANTS
 from mutants.outbox_mutants import OUTBOX_MUTANTS
 from mutants.pipeline_mutants import PIPELINE_MUTANTS
+from mutants.scrub_mutants import SCRUB_MUTANTS
 from mutants.share_mutants import SHARE_MUTANTS
 from mutants.store_mutants import STORE_MUTANTS
 from saboteurs.planting import Bug
@@ -29,6 +30,7 @@ ALL_MUTANTS: Final[tuple[Bug, ...]] = (
     *OUTBOX_MUTANTS,
     *DOOR_MUTANTS,
     *SHARE_MUTANTS,
+    *SCRUB_MUTANTS,
 )
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

@@ -1,6 +1,7 @@
 """Damage in a sealed segment is found without a reader, each byte is read once in a pass, and readers are told."""
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from eventually import eventually
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
 from semel.log.broker.scrubber import Scrubber
-from semel.log.storage.files import DiskFiles
+from semel.log.storage.files import DiskFiles, MemoryFiles
 from semel.log.storage.log_settings import LogSettings
 from semel.log.storage.remedy import mend
-from semel.log.storage.scrub import Scrub, write
+from semel.log.storage.scrub import NAME, Scrub, read, write
 from semel.wire.errors import ErrorCode
 from semel.wire.versions import DELETE_RECORDS
 
 BATCHES = 12
+# Where a pass is that has read nothing.
+NOWHERE = Scrub(0).place
 
 
 def broker_in(data: Path) -> Broker:
@@ -81,6 +84,7 @@ async def test_readers_of_a_damaged_segment_are_told_and_all_others_are_served(
         assert 0 < len(before.records) < 2 * batch_bytes, "one whole batch"
         assert damaged.error_code == behind.error_code == ErrorCode.CORRUPT_MESSAGE
         assert after.error_code == 0
+        await scrubber_of(broker).look()
         (told,) = [one for one in caplog.records if "segment_damaged" in one.getMessage()]
         assert told.levelno == logging.ERROR
         assert f"records from offset {begins + 250} to {begins + 999} are lost or damaged" in told.getMessage()
@@ -113,6 +117,39 @@ async def test_a_pass_reads_each_byte_once_and_goes_on_after_a_restart(tmp_path:
         await scrubber_of(broker).look()
         assert broker.metrics.scrubbed_bytes == rest + sealed_bytes(broker), "the second pass reads all"
         assert broker.metrics.scrub_passes == 2
+
+
+async def test_a_pass_that_goes_on_reads_no_segment_again_that_it_has_noted(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with broker_in(tmp_path) as broker:
+        looking = asyncio.create_task(scrubber_of(broker).look())
+        while (noted := read(broker.log.files)) is None or noted.place == NOWHERE:
+            await asyncio.sleep(0)
+        looking.cancel()
+        await asyncio.wait((looking,))
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).look()
+        assert broker.metrics.scrubbed_bytes < sealed_bytes(broker)
+
+
+async def test_a_pass_reads_the_segments_of_all_partitions(tmp_path: Path) -> None:
+    """Also those that begin at the same offsets as segments that it has read before."""
+
+    def two_of_each(broker: Broker) -> None:
+        with Asker(broker.bootstrap) as ask:
+            for topic in ("payments", "refunds"):
+                ask.create(topic, partitions=2, segment_bytes="14000")
+                for number in range(2 * BATCHES):
+                    ask.produce(topic, at(*[number] * 250), partition=number % 2)
+
+    async with broker_in(tmp_path) as broker:
+        await asyncio.to_thread(two_of_each, broker)
+    sealed = [path for of_one in (tmp_path / "topics").glob("*/*") for path in sorted(of_one.glob("*.log"))[:-1]]
+    for path in sealed:
+        flip(path, 100)
+    async with broker_in(tmp_path) as broker:
+        await scrubber_of(broker).look()
+        assert sorted(broker.log.damaged) == sorted(path.relative_to(tmp_path).as_posix() for path in sealed)
 
 
 async def test_a_restart_begins_no_pass_before_the_next_one_is_due(tmp_path: Path) -> None:
@@ -224,3 +261,30 @@ async def test_after_a_start_the_damage_that_is_known_is_looked_at_first_and_tha
         await scrubber_of(broker).look()
         assert not broker.log.damaged, "it was brought back, and the pass was behind it"
         assert broker.metrics.scrubbed_bytes < sealed_bytes(broker)
+
+
+def test_a_note_replaces_one_that_is_longer() -> None:
+    files = MemoryFiles()
+    damaged = tuple((f"topics/0-payments/0/{number:020d}.log", 1, 2) for number in range(10))
+    for scrub in (Scrub(1, (1, 0, 500), damaged=damaged), Scrub(2, (1, 0, 600), key="segments/7", is_over=True)):
+        write(files, scrub)
+        assert read(files) == scrub
+
+
+@pytest.mark.parametrize("content", [b"", b"7", b"null", b"{}", b'{"place": 1}', b'{"place": [1, 2], "damaged": []}'])
+def test_a_note_that_cannot_be_read_is_none(content: bytes) -> None:
+    """The pass begins again."""
+    files = MemoryFiles()
+    with contextlib.closing(files.open(NAME, create=True)) as file:
+        file.write_at([content], 0)
+    assert read(files) is None
+
+
+async def test_a_second_repair_forgets_nothing_of_what_the_first_one_has_given_up(tmp_path: Path) -> None:
+    segments = await filled(tmp_path)
+    for segment in segments[:2]:
+        flip(segment, 100)
+        mend(DiskFiles(tmp_path), lambda _: None)
+    async with broker_in(tmp_path) as broker:
+        for segment in segments[:2]:
+            assert (await fetched(broker, int(segment.stem))).error_code == ErrorCode.CORRUPT_MESSAGE

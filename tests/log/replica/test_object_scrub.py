@@ -15,6 +15,7 @@ from semel.log.replica.object_scrub import TRIES, ObjectScrubber
 from semel.log.storage import scrub
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.scrub import Scrub
+from semel.log.store.contract import Found
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
 from semel.wire.errors import ErrorCode
 
@@ -139,6 +140,59 @@ async def test_an_object_that_alone_cannot_be_read_is_damaged_and_the_pass_goes_
         assert broker.metrics.scrubbed_bytes == sum(size for _, size in rest)
         await checkpoint(broker)
         assert not scrubber_of(broker).damaged, "it was written again from the disk"
+
+
+async def test_an_object_that_can_be_read_again_is_no_damage_any_more() -> None:
+    store = FaultyStore(latency_seconds=0)
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        first, *_ = objects_in(store)
+        store.arm(StoreFault("lost request", call="get", key=first))
+        for _ in range(TRIES):
+            await scrubber_of(broker).try_on()
+        assert scrubber_of(broker).damaged == {first}
+        store.calm()
+        await scrubber_of(broker).look()
+        assert not scrubber_of(broker).damaged
+
+
+async def test_an_object_is_not_charged_with_the_failures_of_another_one() -> None:
+    store = FaultyStore(latency_seconds=0)
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        for key in objects_in(store):
+            store.arm(StoreFault("lost request", call="get", key=key))
+            for _ in range(TRIES - 1):
+                await scrubber_of(broker).try_on()
+            store.calm()
+        assert not scrubber_of(broker).damaged
+
+
+async def test_an_object_that_a_checkpoint_gives_up_during_a_pass_is_not_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Overtaken(MemoryStore):
+        """Before it gives an object, its topic is deleted, and a checkpoint written."""
+
+        key = ""
+
+        async def get(self, key: str) -> Found:
+            if key == self.key:
+                self.key = ""
+                catalog, ids = broker.log.state.catalog, broker.log.state.producer_ids
+                broker.log.commit(catalog.decide_delete("payments", ids.block_count, 0))
+                await checkpoint(broker)
+            return await super().get(key)
+
+    store = Overtaken()
+    async with Broker(store=store) as broker:
+        await fill(broker)
+        *_, last = objects_in(store)
+        flip(store, last)
+        store.key = last
+        await scrubber_of(broker).look()
+        assert store.key == ""
+        assert "object_damaged" not in caplog.text
 
 
 async def test_a_store_that_does_not_work_is_no_damage() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from asking import Asker
-from semel.wire.versions import DESCRIBE_SHARE_GROUP_OFFSETS
+from semel.wire.versions import DELETE_RECORDS, DESCRIBE_SHARE_GROUP_OFFSETS
 from sharing import ACCEPT, sharer
 
 REQUEST: dict[str, object] = {
@@ -28,3 +28,11 @@ def test_the_lag_is_what_is_not_done(ask: Asker) -> None:
     assert described(ask) == [(0, 0, 5)]
     ada.acknowledge((0, 0, [ACCEPT]), (2, 2, [ACCEPT]))
     assert described(ask) == described(ask, 0) == [(0, 1, 3)]
+
+
+def test_a_share_partition_begins_where_its_log_does(ask: Asker) -> None:
+    ada = sharer(ask, records=5)
+    ada.got(max_records=1)
+    deleted = [{"name": "jobs", "partitions": [{"partition_index": 0, "offset": 3}]}]
+    ask(DELETE_RECORDS, topics=deleted, timeout_ms=1000)
+    assert described(ask) == [(0, 3, 2)]
