@@ -123,7 +123,7 @@ async def test_a_pass_that_goes_on_reads_no_segment_again_that_it_has_noted(tmp_
     await filled(tmp_path)
     async with broker_in(tmp_path) as broker:
         looking = asyncio.create_task(scrubber_of(broker).look())
-        while (noted := read(broker.log.files)) is None or noted.place == NOWHERE:
+        while (noted := read(broker.log.files)) is None or noted.place == NOWHERE:  # noqa: ASYNC110 - a file tells
             await asyncio.sleep(0)
         looking.cancel()
         await asyncio.wait((looking,))
