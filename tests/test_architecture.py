@@ -18,7 +18,8 @@ PACKAGE = ROOT / "src/semel"
 ARROWS: dict[str, set[str]] = {
     **{room: set[str]() for room in ("wire", "database", "metrics", "settings", "chaos")},
     **{room: {"wire"} for room in ("log", "client")},
-    **{room: {"client", "wire"} for room in ("spark", "audit")},
+    # How a URL of MySQL is written, and what commits by itself there, one place knows.
+    **{room: {"client", "database", "wire"} for room in ("spark", "audit")},
     "offsets": {"database"},
     "publish": {"metrics"},
     "retries": {"database", "metrics"},

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import sqlite3
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -23,6 +22,7 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.catalog import load_catalog
 
+from mariadb_under_test import asked
 from semel.audit import AuditFailed, Given, Verdict, audit
 from semel.audit.addresses import place
 from semel.audit.reader_check import check_readers
@@ -104,6 +104,18 @@ class Written:
             connection.cursor().executemany('INSERT INTO shop."Rows" VALUES (%s, %s, %s)', values)
         return f"{url}/shop.Rows?id=id&time=at&amount=amount"
 
+    def mariadb(self, rows: Rows) -> str:
+        url: str = self._request.getfixturevalue("mariadb_url")
+        moments = [datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None) for _, at, _ in rows]
+        ids = [id.replace("'", "''") for id, *_ in rows]
+        values = [f"('{id}', '{at}', {row[2]})" for id, at, row in zip(ids, moments, rows, strict=True)]
+        asked(
+            url,
+            'CREATE TABLE "the rows" (id text CHARACTER SET utf8mb4, at datetime(3), amount decimal(20,2))',
+            f'INSERT INTO "the rows" VALUES {", ".join(values)}',
+        )
+        return f"{url}/{url.rpartition('/')[2]}.the%20rows?id=id&time=at&amount=amount"
+
     def pooled(self, rows: Rows) -> str:
         pooled: str = self._request.getfixturevalue("pooled_url")
         return self.postgresql(rows).replace(self._request.getfixturevalue("postgres_url"), pooled)
@@ -124,6 +136,7 @@ KINDS: dict[str, Callable[[Written, Rows], str]] = {
     "iceberg": Written.iceberg,
     "sqlite": Written.sqlite,
     "postgresql": Written.postgresql,
+    "mariadb": Written.mariadb,
     "through a pooler": Written.pooled,
     "semel": Written.semel,
 }
@@ -193,43 +206,8 @@ def test_only_a_place_of_its_own_kind_is_taken_for_one(tmp_path: Path, postgres:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def found_in_postgres(postgres: PostgresServer, kind: str, values: list[object]) -> list[str]:
-    url = postgres.new_database()
-    with psycopg.connect(url) as connection:
-        connection.execute(f"CREATE TABLE rows (id {kind})")  # type: ignore[arg-type]
-        connection.cursor().executemany("INSERT INTO rows VALUES (%s)", [(value,) for value in values])
-    return listed(audit(Given([]), f"{url}/rows?id=id"))
-
-
 def listed(verdict: Verdict) -> list[str]:
     return [finding.text for finding in verdict.sinks[0].foreign.listed]
-
-
-SOME_UUID = uuid.UUID("018FA0B0-0000-7000-8000-00000000000A")
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "ids"),
-    [
-        ("smallint", [-3, 17], ["-3", "17"]),
-        ("bigint", [2**63 - 1], ["9223372036854775807"]),
-        ("numeric", [Decimal("17.00"), Decimal(10**30)], ["1" + "0" * 30, "17"]),
-        ("uuid", [SOME_UUID], ["018fa0b0-0000-7000-8000-00000000000a"]),
-        ("bytea", [b"17", b"\xff\x00"], ["17", "0xff00"]),
-        ("varchar(10)", ["", "NULL", r"\N"], ["0x", "NULL", r"\N"]),
-        ("char(5)", ["17"], ["17"]),
-    ],
-)
-def test_an_id_of_postgresql_is_its_text(
-    postgres: PostgresServer, kind: str, values: list[object], ids: list[str]
-) -> None:
-    assert sorted(found_in_postgres(postgres, kind, values)) == sorted(ids)
-
-
-@pytest.mark.parametrize("kind", ["double precision", "timestamptz", "jsonb", "boolean"])
-def test_postgresql_holds_types_that_are_no_ids(postgres: PostgresServer, kind: str) -> None:
-    with pytest.raises(AuditFailed, match="an id is text, bytes, a whole number or a UUID"):
-        found_in_postgres(postgres, kind, [])
 
 
 def test_an_id_is_looked_for_in_the_json_of_a_column(postgres: PostgresServer) -> None:
@@ -314,13 +292,18 @@ def test_a_directory_that_may_not_be_listed_ends_the_audit(tmp_path: Path, monke
         audit(Given(["p-1"]), f"parquet:{tmp_path}?id=id")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
-def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["parquet", "sqlite", "mariadb"])
+def test_of_long_rows_fewer_are_held_at_a_time(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """Sixty thousand documents with the id somewhere in them would not fit into the memory."""
     rows = [f'{{"id":{number},"text":"{os.urandom(2_000).hex()}"}}' for number in range(600)]
     if kind == "parquet":
         pq.write_table(pa.table({"body": rows}), tmp_path / "a.parquet", row_group_size=500)
         address = f"parquet:{tmp_path}?id=body.$.id"
+    elif kind == "mariadb":
+        url = request.getfixturevalue("mariadb_url")
+        values = ", ".join(f"('{row}')" for row in rows)
+        asked(url, "CREATE TABLE there (body text)", f"INSERT INTO there VALUES {values}")
+        address = f"{url}/there?id=body.$.id"
     else:
         with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
             connection.execute("CREATE TABLE rows (body)")
@@ -482,6 +465,7 @@ def test_a_file_of_sqlite_is_named_as_the_audit_or_as_the_sink_names_it(address:
         (f"delta:/x?id=id&version={1 << 64}", "is no version"),
         ("sqlite:x?id=id", "names no table"),
         ("postgresql://h/db?id=id", "names no table"),
+        ("mysql://h/db?id=id", "names no table"),
         ("semel://h:9092?id=key", "names no topic"),
         ("semel://h:9092/a/b?id=key", "names no topic"),
         ("semel://h:9092/a?id=key&kafka.acks=1", "cannot be set"),

@@ -187,8 +187,8 @@ KIT_MUTANTS: Final[tuple[Bug, ...]] = (
         (_AUDIT_PLACES, "-k", "one_piece_ends and postgresql"),
     ),
     Bug(
-        "of the rows of SQLite that are held at a time only the last ones count",
-        "semel.audit.places.sqlite:_fetched",
+        "of the rows of a database that are held at a time only the last ones count",
+        "semel.audit.places.cursors:fetched",
         "rows += few",
         "rows = few",
         (_AUDIT_PLACES, "-k", "long_rows and sqlite"),

@@ -79,17 +79,10 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
         (_COMMITS, "-k", "in_any_order"),
     ),
     Bug(
-        "PostgreSQL commits a batch whose staged rows are fewer",
-        "semel.spark.tables.postgres:PostgresConnection.check_whole",
+        "a batch whose staged rows are fewer is committed",
+        "semel.spark.tables.connection:SqlConnection.check_whole",
         "count != staged.count + staged.bad_count",
         "count > staged.count + staged.bad_count",
-        (_COMMITS, "-k", "all_of_its_staged_rows"),
-    ),
-    Bug(
-        "SQLite commits a batch whatever rows are staged",
-        "semel.spark.tables.sqlite:SqliteConnection.check_whole",
-        "count != staged.count",
-        "False",
         (_COMMITS, "-k", "all_of_its_staged_rows"),
     ),
     Bug(

@@ -5,6 +5,7 @@
     delta:DIR?id=COLUMN                      or delta:s3://BUCKET/TABLE, storage.KEY=... for deltalake; version=N
     iceberg:NAMESPACE.TABLE?id=COLUMN        catalog=NAME, catalog.KEY=... as pyiceberg has them; ref=BRANCH, snapshot=N
     postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN    TABLE or SCHEMA.TABLE; what libpq knows, such as sslmode=require
+    mysql://USER@HOST/DATABASE/TABLE?id=COLUMN    or mariadb://; what the sinks' URL may have, such as ssl_ca=FILE
     sqlite:FILE/TABLE?id=COLUMN              also sqlite:///FILE/TABLE, as the sink names the file
 
 Besides `id`, `time=` says when the event happened and `amount=` what it is worth. An unknown option is refused by its
@@ -122,8 +123,9 @@ def place(text: str, client: Mapping[str, object]) -> Place:
     address = Address.parse(text)
     if address.parts.scheme == _TOPIC:
         return _topic(address, client)
-    make = _PLACES.get(address.parts.scheme)
-    if make is None:
+    scheme, _, driver = address.parts.scheme.partition("+")
+    make = _PLACES.get(scheme)
+    if make is None or (driver and make is not _mysql):
         known = ", ".join(f"{scheme}:" for scheme in (_TOPIC, *_PLACES))
         raise AuditFailed(
             f"{_shown(text)!r} is not an address that can be audited: such an address begins with one of {known}"
@@ -197,15 +199,27 @@ def _sqlite(address: Address) -> Place:
 def _postgresql(address: Address) -> Place:
     from semel.audit.places.postgres import PostgresTable
 
+    conninfo, table = _on_server(address, "postgresql")
+    return PostgresTable(address.name, conninfo, table, address.wanted())
+
+
+def _mysql(address: Address) -> Place:
+    from semel.audit.places.mysql import MysqlTable
+
+    url, table = _on_server(address, address.parts.scheme)
+    return MysqlTable(address.name, url, table, address.wanted())
+
+
+def _on_server(address: Address, scheme: str) -> tuple[str, str]:
+    """The URL of the database, with the options that are not the audit's, and the table."""
     if not address.parts.netloc and ":" in address.parts.path.partition("@")[0] and "@" in address.parts.path:
         # With one slash only, user and password would be taken for a part of the database's name.
-        raise AuditFailed("an address of PostgreSQL has two slashes: write postgresql://USER@HOST/DATABASE/TABLE")
+        raise AuditFailed(f"an address of a server has two slashes: write {scheme}://USER@HOST/DATABASE/TABLE")
     database, slash, table = unquote(address.parts.path).strip("/").rpartition("/")
     if not slash or not database or not table:
-        raise AuditFailed(f"{address.name} names no table: write postgresql://USER@HOST/DATABASE/TABLE")
+        raise AuditFailed(f"{address.name} names no table: write {scheme}://USER@HOST/DATABASE/TABLE")
     rest = {name: value for name, value in address.options.items() if name not in _ROW_OPTIONS}
-    conninfo = f"postgresql://{address.parts.netloc}/{quote(database)}?{urlencode(rest, quote_via=quote)}"
-    return PostgresTable(address.name, conninfo, table, address.wanted())
+    return f"{scheme}://{address.parts.netloc}/{quote(database)}?{urlencode(rest, quote_via=quote)}", table
 
 
 _PLACES: Final[dict[str, Callable[[Address], Place]]] = {
@@ -213,5 +227,7 @@ _PLACES: Final[dict[str, Callable[[Address], Place]]] = {
     "delta": _delta,
     "iceberg": _iceberg,
     "postgresql": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mysql,
     "sqlite": _sqlite,
 }

@@ -35,6 +35,13 @@ def blocking_engine_of(url: str | URL, **options: Any) -> Engine:
     return engine_of(parsed, **options)
 
 
+def driver_settings(url: str) -> dict[str, Any]:
+    """What the blocking driver's own connect() takes, for a program that has no other use for SQLAlchemy."""
+    parsed = _parse(url)
+    _, settings = _parse(parsed.set(drivername=parsed.get_backend_name())).get_dialect()().create_connect_args(parsed)
+    return dict(settings)
+
+
 def reader_of(engine: Engine) -> Engine:
     """An engine for the same database that can change nothing, for a tool that only looks."""
     return read_only(dialect_of(engine).reader(engine))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -10,10 +11,14 @@ from typing import Any, ClassVar
 
 import psycopg
 import pyarrow
+import pymysql
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
+from pymysql import converters
+from pymysql.constants import FIELD_TYPE
 from pyspark.sql.types import StructType
 
+from semel.database.engines import driver_settings
 from semel.spark import delta_sink, iceberg_sink, sql_sink
 from semel.spark.tables.sink import Sink
 from semel.spark.tables.table import Connected, Table
@@ -27,6 +32,8 @@ class TableUnderTest:
 
     refusing_options: ClassVar[dict[str, Any]] = {}
     """What a sink needs so that the table refuses the name `bad`."""
+    has_infinity = True
+    """Whether a floating-point number may be NaN or infinite."""
     bad = "repeat('x', 300)"
     """A name of more than 200 characters, or one that no directory can have."""
 
@@ -118,6 +125,25 @@ class PostgresUnderTest(SqlUnderTest):
     def maintain(self) -> None:
         with psycopg.connect(self.where, autocommit=True) as connection:
             connection.execute("VACUUM FULL rows")
+
+
+class MariadbUnderTest(SqlUnderTest):
+    mark = "%s"
+    has_infinity = False
+
+    def sink(self, **options: Any) -> Sink:
+        return sql_sink(self.where, "rows", **options)
+
+    def run(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        # Moments have no zone there: as texts, they cannot be taken for those of another one.
+        conversions = {**converters.conversions, FIELD_TYPE.DATETIME: str}
+        settings = {**driver_settings(self.where), "conv": conversions, "cursorclass": pymysql.cursors.DictCursor}
+        with pymysql.connect(**settings, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(re.sub(r"\brows\b", "`rows`", statement), values or None)
+            return list(cursor.fetchall())
+
+    def maintain(self) -> None:
+        self.run("OPTIMIZE TABLE rows")
 
 
 class DeltaUnderTest(TableUnderTest):

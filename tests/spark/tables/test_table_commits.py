@@ -14,13 +14,17 @@ from typing import Any
 
 import psycopg
 import pyarrow
+import pymysql
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+import mariadb_under_test
+from databases import WAITS_FOR_US
 from semel.spark.claims import Outcome
 from semel.spark.tables.affinities import affinity_of
 from semel.spark.tables.claims import TableClaim, judge
 from semel.spark.tables.database import Database, Staged, Target
+from semel.spark.tables.mysql import Mysql
 from semel.spark.tables.postgres_copy import Copying, as_csv, copy_rows
 from semel.spark.tables.sql_sink import database_of
 from semel.spark.tables.sqlite import opened, plain
@@ -48,13 +52,15 @@ def table_of(url: str, write: Write = APPEND) -> Database:
     return database_of(url, Target("payments", "payments", "semel_batches", write))
 
 
-def staged(*rows: Row) -> Staged:
+def staged(database: Database, *rows: Row) -> Staged:
     """These rows, where the transaction can read them."""
 
     def literal(value: str | int | None, kind: str) -> str:
-        return f"CAST({'NULL' if value is None else repr(value)} AS {kind})"
+        return f"CAST({'NULL' if value is None else repr(value)} AS {kind}"
 
-    kinds = ("text", "bigint", "bigint", "text")
+    kinds: Sequence[str] = ("text)", "bigint)", "bigint)", "text)")
+    if isinstance(database, Mysql):
+        kinds = ("char) COLLATE utf8mb4_nopad_bin", "signed)", "signed)", "char) COLLATE utf8mb4_nopad_bin")
     lines = [
         ", ".join(f"{literal(value, kind)} AS {name}" for value, kind, name in zip(row, kinds, COLUMNS, strict=True))
         for row in rows
@@ -68,7 +74,7 @@ def rule_of(claim: TableClaim) -> Rule:
 
 def commit(database: Database, claim: TableClaim, *rows: Row) -> Outcome:
     with database.connected(SCHEMA) as connected:
-        return connected.commit(staged(*rows), claim, rule_of(claim))
+        return connected.commit(staged(database, *rows), claim, rule_of(claim))
 
 
 def stored(url: str) -> list[Row]:
@@ -84,6 +90,9 @@ def asked(url: str, *statements: str) -> list[Any]:
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
             return [file.execute(statement).fetchall() for statement in statements][-1]
+    if url.startswith("mysql"):
+        key = "tenant varchar(99) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+        return mariadb_under_test.asked(url, *(statement.replace("tenant text", key) for statement in statements))
     with psycopg.connect(url) as connection:
         answers = [connection.execute(statement.encode()) for statement in statements]
         return answers[-1].fetchall() if answers[-1].description else []
@@ -98,6 +107,10 @@ def refuse_claims(url: str) -> None:
     if url.startswith("sqlite"):
         body = "BEGIN SELECT RAISE(ABORT, 'no more claims'); END"
         asked(url, f"CREATE TRIGGER refusal BEFORE INSERT ON semel_batches {body}")
+        return
+    if url.startswith("mysql"):
+        body = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no more claims'"
+        asked(url, f"CREATE TRIGGER refusal BEFORE UPDATE ON semel_batches FOR EACH ROW {body}")
         return
     asked(
         url,
@@ -115,7 +128,7 @@ def test_rows_whose_claim_fails_are_not_stored(url: str) -> None:
     database = table_of(url)
     assert commit(database, FIRST, ("a", 1, 1, "one")) is Outcome.ACCEPTED
     refuse_claims(url)
-    with pytest.raises((sqlite3.Error, psycopg.Error), match="no more claims"):
+    with pytest.raises((sqlite3.Error, psycopg.Error, pymysql.err.Error), match="no more claims"):
         commit(database, SECOND, ("a", 2, 1, "two"))
     assert stored(url) == [("a", 1, 1, "one")]
     assert claimed(url) == [("query", 0, "a", 1)]
@@ -126,7 +139,7 @@ def test_a_claim_whose_rows_fail_is_not_made(url: str) -> None:
     database = table_of(url)
     assert commit(database, FIRST, ("a", 1, 1, "one")) is Outcome.ACCEPTED
     asked(url, "CREATE UNIQUE INDEX once ON payments (id)")
-    with pytest.raises(ValueError, match=r"(?i)payments refuses a row.*unique"):
+    with pytest.raises(ValueError, match=r"(?i)payments refuses a row.*(unique|duplicate)"):
         commit(database, SECOND, ("a", 2, 1, "two"), ("b", 1, 1, "again"))
     assert stored(url) == [("a", 1, 1, "one")]
     assert claimed(url) == [("query", 0, "a", 1)]
@@ -143,9 +156,10 @@ def test_a_batch_that_another_driver_has_committed_since_it_was_staged_is_not_st
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_batch_is_not_committed_without_all_of_its_staged_rows_or_with_others(url: str, more: int) -> None:
     """A server that crashed has emptied the staging table; rows of another attempt may be in it."""
-    rows = staged(("a", 1, 1, "one"), ("a", 2, 1, "two"))
+    database = table_of(url)
+    rows = staged(database, ("a", 1, 1, "one"), ("a", 2, 1, "two"))
     said = f"{2 + more} rows were staged for payments and 2 are left"
-    with table_of(url).connected(SCHEMA) as connected, pytest.raises(RuntimeError, match=said):
+    with database.connected(SCHEMA) as connected, pytest.raises(RuntimeError, match=said):
         connected.commit(Staged(rows.rows, 2 + more), FIRST, rule_of(FIRST))
     assert stored(url) == claims_made(url) == []
 
@@ -157,27 +171,28 @@ def test_a_commit_to_a_file_is_on_the_disk_when_it_returns(tmp_path: Path) -> No
         assert connection.execute("PRAGMA synchronous").fetchone() == (full,)
 
 
+@pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("claims", [0, 1], ids=["first batch", "later batch"])
-def test_two_drivers_that_commit_one_batch_at_once_store_its_rows_once(postgres: PostgresServer, claims: int) -> None:
+def test_two_drivers_that_commit_one_batch_at_once_store_its_rows_once(url: str, claims: int) -> None:
     """The second one begins when the first has read the claim, and has written neither rows nor claim."""
-    url = postgres.new_database()
     database = table_of(url)
     batches = [FIRST, SECOND][: claims + 1]
     for claim in batches[:-1]:
         commit(database, claim, ("a", 0, 1, "before"))
     batch = batches[-1]
     outcomes: list[Future[Outcome]] = []
+    is_mysql = url.startswith("mysql")
 
     with ThreadPoolExecutor() as pool, database.connected(SCHEMA) as first:
 
         def beside(held: TableClaim | None) -> Outcome:
             outcomes.append(pool.submit(commit, database, batch, ("a", 1, 1, "one")))
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = "
-            while not outcomes[0].done() and asked(url, f"{waiting} 'Lock'") == [(0,)]:
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            while not outcomes[0].done() and not asked(url, WAITS_FOR_US["mysql"] if is_mysql else waiting):
                 pass
             return rule_of(batch)(held)
 
-        assert first.commit(staged(("a", 1, 1, "one")), batch, beside) is Outcome.ACCEPTED
+        assert first.commit(staged(database, ("a", 1, 1, "one")), batch, beside) is Outcome.ACCEPTED
         assert outcomes[0].result() is Outcome.DUPLICATE
     assert asked(url, "SELECT count(*) FROM payments WHERE id = 1") == [(1,)]
 
@@ -197,7 +212,7 @@ def test_nobody_writes_to_a_file_between_the_look_at_the_claim_and_the_commit(tm
         return rule_of(SECOND)(held)
 
     with database.connected(SCHEMA) as connected:
-        assert connected.commit(staged(("a", 2, 1, "two")), SECOND, beside) is Outcome.ACCEPTED
+        assert connected.commit(staged(database, ("a", 2, 1, "two")), SECOND, beside) is Outcome.ACCEPTED
     assert len(stored(url)) == 2
 
 
@@ -289,8 +304,9 @@ def test_both_ways_to_replace_rows_in_postgresql_give_the_same_table(postgres: P
     tables: list[list[Row]] = []
     for statement in (upsert, upsert_by_merge):
         url = postgres.new_database()
-        commit(table_of(url, write), FIRST, *before)
-        asked(url, statement(write, "payments", COLUMNS, staged(*batch).rows))
+        database = table_of(url, write)
+        commit(database, FIRST, *before)
+        asked(url, statement(write, "payments", COLUMNS, staged(database, *batch).rows))
         tables.append(stored(url))
     assert tables[0] == tables[1]
     kept = ("b", 1, 5, "b1") if write.version else ("b", 1, 4, "late")

@@ -15,11 +15,10 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from semel.audit.errors import AuditFailed
-from semel.audit.places import BATCH_BYTES, BATCH_ROWS, Piece
+from semel.audit.places import BATCH_BYTES, Piece
+from semel.audit.places.cursors import fetched
 from semel.audit.rows import ID_TYPE, Rows, Wanted
 
-# After so many rows their bytes are counted.
-_FEW_ROWS = 256
 # How long to wait while another connection has the database locked.
 BUSY_SECONDS_MAX = 10.0
 
@@ -48,8 +47,8 @@ class SQLiteTable:
         try:
             with closing(self._connection()) as connection:
                 cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
-                while fetched := _fetched(cursor, self.batch_bytes):
-                    columns = dict(zip(wanted.columns, zip(*fetched, strict=True), strict=True))
+                while rows := fetched(cursor, self.batch_bytes):
+                    columns = dict(zip(wanted.columns, zip(*rows, strict=True), strict=True))
                     if not wanted.id.path:
                         columns[wanted.id.column] = tuple(map(_id_of, columns[wanted.id.column]))
                     arrays = {name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns.items()}
@@ -66,16 +65,6 @@ class SQLiteTable:
     @property
     def _from(self) -> str:
         return ".".join(_quoted(part) for part in self.table.split("."))
-
-
-def _fetched(cursor: sqlite3.Cursor, bytes_max: int) -> list[tuple[bytes | float | None, ...]]:
-    """The next rows, as many as are held at a time."""
-    rows: list[tuple[bytes | float | None, ...]] = []
-    size = 0
-    while len(rows) < BATCH_ROWS and size < bytes_max and (few := cursor.fetchmany(_FEW_ROWS)):
-        rows += few
-        size += sum(len(value) for row in few for value in row if isinstance(value, bytes))
-    return rows
 
 
 def _as_text(column: str) -> str:

@@ -31,6 +31,11 @@ ROW_SHOWN_MAX: Final = 500
 class Mover(Protocol):
     """A connection of the driver, in the transaction of a batch."""
 
+    drop: str
+    """How a table of the transaction is dropped."""
+    nulls: str
+    """What has nulls come first in an order, where that is not so by itself."""
+
     def tried(self, rows: str) -> str | None:
         """Moves these rows into the table. If the table refuses one of them, moves none, and says why."""
 
@@ -75,14 +80,14 @@ def move(mover: Mover, target: Target, columns: Sequence[str], staged: Staged, c
     doubled = doubled_keys(write, rows)
     if doubled is not None and mover.number_of(doubled):
         raise doubled_key(write)
-    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} AS {in_order(write, columns, rows)}")
+    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} AS {in_order(write, columns, rows, mover.nulls)}")
     count = mover.number_of(f"SELECT count(*) FROM {NUMBERED}")
     for place, why in refused(0, count, lambda first, end: mover.tried(between(columns, first, end))):
         one = between(columns, place, place + 1)
         if target.quarantine is None:
             raise bad_row(target.table, why, mover.one_of(one))
         aside += mover.put_aside(one, why, claim)
-    mover.number_of(f"DROP TABLE {NUMBERED}")
+    mover.number_of(f"{mover.drop} {NUMBERED}")
     return aside
 
 
@@ -99,12 +104,12 @@ def refused(first: int, end: int, tried: Callable[[int, int], str | None]) -> It
     yield from refused(middle, end, tried)
 
 
-def in_order(write: Write, columns: Sequence[str], rows: str) -> str:
+def in_order(write: Write, columns: Sequence[str], rows: str, nulls: str) -> str:
     """The rows, each with its place. If two have one key, the one that has to stay is the later one."""
     order = ""
     if write.version is not None:
         tied = [name for name in columns if name not in (*write.key, write.version)]
-        ascending = ", ".join(f"{quoted(name)} NULLS FIRST" for name in (write.version, *tied))
+        ascending = ", ".join(f"{quoted(name)}{nulls}" for name in (write.version, *tied))
         order = f"ORDER BY {listed(write.key)}, {ascending}"
     return f"SELECT {listed(columns)}, row_number() OVER ({order}) - 1 AS {PLACE} FROM {rows} AS staged"
 
@@ -150,7 +155,7 @@ def _value(one: pyarrow.Array) -> Any:
     except UnicodeDecodeError:
         return one.cast(pyarrow.binary())[0].as_py().decode(errors="backslashreplace")
     except (ValueError, OverflowError):
-        return str(one.cast(pyarrow.int64())[0])
+        return str(one.cast(pyarrow.int32() if pyarrow.types.is_date32(one.type) else pyarrow.int64())[0])
 
 
 def _text(value: Any) -> str:

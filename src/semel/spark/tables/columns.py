@@ -26,6 +26,7 @@ POSTGRES_TYPES: dict[type[spark_types.DataType], str] = {
     spark_types.VarcharType: "text",
     spark_types.CharType: "text",
     spark_types.BinaryType: "bytea",
+    spark_types.DecimalType: "numeric({precision},{scale})",
     spark_types.DateType: "date",
     spark_types.TimestampType: "timestamp with time zone",
     spark_types.TimestampNTZType: "timestamp without time zone",
@@ -43,6 +44,17 @@ SQLITE_TYPES: dict[type[spark_types.DataType], str] = {
     spark_types.FloatType: "REAL",
     spark_types.DoubleType: "REAL",
     spark_types.BinaryType: "BLOB",
+    # It has no exact decimal: text keeps all digits, a number would not.
+    spark_types.DecimalType: "TEXT",
+}
+MYSQL_TYPES: dict[type[spark_types.DataType], str] = {
+    **POSTGRES_TYPES,
+    **dict.fromkeys((spark_types.StringType, spark_types.VarcharType, spark_types.CharType), "longtext"),
+    # A FLOAT would be shown with six digits.
+    **dict.fromkeys((spark_types.FloatType, spark_types.DoubleType), "double"),
+    **dict.fromkeys((spark_types.TimestampType, spark_types.TimestampNTZType), "datetime(6)"),
+    **dict.fromkeys((spark_types.ArrayType, spark_types.MapType, spark_types.StructType), "json"),
+    spark_types.BinaryType: "longblob",
 }
 TIMESTAMPS = (spark_types.TimestampType, spark_types.TimestampNTZType)
 # In JSON, timestamps are text. By default Spark cuts them off after the millisecond, and writes them in the session's
@@ -67,16 +79,22 @@ def types_of(schema: spark_types.StructType, types: dict[type[spark_types.DataTy
 
 def type_of(field: spark_types.StructField, types: dict[type[spark_types.DataType], str]) -> str:
     kind = field.dataType
-    if isinstance(kind, spark_types.DecimalType):
-        # SQLite has no exact decimal: text keeps all digits, a number would not.
-        return f"numeric({kind.precision},{kind.scale})" if types is POSTGRES_TYPES else "TEXT"
     sql_type = types.get(type(kind))
     if sql_type is None:
         raise ValueError(
             f"column {field.name!r} is of type {kind.simpleString()}, which no SQL type here stands for: cast it, or "
             "leave it out (columns=...)"
         )
+    if isinstance(kind, spark_types.DecimalType):
+        return sql_type.format(precision=kind.precision, scale=kind.scale)
     return sql_type
+
+
+def in_hexadecimal(column: Column) -> Column:
+    """Bytes as digits, as PostgreSQL writes them."""
+    from pyspark.sql import functions as f
+
+    return f.concat(f.lit("\\x"), f.hex(column))
 
 
 def travelling(rows: DataFrame, binary: Callable[[Column], Column] | None = None) -> DataFrame:

@@ -8,12 +8,10 @@ committed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType
 
@@ -21,18 +19,16 @@ from semel.spark.claims import Outcome
 from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.bad_rows import doubled_key, move
 from semel.spark.tables.claims import TableClaim
-from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, travelling, types_of
+from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, in_hexadecimal, travelling, types_of
+from semel.spark.tables.connection import SqlConnection, stage_prefix
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
-from semel.spark.tables.postgres_copy import BAD_ROW, Copying, copy_task, in_hexadecimal, reason_of
+from semel.spark.tables.postgres_copy import BAD_ROW, Copying, copy_task, reason_of
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
     check_new_columns,
-    count_statement,
     create_table,
-    keyless,
-    keyless_statement,
     literal,
     qualified,
     quoted,
@@ -102,7 +98,7 @@ class Postgres:
             yield connected
 
 
-class PostgresConnection:
+class PostgresConnection(SqlConnection):
     def __init__(self, connection: Connection, url: str, target: Target, schema: StructType) -> None:
         self.connection = connection
         self.url = url
@@ -186,7 +182,8 @@ class PostgresConnection:
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
         """Has the tasks stage all rows, and drops the staging table in the end, whether or not the rows were
         written."""
-        prefix = self.stage_prefix()
+        full_name = self.connection.execute(_FULL_NAME, [self.claims]).fetchone() or ()
+        prefix = stage_prefix(self.target.sink, full_name)
         self.drop_all(prefix)
         table = prefix + secrets.token_hex(6)
         counted = {
@@ -219,14 +216,7 @@ class PostgresConnection:
             # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(psycopg.Error):
                 for staging in filter(None, (table, bad)):
-                    self.drop(staging)
-
-    def stage_prefix(self) -> str:
-        """How the names of this sink's staging tables begin. Sinks with one name are different ones if their claims
-        tables are; a claims table is the same one whether or not its schema is named."""
-        found = self.connection.execute(_FULL_NAME, [self.claims]).fetchone()
-        identity = json.dumps([self.target.sink, *(found or ())])
-        return f"semel_stage_{hashlib.sha256(identity.encode()).hexdigest()[:16]}_"
+                    self.drop_staging(staging)
 
     def drop_all(self, prefix: str) -> None:
         """Drop the tables that earlier attempts of this sink left: every attempt stages its batch itself."""
@@ -236,9 +226,9 @@ class PostgresConnection:
             [prefix],
         ).fetchall()
         for (table,) in left:
-            self.drop(table)
+            self.drop_staging(table)
 
-    def drop(self, table: str) -> None:
+    def drop_staging(self, table: str) -> None:
         with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction():
             self.run(f"SET LOCAL lock_timeout = {DROP_TIMEOUT_MS}")
             self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
@@ -264,20 +254,6 @@ class PostgresConnection:
             )
         return Outcome.ACCEPTED
 
-    def check_whole(self, staged: Staged) -> None:
-        counting = count_statement(self.target.write, staged.rows).encode()
-        count, without_key = self.connection.execute(counting).fetchone() or (0, 0)
-        count += 0 if staged.bad is None else self.number_of(f"SELECT count(*) FROM {staged.bad} AS bad")
-        if count != staged.count + staged.bad_count:
-            raise RuntimeError(
-                f"{staged.count + staged.bad_count} rows were staged for {self.target.table} and {count} are left: the "
-                "server crashed meanwhile, or somebody emptied the staging table. Nothing was written; the batch has "
-                "to run again"
-            )
-        if without_key and self.target.quarantine is None:
-            one = self.connection.execute(keyless_statement(self.target.write, staged.rows).encode()).fetchone() or ()
-            raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=False)))
-
     def tried(self, rows: str) -> str | None:
         try:
             with self.connection.transaction():
@@ -286,10 +262,9 @@ class PostgresConnection:
             return reason_of(error)
         return None
 
-    def number_of(self, statement: str) -> int:
+    def answer(self, statement: str) -> Iterable[Any]:
         cursor = self.connection.execute(statement.encode())
-        row = cursor.fetchone() if cursor.description else None
-        return row[0] if row else 0
+        return cursor if cursor.description else ()
 
     def put_aside(self, rows: str, reason: str, claim: TableClaim) -> int:
         row = "row_to_json(aside)::text"

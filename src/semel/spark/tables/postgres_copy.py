@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semel.spark.tables.bad_rows import as_json, bad_row, one_line, refused, values_of
 from semel.spark.tables.statements import TASK_COLUMN, listed, quoted
@@ -28,13 +28,6 @@ except ImportError as error:
 BAD_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
 # Where the column and the value are named if COPY refuses a row.
 COPIED = re.compile(r"^COPY .*, line \d+(?:, (?P<what>column .*))?$", re.MULTILINE)
-
-
-def in_hexadecimal(column: Any) -> Any:
-    """Bytes in the text format that PostgreSQL reads."""
-    from pyspark.sql import functions as f
-
-    return f.concat(f.lit("\\x"), f.hex(column))
 
 
 def reason_of(error: psycopg.Error) -> str:

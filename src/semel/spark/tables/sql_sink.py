@@ -1,6 +1,6 @@
-"""Rows into a table of PostgreSQL or SQLite, each batch once: staged first, then one transaction that holds the claim.
+"""Rows into a table of a database, each batch once: staged first, then one transaction that holds the claim.
 
-This module chooses the database, and knows neither. Staged rows do not count until the transaction that reads them also
+This module chooses the database, and knows none. Staged rows do not count until the transaction that reads them also
 writes the claim; the next batch deletes what a crash left staged.
 """
 
@@ -52,7 +52,7 @@ def sql_sink(
     accept_after: str | None = None,
     claims_table: str = CLAIMS_TABLE,
 ) -> SqlSink:
-    """A sink into `table` of `postgresql://...` or `sqlite:///path`, made if it is missing.
+    """A sink into `table` of `postgresql://...`, `mysql://...`, `mariadb://...` or `sqlite:///path`, made if missing.
 
     `mode="append"` adds the rows; `"upsert"` replaces the row of the same `key`, where `version` says which one is
     later; `"merge"` combines them with the stored rows: `merge={"balance": "sum"}` by columns (sum, min, max), or as a
@@ -77,7 +77,7 @@ def sql_sink(
 
 
 def database_of(url: str, target: Target) -> Database:
-    scheme = urlsplit(url).scheme
+    scheme = urlsplit(url).scheme.partition("+")[0]
     if scheme in ("postgresql", "postgres"):
         from semel.spark.tables.postgres import Postgres
 
@@ -86,8 +86,13 @@ def database_of(url: str, target: Target) -> Database:
         from semel.spark.tables.sqlite import Sqlite
 
         return Sqlite(path_of(url), target)
+    if scheme in ("mysql", "mariadb"):
+        from semel.spark.tables.mysql import Mysql
+
+        return Mysql(url, target)
     raise ValueError(
-        f"a SQL sink takes postgresql://... or sqlite:///path, not {scheme or 'an address without either'}"
+        "a SQL sink takes postgresql://..., mysql://..., mariadb://... or sqlite:///path, not "
+        f"{scheme or 'an address without one'}"
     )
 
 

@@ -24,16 +24,14 @@ from semel.spark.tables.affinities import check_affinities
 from semel.spark.tables.bad_rows import as_json, bad_row, doubled_key, move, one_line, refused, values_of
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
+from semel.spark.tables.connection import SqlConnection
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.statements import (
     Write,
     added_columns,
     check_new_columns,
-    count_statement,
     create_table,
     doubled_keys,
-    keyless,
-    keyless_statement,
     listed,
     qualified,
     write_statement,
@@ -97,7 +95,9 @@ def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     return {name: declared for _, name, declared, *_ in connection.execute(f"PRAGMA table_info({qualified(table)})")}
 
 
-class SqliteConnection:
+class SqliteConnection(SqlConnection):
+    loss = "somebody changed the file of temporary rows"
+
     def __init__(self, connection: sqlite3.Connection, target: Target, schema: StructType) -> None:
         self.connection = connection
         self.target = target
@@ -182,18 +182,6 @@ class SqliteConnection:
                 self.connection.execute("ROLLBACK")
         return outcome
 
-    def check_whole(self, staged: Staged) -> None:
-        counting = count_statement(self.target.write, staged.rows)
-        count, without_key = self.connection.execute(counting).fetchone()
-        if count != staged.count:
-            raise RuntimeError(
-                f"{staged.count} rows were staged for {self.target.table} and {count} are left: somebody changed the "
-                "file of temporary rows. Nothing was written; the batch has to run again"
-            )
-        if without_key and self.target.quarantine is None:
-            one = self.connection.execute(keyless_statement(self.target.write, staged.rows)).fetchone()
-            raise keyless(self.target.write, without_key, dict(zip(self.types, one, strict=True)))
-
     def tried(self, rows: str) -> str | None:
         self.connection.execute(f"SAVEPOINT {SAVEPOINT}")
         try:
@@ -208,24 +196,13 @@ class SqliteConnection:
                 self.connection.execute(f"RELEASE {SAVEPOINT}")
         return None
 
-    def number_of(self, statement: str) -> int:
-        row = self.connection.execute(statement).fetchone()
-        return row[0] if row else 0
-
-    def put_aside(self, rows: str, reason: str, claim: TableClaim) -> int:
-        return self.keep(((reason, row) for row in self.as_json(rows)), claim)
+    def answer(self, statement: str) -> Iterable[Any]:
+        return self.connection.execute(statement)
 
     def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
         whose = (self.target.sink, claim.query_id, claim.batch_id)
         into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES (?, ?, ?, ?, ?, {NOW})"
         return self.connection.executemany(into, ((*whose, reason, row) for reason, row in bad)).rowcount
-
-    def one_of(self, rows: str) -> str:
-        return next(self.as_json(rows))
-
-    def as_json(self, rows: str) -> Iterator[str]:
-        found = self.connection.execute(f"SELECT {listed(self.types)} FROM {rows} AS bad")
-        return (as_json(dict(zip(self.types, row, strict=True))) for row in found)
 
     def move(self, rows: str) -> None:
         doubled = doubled_keys(self.target.write, rows)

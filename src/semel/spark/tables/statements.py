@@ -1,4 +1,4 @@
-"""The SQL of a sink, the same for PostgreSQL and SQLite: how each mode moves staged rows into a table.
+"""The SQL of a sink, the same for each database where it can be: how each mode moves staged rows into a table.
 
 Pure text: nothing here knows a connection. `rows` is always the staged rows of the batch, as a subquery in brackets.
 Every statement gives the same table for any order of the rows, because Spark promises none.
@@ -110,20 +110,21 @@ def named_columns(write: Write) -> dict[str, str]:
     return dict.fromkeys(write.key, "key=...") | named
 
 
-def added_columns(table: str, types: Mapping[str, str], existing: Sequence[str]) -> list[str]:
+def added_columns(table: str, types: Mapping[str, str], existing: Sequence[str], quote: str = '"') -> list[str]:
     """The statements that add the columns which only the rows have. A column that only the table has gets its default
     there, or null."""
     new = [name for name in types if name not in existing]
-    return [f"ALTER TABLE {qualified(table)} ADD COLUMN {quoted(name)} {types[name]}" for name in new]
+    return [f"ALTER TABLE {qualified(table, quote)} ADD COLUMN {quoted(name, quote)} {types[name]}" for name in new]
 
 
-def check_new_columns(table: str, types: Mapping[str, str], existing: Sequence[str]) -> None:
+def check_new_columns(table: str, types: Mapping[str, str], existing: Sequence[str], quote: str = '"') -> None:
     """Refuses rows that have a column more than the table."""
     new = [name for name in types if name not in existing]
     if new:
+        adding = "; ".join(added_columns(table, types, existing, quote))
         raise ValueError(
             f"table {table} has no column {new[0]!r}: it has {', '.join(existing)}. Nothing was written. Add it "
-            f"(add_columns=True, or {'; '.join(added_columns(table, types, existing))}), or leave it out (columns=...)"
+            f"(add_columns=True, or {adding}), or leave it out (columns=...)"
         )
 
 
@@ -132,13 +133,13 @@ def literal(value: object) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def quoted(name: str, quote: str = '"') -> str:
+    return quote + name.replace(quote, quote * 2) + quote
 
 
-def qualified(table: str) -> str:
+def qualified(table: str, quote: str = '"') -> str:
     """`schema.table` or `table`."""
-    return ".".join(quoted(part) for part in table.split(".", 1))
+    return ".".join(quoted(part, quote) for part in table.split(".", 1))
 
 
 def listed(names: Iterable[str], prefix: str = "") -> str:
@@ -191,12 +192,55 @@ def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str)
     )
 
 
-def newest(write: Write, columns: Sequence[str], rows: str) -> str:
+def by_duplicate_key(
+    write: Write, table: str, columns: Sequence[str], rows: str, is_guarded: bool, stored: Mapping[str, str]
+) -> str:
+    """`upsert` and `combine` for MySQL, whose statement updates a row that is like the new one in any unique index. So
+    where the table has more of them, it is guarded: a row with another key gets null for it, which its column refuses.
+    `stored` has another spelling for some of the table's columns. Assignments happen from left to right, and each sees
+    those before it: the version is the last one.
+    """
+    old = {name: f"{qualified(table)}.{quoted(name)}" for name in columns}
+    new = {name: f"newest.{quoted(name)}" for name in columns}
+    others = [name for name in columns if name not in write.key]
+    if isinstance(write.merge, Mapping):
+        aggregates = ", ".join(f"{how}({quoted(name)}) AS {quoted(name)}" for name, how in write.merge.items())
+        source = f"(SELECT {listed(write.key)}, {aggregates} FROM {rows} AS staged GROUP BY {listed(write.key)})"
+        changes = {
+            name: f"CASE WHEN {new[name]} IS NULL THEN {old[name]} WHEN {old[name]} IS NULL THEN {new[name]} "
+            f"ELSE {_both(how, stored.get(name, old[name]), new[name])} END"
+            for name, how in write.merge.items()
+        }
+    else:
+        source = newest(write, columns, rows, nulls="")
+        changes = {name: new[name] for name in others}
+    if write.version is not None:
+        version = write.version
+        later = f"{old[version]} IS NULL OR {new[version]} >= {old[version]}"
+        ordered = [*(name for name in others if name != version), version]
+        changes = {name: f"IF({later}, {new[name]}, {old[name]})" for name in ordered}
+    if is_guarded:
+        is_same = " AND ".join(f"{old[name]} = {new[name]}" for name in write.key)
+        changes = {write.key[0]: f"IF({is_same}, {old[write.key[0]]}, NULL)", **changes}
+    elif not changes:
+        changes = {write.key[0]: old[write.key[0]]}
+    assigned = ", ".join(f"{quoted(name)} = {value}" for name, value in changes.items())
+    return (
+        f"INSERT INTO {qualified(table)} ({listed(columns)}) SELECT {listed(columns)} FROM {source} AS newest "
+        f"ON DUPLICATE KEY UPDATE {assigned}"
+    )
+
+
+def _both(how: str, old: str, new: str) -> str:
+    return f"{old} + {new}" if how == "sum" else f"{'LEAST' if how == 'min' else 'GREATEST'}({old}, {new})"
+
+
+def newest(write: Write, columns: Sequence[str], rows: str, nulls: str = " NULLS LAST") -> str:
     """The rows that may go into the table: with a version column, one for each key."""
     if write.version is None:
         return rows
     tied = [name for name in columns if name not in (*write.key, write.version)]
-    order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in [write.version, *tied])
+    order = ", ".join(f"{quoted(name)} DESC{nulls}" for name in [write.version, *tied])
     rank = f"row_number() OVER (PARTITION BY {listed(write.key)} ORDER BY {order}) AS {RANK_COLUMN}"
     ranked = f"(SELECT {listed(columns)}, {rank} FROM {rows} AS staged)"
     return f"(SELECT {listed(columns)} FROM {ranked} AS ranked WHERE {RANK_COLUMN} = 1)"

@@ -1,0 +1,109 @@
+"""A table of MySQL or MariaDB as rows, read by one statement of a read-only transaction, some rows at a time.
+
+Every value comes as text, in a session whose time zone is UTC, and is bytes until it is compared.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from semel.audit.errors import AuditFailed, failed
+from semel.audit.places import BATCH_BYTES, Piece
+from semel.audit.places.cursors import fetched
+from semel.audit.rows import ID_TYPE, Rows, Wanted
+
+try:
+    import pymysql
+    from pymysql.cursors import SSCursor
+
+    from semel.database.engines import driver_settings
+    from semel.database.refusals import UnknownDatabase
+except ImportError:
+    raise AuditFailed("MySQL needs the package PyMySQL: pip install 'semel[mysql]'") from None
+
+CONNECT_SECONDS_MAX: Final = 10
+# For so long the server waits while the rows that it has sent are compared.
+_WRITE_SECONDS_MAX: Final = 600
+_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "uuid")
+_BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_DECIMAL: Final = "decimal"
+_ID_TYPES: Final = (*_TEXTS, *_BYTES, _DECIMAL, "tinyint", "smallint", "mediumint", "int", "bigint")
+
+
+@dataclass(frozen=True)
+class MysqlTable:
+    """The whole table is one piece, and one statement reads one state of it."""
+
+    name: str
+    url: str = field(repr=False)
+    table: str
+    wanted: Wanted
+    batch_bytes: int = BATCH_BYTES
+
+    @property
+    def rows(self) -> int:
+        return 0
+
+    def pieces(self) -> Sequence[Piece]:
+        with self._cursor() as cursor:
+            kinds = _kinds(cursor, self.table)
+        for column in self.wanted.columns:
+            if column not in kinds:
+                there = f"it has {', '.join(kinds)}" if kinds else "there is no such table"
+                raise AuditFailed(f"{self.name}: no column {column!r}: {there}")
+        kind = kinds[self.wanted.id.column]
+        if not self.wanted.id.path and kind not in _ID_TYPES:
+            raise AuditFailed(
+                f"{self.name}: {self.wanted.id} is of type {kind}: an id is text, bytes or a whole number"
+            )
+        return [self]
+
+    def read(self, wanted: Wanted) -> Iterator[Rows]:
+        with self._cursor() as cursor:
+            kinds = _kinds(cursor, self.table)
+            shown = ", ".join(_as_bytes(column, kinds.get(column, "")) for column in wanted.columns)
+            cursor.execute(f"SELECT {shown} FROM {_quoted(self.table)}")
+            while rows := fetched(cursor, self.batch_bytes):
+                values = dict(zip(wanted.columns, zip(*rows, strict=True), strict=True))
+                yield wanted.rows_of({name: pa.array(column, ID_TYPE) for name, column in values.items()})
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        try:
+            settings = {"connect_timeout": CONNECT_SECONDS_MAX, **driver_settings(self.url)}
+            with pymysql.connect(**{**settings, "charset": "utf8mb4"}) as connection, SSCursor(connection) as cursor:
+                cursor.execute(f"SET time_zone = '+00:00', net_write_timeout = {_WRITE_SECONDS_MAX}")
+                cursor.execute("START TRANSACTION READ ONLY")
+                yield cursor
+        except (UnknownDatabase, pymysql.err.Error, TypeError) as error:
+            # The driver says of an option that it does not know that it is no argument.
+            raise failed(self.name, error.args[-1] if error.args else error) from None
+
+
+def _kinds(cursor: Any, table: str) -> dict[str, str]:
+    """The type of each column of the table; none if there is no such table."""
+    schema, point, name = table.rpartition(".")
+    where = "%s" if point else "DATABASE()"
+    statement = f"SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = {where}"
+    cursor.execute(f"{statement} AND table_name = %s ORDER BY ordinal_position", [schema, name] if point else [name])
+    return {column: str(kind).lower() for column, kind in cursor.fetchall()}
+
+
+def _as_bytes(column: str, kind: str) -> str:
+    """The column as bytes, which are those of its text in UTF-8."""
+    name = _quoted(column, is_column=True)
+    if kind in _BYTES:
+        return name
+    text = f"CONVERT({name} USING utf8mb4)"
+    if kind == _DECIMAL:
+        # 17.00 is 17.
+        text = f"IF({text} LIKE '%.%', TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text})), {text})"
+    return f"CAST({text} AS BINARY)"
+
+
+def _quoted(name: str, is_column: bool = False) -> str:
+    parts = [name] if is_column else name.split(".")
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -1,0 +1,389 @@
+"""MySQL and MariaDB: the executors send their rows into a staging table, and the driver moves them in one transaction.
+
+A row is staged with the number of the task attempt that wrote it, and the transaction reads only the attempts whose
+results Spark accepted. CREATE TABLE and the like commit what a transaction has done, so all tables are made before it
+begins; and every table that takes part has to be in InnoDB, because the other engines roll nothing back.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from semel.database.dialects import dialect_named
+from semel.database.engines import driver_settings
+from semel.spark.claims import Outcome
+from semel.spark.columns_by_number import map_in_arrow
+from semel.spark.tables.bad_rows import doubled_key, move, one_line
+from semel.spark.tables.claims import TableClaim
+from semel.spark.tables.columns import in_hexadecimal, travelling
+from semel.spark.tables.connection import SqlConnection, stage_prefix
+from semel.spark.tables.database import Staged, Target
+from semel.spark.tables.mysql_columns import Column, check_columns, check_key, staging_types, table_types
+from semel.spark.tables.mysql_rows import Fit, Sending, opened, send_task
+from semel.spark.tables.statements import (
+    TASK_COLUMN,
+    added_columns,
+    by_duplicate_key,
+    check_new_columns,
+    create_table,
+    doubled_keys,
+    listed,
+    literal,
+    qualified,
+    quoted,
+    write_statement,
+)
+from semel.spark.tables.table import Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+try:
+    import pymysql
+except ImportError as error:
+    raise ImportError("a sink into MySQL or MariaDB needs PyMySQL: pip install 'semel[mysql]'") from error
+
+ENGINE: Final = "InnoDB"
+# How long the drop of a table that a crash left waits for a zombie that still writes to it: the next batch tries again.
+DROP_WAIT_SECONDS: Final = 1
+SAVEPOINT: Final = "semel_moving"
+NOW: Final = "UTC_TIMESTAMP(6)"
+TICK: Final = "`"
+
+_NULL, _DUPLICATE, _NO_SAVEPOINT, _DUPLICATE_COLUMN = 1048, 1062, 1305, 1060
+# What the server, or a trigger in it, says of a row that it refuses: no place for a value, a broken constraint.
+_REFUSALS: Final = frozenset(
+    {
+        *(_NULL, _DUPLICATE, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1451, 1452, 1526, 1644, 1690),
+        *(1888, 3140, 3819, 4025, 4078),
+    }
+)
+
+_COLUMNS: Final = (
+    "SELECT column_name, data_type, column_type, character_maximum_length, character_octet_length, numeric_scale, "
+    "datetime_precision, collation_name, is_nullable FROM information_schema.columns "
+    "WHERE {} ORDER BY ordinal_position"
+)
+_UNIQUE: Final = (
+    "SELECT index_name, column_name, sub_part FROM information_schema.statistics WHERE {} AND non_unique = 0"
+)
+
+
+class Mysql:
+    def __init__(self, url: str, target: Target) -> None:
+        self.settings = driver_settings(url)
+        self.is_mariadb = url.startswith("mariadb")
+        self.target = target
+        if isinstance(target.write.merge, str) and dialect_named("mysql").commits_by_itself(target.write.merge):
+            raise ValueError(
+                "merge=...: this statement may commit by itself, so its rows could be stored without the claim: begin "
+                "it with INSERT, UPDATE, REPLACE or DELETE"
+            )
+
+    def columns(self) -> list[str]:
+        with self.opened() as connection:
+            return [*columns_of(connection, self.target.table)]
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        try:
+            connection = opened(self.settings)
+        except TypeError as error:
+            raise ValueError(f"a sink into {self.target.table}: an option of the URL is unknown: {error}") from None
+        except pymysql.err.OperationalError as error:
+            raise ConnectionError(
+                f"a sink into {self.target.table}: MySQL cannot be reached: {one_line(error)}"
+            ) from None
+        try:
+            if self.is_mariadb and not is_mariadb(connection):
+                raise ValueError("a URL of mariadb://, and the server is none: write mysql://")
+            yield connection
+        finally:
+            # What is not committed is undone.
+            connection.close()
+
+    @contextmanager
+    def connected(self, schema: StructType) -> Iterator[MysqlConnection]:
+        with self.opened() as connection:
+            connected = MysqlConnection(connection, self.settings, self.target, schema)
+            connected.make_tables()
+            yield connected
+
+
+def is_mariadb(connection: Any) -> bool:
+    return "mariadb" in connection.get_server_info().lower()
+
+
+class MysqlConnection(SqlConnection):
+    drop = "DROP TEMPORARY TABLE"
+    nulls = ""
+
+    def __init__(self, connection: Any, settings: Mapping[str, Any], target: Target, schema: StructType) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.target = target
+        self.schema = schema
+        # Byte by byte, spaces at the end included: what both servers have in common is not.
+        self.collation = "utf8mb4_nopad_bin" if is_mariadb(connection) else "utf8mb4_0900_bin"
+        self.types = table_types(schema, target.write.key, self.collation)
+        self.existing: dict[str, Column] = {}
+        self.claims = qualified(target.claims_table)
+        self.is_guarded = False
+        self.aside = 0
+
+    def answer(self, statement: str) -> Iterable[Any]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def run(self, statement: str) -> int:
+        with self.connection.cursor() as cursor:
+            return int(cursor.execute(statement))
+
+    def make_tables(self) -> None:
+        """Makes the tables that are missing, and checks those that exist: their engines, what their columns keep, and
+        how keys are compared. With a merge statement that the user wrote, the rows may have other columns than the
+        table, and the table has to exist."""
+        name = f"varchar(255) CHARACTER SET utf8mb4 COLLATE {self.collation}"
+        text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
+        claim = {"sink_id": name, "query_id": name, "batch_id": "bigint", "digest": name}
+        self.make(self.target.claims_table, {**claim, "row_count": "bigint", "committed_at": "datetime(6)"}, "sink_id")
+        if self.target.quarantine is not None:
+            bad = {"sink_id": name, "query_id": name, "batch_id": "bigint", "reason": text, "row": text}
+            self.make(self.target.quarantine, {**bad, "written_at": "datetime(6)"})
+        if isinstance(self.target.write.merge, str):
+            self.check_engine(self.target.table)
+        else:
+            self.make(self.target.table, self.types, *self.target.write.key)
+            self.look_at_columns()
+        # In a transaction of its own: two drivers that insert it and then lock it would be in each other's way.
+        with suppress(pymysql.err.IntegrityError):
+            self.run(f"INSERT INTO {self.claims} (sink_id) VALUES ({literal(self.target.sink)})")
+
+    def make(self, table: str, types: Mapping[str, str], *key: str) -> None:
+        if not self.check_engine(table):
+            self.run(f"{create_table(table, types, key)} ENGINE={ENGINE}")
+            self.check_engine(table)
+
+    def check_engine(self, table: str) -> bool:
+        """Whether there is such a table; raises if it would keep rows whose claim is undone."""
+        for engine, kind in self.answer(f"SELECT engine, table_type FROM information_schema.tables WHERE {of(table)}"):
+            if engine != ENGINE:
+                what = "a view" if engine is None else f"in the engine {engine}, which rolls nothing back"
+                raise ValueError(
+                    f"{table} is {what}, so its rows and the claim would not be committed together: "
+                    f"{'take the table itself' if engine is None else f'ALTER TABLE {table} ENGINE = {ENGINE}'}"
+                )
+            return bool(kind)
+        return False
+
+    def look_at_columns(self) -> None:
+        table, key = self.target.table, self.target.write.key
+        existing = columns_of(self.connection, table)
+        if self.target.add_columns:
+            for statement in added_columns(table, self.types, [*existing]):
+                try:
+                    self.run(statement)
+                except pymysql.err.OperationalError as error:
+                    # Another driver may have added it meanwhile.
+                    if error.args[0] != _DUPLICATE_COLUMN:
+                        raise
+            existing = columns_of(self.connection, table)
+        check_new_columns(table, self.types, [*existing], TICK)
+        check_columns(table, self.schema, existing)
+        self.existing = existing
+        if key:
+            self.check_unique(key)
+            check_key(table, key, existing, self.collation)
+
+    def check_unique(self, key: tuple[str, ...]) -> None:
+        indexes: dict[str, list[tuple[str, int | None]]] = {}
+        for index, column, part in self.answer(_UNIQUE.format(of(self.target.table))):
+            indexes.setdefault(index, []).append((column, part))
+        whole = sorted((name, None) for name in key)
+        if whole not in [sorted(parts, key=str) for parts in indexes.values()]:
+            raise ValueError(
+                f"table {self.target.table} needs a primary key or a unique index on exactly ({', '.join(key)}) for "
+                f"mode={self.target.write.mode!r}"
+            )
+        self.is_guarded = len(indexes) > 1
+        if self.is_guarded and not self.existing[key[0]].is_needed:
+            raise ValueError(
+                f"table {self.target.table} has more than one unique index, so its key column {key[0]!r} has to be NOT "
+                "NULL: MySQL updates a row that is like the new one in any of them"
+            )
+
+    def held(self) -> TableClaim | None:
+        [row] = self.claim("")
+        return None if row[0] is None else TableClaim(*row)
+
+    def claim(self, lock: str) -> list[Any]:
+        where = f"sink_id = {literal(self.target.sink)}"
+        found = list(self.answer(f"SELECT query_id, batch_id, digest FROM {self.claims} WHERE {where} {lock}"))
+        if not found:
+            raise RuntimeError(
+                f"the row of sink {self.target.sink!r} in {self.target.claims_table} is gone since the batch began: "
+                "somebody deleted it. Nothing was written; the batch has to run again"
+            )
+        return found
+
+    @contextmanager
+    def staged(self, rows: DataFrame) -> Iterator[Staged]:
+        """Has the tasks stage all rows, and drops the staging table in the end, whether or not the rows were
+        written."""
+        prefix = self.stage_prefix()
+        left = f"table_schema = DATABASE() AND left(table_name, {len(prefix)}) = {literal(prefix)}"
+        for (name,) in self.answer(f"SELECT table_name FROM information_schema.tables WHERE {left}"):
+            self.drop_staging(name)
+        table = prefix + secrets.token_hex(6)
+        types = staging_types(self.schema, self.collation)
+        self.run(f"{create_table(table, {**types, TASK_COLUMN: 'bigint'}, ())} ENGINE={ENGINE}")
+        bad = None if self.target.quarantine is None else f"{table}_bad"
+        if bad is not None:
+            text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
+            kept = {"reason": text, "row": text, TASK_COLUMN: "bigint"}
+            self.run(f"{create_table(bad, kept, ())} ENGINE={ENGINE}")
+        try:
+            sending = send_task(Sending(self.settings, self.target.table, table, bad, self.fits(types)))
+            counts = "task bigint, row_count bigint, bad_count bigint"
+            done = map_in_arrow(travelling(rows, in_hexadecimal), sending, counts).collect()
+            tasks = ", ".join(str(task.task) for task in done)
+            chosen = f"WHERE {TASK_COLUMN} IN ({tasks})" if done else "WHERE false"
+            yield Staged(
+                f"(SELECT {listed(types)} FROM {quoted(table)} {chosen})",
+                sum(task.row_count for task in done),
+                None if bad is None else f'(SELECT reason, "row" FROM {quoted(bad)} {chosen})',
+                sum(task.bad_count for task in done),
+            )
+        finally:
+            # If the connection was lost, the drop fails too, and its error must not hide the first one.
+            with suppress(pymysql.err.Error):
+                for staging in filter(None, (table, bad)):
+                    self.drop_staging(staging)
+
+    def fits(self, types: Mapping[str, str]) -> dict[str, Fit]:
+        fits = {}
+        for name, type_ in types.items():
+            column = self.existing.get(name)
+            limits = Fit() if column is None else Fit(column.characters_max, column.bytes_max, column.is_needed)
+            # A null in the key has a message of its own.
+            is_needed = limits.is_needed and name not in self.target.write.key
+            fits[name] = Fit(limits.characters_max, limits.bytes_max, is_needed, type_ == "longblob")
+        return fits
+
+    def stage_prefix(self) -> str:
+        schema, table = parted(self.target.claims_table)
+        [(full,)] = self.answer(f"SELECT {schema}")
+        return stage_prefix(self.target.sink, (str(full), table))
+
+    def drop_staging(self, table: str) -> None:
+        self.run(f"SET lock_wait_timeout = {DROP_WAIT_SECONDS}")
+        with suppress(pymysql.err.OperationalError):
+            self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
+        self.run("SET lock_wait_timeout = DEFAULT")
+
+    def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
+        self.connection.begin()
+        try:
+            [held] = self.claim("FOR UPDATE")
+            if rule(None if held[0] is None else TableClaim(*held)) is Outcome.DUPLICATE:
+                return Outcome.DUPLICATE
+            self.check_whole(staged)
+            self.aside = move(self, self.target, list(self.types), staged, claim)
+            if staged.bad is not None:
+                self.aside += self.keep(self.answer(f'SELECT reason, "row" FROM {staged.bad} AS bad'), claim)
+            values = {"query_id": claim.query_id, "batch_id": claim.batch_id, "digest": claim.digest}
+            noted = ", ".join(f"{name} = {literal(value)}" for name, value in values.items())
+            self.run(
+                f"UPDATE {self.claims} SET {noted}, row_count = {staged.count}, committed_at = {NOW} "
+                f"WHERE sink_id = {literal(self.target.sink)}"
+            )
+            self.connection.commit()
+        finally:
+            with suppress(pymysql.err.Error):
+                self.connection.rollback()
+        return Outcome.ACCEPTED
+
+    def tried(self, rows: str) -> str | None:
+        self.run(f"SAVEPOINT {SAVEPOINT}")
+        try:
+            self.move(rows)
+        except pymysql.err.Error as error:
+            if error.args[0] not in _REFUSALS:
+                raise
+            self.run(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+            return self.reason_of(error)
+        try:
+            self.run(f"RELEASE SAVEPOINT {SAVEPOINT}")
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _NO_SAVEPOINT:
+                raise
+            raise RuntimeError(
+                f"the statement that writes into {self.target.table} has ended the transaction of the claim: some of "
+                "its rows may be stored, and the batch is not claimed. Leave COMMIT, and what commits by itself, out "
+                "of it and of what it calls"
+            ) from None
+        return None
+
+    def reason_of(self, error: Any) -> str:
+        if self.is_guarded and error.args[0] == _NULL and repr(self.target.write.key[0]) in str(error.args[1]):
+            return "another row has the same value in another unique index"
+        return one_line(error.args[1])
+
+    def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
+        whose = ", ".join(map(literal, (self.target.sink, claim.query_id, claim.batch_id)))
+        into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES"
+        return sum(self.run(f"{into} ({whose}, {literal(reason)}, {literal(row)}, {NOW})") for reason, row in bad)
+
+    def move(self, rows: str) -> None:
+        write, table, columns = self.target.write, self.target.table, list(self.types)
+        if not write.key:
+            self.run(write_statement(write, table, columns, rows))
+            return
+        doubled = doubled_keys(write, rows)
+        if doubled is not None and self.number_of(doubled):
+            raise doubled_key(write)
+        stored = {
+            name: f"CONVERT({qualified(table)}.{quoted(name)} USING utf8mb4) COLLATE {self.collation}"
+            for name, column in self.existing.items()
+            if column.is_text
+        }
+        self.run(by_duplicate_key(write, table, columns, rows, self.is_guarded, stored))
+
+
+def parted(table: str) -> tuple[str, str]:
+    """The schema, as it stands in a statement, and the name."""
+    schema, point, name = table.partition(".")
+    return (literal(schema), name) if point else ("DATABASE()", table)
+
+
+def of(table: str) -> str:
+    """The condition on information_schema for this table."""
+    schema, name = parted(table)
+    return f"table_schema = {schema} AND table_name = {literal(name)}"
+
+
+def columns_of(connection: Any, table: str) -> dict[str, Column]:
+    """The columns of the table, in their order; none if there is no such table."""
+    with connection.cursor() as cursor:
+        cursor.execute(_COLUMNS.format(of(table)))
+        found = cursor.fetchall()
+    columns = {}
+    for name, kind, declared, characters, octets, scale, fraction, collation, is_nullable in found:
+        is_short = str(kind) == "varchar"
+        columns[name] = Column(
+            name,
+            str(kind).lower(),
+            str(declared),
+            characters if is_short else None,
+            None if is_short or octets is None else int(octets),
+            scale,
+            fraction,
+            collation,
+            is_nullable == "NO",
+        )
+    return columns
