@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from semel.log.broker.metrics_server import LIVE_PATH, READY_PATH
+from semel.log.small_http import LIVE_PATH, READY_PATH
 from semel.ui.cli import serve
 
 DEPLOY: Final = Path(__file__).parent.parent.parent / "deploy"

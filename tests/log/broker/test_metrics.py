@@ -11,7 +11,8 @@ import pytest
 
 from asking import Asker, at
 from semel.log.broker.broker import Broker
-from semel.log.broker.metrics_server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, serve_metrics
+from semel.log.broker.metrics_server import serve_metrics
+from semel.log.small_http import CONNECTIONS_MAX, REQUEST_BYTES_MAX
 from semel.wire.errors import ErrorCode
 from semel.wire.records import encode_batch
 from semel.wire.versions import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE

@@ -10,8 +10,9 @@ from pathlib import Path
 from asking_over_tls import tls_socket
 from semel.log.broker.broker import Broker
 from semel.log.broker.certificates import ClientAuth, TlsSettings
-from semel.log.broker.metrics_server import CONNECTIONS_MAX, serve_metrics
+from semel.log.broker.metrics_server import serve_metrics
 from semel.log.security.listeners import Listener, SecurityProtocol
+from semel.log.small_http import CONNECTIONS_MAX
 from semel.testing.certificates import Authority
 from semel.wire.basic import BasicLogin
 
