@@ -64,6 +64,7 @@ QUIET: Final[dict[str, str]] = {
     "semel_outbox_oldest_seconds": "3x60",
     "semel_outbox_quarantined": "0x60",
     'semel_inbox_quarantined{consumer="ledger",state="held"}': "0x60",
+    'semel_service_ready{service="inbox"}': "1x60",
     'semel_inbox_quarantined{consumer="ledger",state="due"}': "2x60",
     'semel_http_claims_total{outcome="accepted"}': "0+1000x60",
     'semel_http_claims_total{outcome="mismatch"}': "0x60",
@@ -185,6 +186,7 @@ FAULTS: Final[dict[str, Change]] = {
     "a second relay fences the first": ({"semel_outbox_fenced_total": "0x29 1x30"}, {"TwoRelays"}),
     "retries are used up": ({'semel_retries_total{outcome="refused"}': "0x29 0+9x30"}, {"RetriesAreUsedUp"}),
     "the database is gone": ({"semel_watch_up": "1x29 0x30"}, {"DatabaseIsNotSeen"}),
+    "a service is not ready": ({'semel_service_ready{service="inbox"}': "1x29 0x30"}, {"ServiceIsNotReady"}),
     "the process that watches is gone": ({"semel_watch_up": "1x29 stale"}, {"NobodyWatches"}),
 }
 

@@ -159,8 +159,7 @@ def test_an_order_gets_to_its_invoice_by_the_commands(project: Path, url: str, b
         engine.dispose()
     assert are_billed, relayed + consumed
     assert [process.returncode for process in commands] == [0, 0], relayed + consumed
-    assert relayed.startswith(f"semel: the outbox of 'default' is published to {bootstrap}\n")
+    assert relayed.startswith(f"semel: publishes to {bootstrap}; database 'default' (")
     assert relayed.endswith("2 messages published\n")
-    first, last = f"semel: billing consumes {topic} from {bootstrap} into 'default'\n", "2 events done, 0 duplicates"
-    assert consumed.startswith(first)
-    assert last in consumed
+    assert consumed.startswith(f"semel: billing consumes {topic} from {bootstrap}; database 'default' (")
+    assert "2 events done, 0 duplicates" in consumed

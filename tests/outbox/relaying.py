@@ -21,8 +21,9 @@ orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))
 class Running:
     """A relay in a thread of its own."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, *, stands_by: bool = False) -> None:
         self.relay = relay
+        self._stands_by = stands_by
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -38,7 +39,7 @@ class Running:
 
     def _run(self) -> None:
         try:
-            self.relay.run()
+            self.relay.run(stands_by=self._stands_by)
         except BaseException as error:
             self.error = error
 
@@ -65,8 +66,8 @@ class Relays:
         relay._fallback_seconds = fallback_seconds
         return relay
 
-    def run(self, **options: Any) -> Running:
-        self._running.append(Running(self.make(**options)))
+    def run(self, *, stands_by: bool = False, **options: Any) -> Running:
+        self._running.append(Running(self.make(**options), stands_by=stands_by))
         return self._running[-1]
 
     def drain(self, **options: Any) -> int:

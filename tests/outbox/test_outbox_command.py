@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,13 @@ from eventually import eventually
 from semel.ui.cli import main
 
 READY = "semel: shard 0 of 1: publishing"
+
+
+def first_line(bootstrap: str, url: str) -> str:
+    """What it talks to, without the user of the database."""
+    return f"semel: publishes to {bootstrap}; database {re.sub('//[^/@]*@', '//', url)}"
+
+
 SEMEL = str(Path(sys.executable).with_name("semel"))
 
 
@@ -38,7 +46,7 @@ def running(url: str, bootstrap: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_publishes_until_it_is_told_to_end(
-    engine: Engine, topic: str, bootstrap: str, running: subprocess.Popen[str], number: int
+    engine: Engine, topic: str, url: str, bootstrap: str, running: subprocess.Popen[str], number: int
 ) -> None:
     add(engine, topic, "first")
     assert eventually(lambda: count_batches(engine) == 1)
@@ -46,7 +54,7 @@ def test_it_publishes_until_it_is_told_to_end(
     assert eventually(lambda: count_batches(engine) == 2)
     running.send_signal(number)
     assert running.wait(60) == 0
-    assert running.communicate() == ("", f"{READY}\n")
+    assert running.communicate() == ("", f"{first_line(bootstrap, url)}\n{READY}\n")
     assert committed_values(bootstrap, topic) == [b"first", b"second"]
 
 
@@ -57,7 +65,7 @@ def test_who_is_taken_over_ends_with_one_line(
     assert eventually(lambda: count_batches(engine) == 1)
     relays.drain()
     assert running.wait(60) == 1
-    ready, said = running.communicate()[1].splitlines()
+    _, ready, said = running.communicate()[1].splitlines()
     assert ready == READY
     assert said.startswith("semel: shard 0 of the outbox was taken over by another relay (process ")
 
@@ -70,6 +78,7 @@ def test_brokers_that_are_away_are_named_and_named_again_when_they_are_back(
     command = [SEMEL, "outbox", "run", "--database", url, "--bootstrap", faulty.bootstrap]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        assert process.stderr.readline() == f"{first_line(faulty.bootstrap, url)}\n"
         assert process.stderr.readline().startswith("semel: waiting for the brokers: ")
         faulty.restart()
         assert process.stderr.readline() == "semel: the brokers: there again\n"

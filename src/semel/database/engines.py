@@ -47,6 +47,12 @@ def reader_of(engine: Engine) -> Engine:
     return read_only(dialect_of(engine).reader(engine))
 
 
+def place_of(engine: Engine) -> str:
+    """Where the database is, for a person: without the user, and without options that may contain a password."""
+    url = engine.url
+    return URL.create(url.get_backend_name(), None, None, url.host, url.port, url.database).render_as_string()
+
+
 def missing_file(engine: Engine) -> str | None:
     """The file of the database, if it is missing."""
     return dialect_of(engine).missing_file(engine.url)

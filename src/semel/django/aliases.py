@@ -57,6 +57,13 @@ class StatementsOf:
             yield connection
 
 
+def place_of(using: str) -> str:
+    """The database of an alias, for a person: without the user and the password."""
+    settings = connections[using].settings_dict
+    host = f"{settings['HOST']}/" if settings["HOST"] else ""
+    return f"{using!r} ({connections[using].vendor} {host}{settings['NAME']})"
+
+
 def engine_for(using: str) -> Engine:
     """An engine of its own on the database of an alias, for what runs beside the application: with its threads, a relay
     could not share the connection of one."""

@@ -71,6 +71,11 @@ class Brokers:
             logger.warning("going on: the brokers give what they were waited for")
         self._doubted_since_ms = self._complaint = self._last_error = None
 
+    @property
+    def why_not(self) -> str | None:
+        """What is wrong with the brokers as far as is known, or that the group has assigned nothing yet."""
+        return self._complaint or (None if self._has_partitions else "the group has not given it its partitions yet")
+
     def is_time_to_ask(self) -> bool:
         """Whether there has been doubt for some seconds; the caller then checks what is wrong."""
         at_ms = self._clock()

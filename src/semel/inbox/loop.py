@@ -118,6 +118,9 @@ class Loop(ABC, Generic[DatabaseT]):
         self._identity: str | Version | Exception = ""
         self._without_identity: int | None = 0
         self._is_stopping = False
+        self._brokers: Brokers | None = None
+        # The time of the present record, or of when it came; None if there is none.
+        self._present_ms: int | None = None
         self._retrying = Every(RETRY_EVERY_MS, clock)
         self._reaping = Every(REAP_EVERY_MS, clock)
 
@@ -125,6 +128,21 @@ class Loop(ABC, Generic[DatabaseT]):
         """Let `run` return after the present message; for any thread or a signal handler. If that message fails, this
         run does not retry it, and leaves it to the next one."""
         self._is_stopping = True
+
+    role: Final = "active"
+
+    def why_not_ready(self, behind_seconds: float) -> str:
+        """Why this loop does not handle events as it should, in a line for a probe, from any thread; empty if it does.
+        The loop itself meets the database once a second, so this asks nobody."""
+        if self._brokers is None:
+            return "it has not begun"
+        if why := self._outage.why:
+            return f"waiting: {why}"
+        if why := self._brokers.why_not:
+            return why
+        present_ms = self._present_ms
+        age_seconds = 0.0 if present_ms is None else (self._clock() - present_ms) / 1000
+        return f"behind: the present record is {age_seconds:.0f} s old" if age_seconds > behind_seconds else ""
 
     # -- the operations -----------------------------------------------------------------------------------------------
 
@@ -143,11 +161,13 @@ class Loop(ABC, Generic[DatabaseT]):
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _run(self, handler: Any, client: Client, brokers: Brokers) -> Procedure[None]:
+        self._brokers = brokers
         try:
             yield client.start()
             while not self._is_stopping:
                 yield from self._look_after(handler)
                 message: Message | None = yield client.poll()
+                self._present_ms = None if message is None else self._came_at_ms(message)
                 if message is not None:
                     brokers.are_well()
                     try:
@@ -163,6 +183,9 @@ class Loop(ABC, Generic[DatabaseT]):
             with contextlib.suppress(LoopFailed):
                 yield from self._commit(client)
             yield client.leave()
+
+    def _came_at_ms(self, message: Message) -> int:
+        return self._clock() if message.timestamp_ms is None else message.timestamp_ms
 
     def _commit(self, client: Client) -> Procedure[None]:
         """Commit the offsets of the messages that the database has committed."""

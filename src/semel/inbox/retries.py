@@ -38,13 +38,20 @@ class Outage:
     def __init__(self, retries: Retries) -> None:
         self._retries = retries
         self._count = 0
+        self._reason = ""
+
+    @property
+    def why(self) -> str | None:
+        """The error of an outage that lasts; a few errors are none."""
+        return self._reason if self._count >= self._retries.attempts else None
 
     def wait_seconds(self, error: BaseException, chance: float) -> float:
         """How long to wait after this error: longer each time, until the outage is over."""
         self._count += 1
+        self._reason = one_line(f"{type(error).__name__}: {error}")
         # A few errors are normal, for example if two transactions want the same row, so the first ones are not logged.
         if self._count == self._retries.attempts:
-            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {error}"))
+            logger.warning("waiting: %s", self._reason)
         return self._retries.wait_seconds(self._count, chance)
 
     def is_over(self) -> None:
@@ -99,6 +106,7 @@ class Attempts:
             self._retries.attempts,
             self._name_of(message),
             exc_info=error,
+            extra=self._ids_of(message),
         )
         return 0.0 if self.are_used_up else self._retries.wait_seconds(self.failed, self._chance())
 
@@ -112,7 +120,13 @@ class Attempts:
                 self._name_of(message),
                 reason,
                 exc_info=None if self.failed else error,
+                extra=self._ids_of(message),
             )
+
+    def _ids_of(self, message: Message) -> dict[str, object]:
+        """For a log that keeps fields."""
+        event = None if self.identity is None else str(self.identity)
+        return {"event": event, "topic": message.topic, "partition": message.partition, "offset": message.offset}
 
     def _name_of(self, message: Message) -> str:
         name = "an event" if self.identity is None else f"event {one_line(str(self.identity))}"

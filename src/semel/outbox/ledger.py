@@ -10,7 +10,7 @@ with lower numbers. Every change of a batch first checks that the shard still be
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +34,7 @@ from sqlalchemy import (
 
 from semel.database.dialects import dialect_of, per_dialect
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused
-from semel.outbox.rows import BYTES, COLUMNS, ROW_BYTES_MAX, TOO_LARGE, UnreadableRow, read
+from semel.outbox.rows import ADDED_AT_MS, BYTES, COLUMNS, ROW_BYTES_MAX, TOO_LARGE, UnreadableRow, read
 from semel.outbox.tables import messages, quarantine, relays, shards
 from semel.publish import Record
 
@@ -84,6 +84,41 @@ class Size(NamedTuple):
 
     rows_max: int
     bytes_max: int
+
+
+def lease(
+    connection: Connection,
+    life: str,
+    owner_name: str,
+    is_dead: Callable[[str, int], bool],
+    now_ms: int,
+    until_ms: int,
+) -> str | None:
+    """Take all shards with their lease, and return None; or the name of the relay that has the lease now. `is_dead`
+    knows of some relays, by their name and since when they have the shard, that they have died."""
+    # The rows are locked in one order, so that of two relays that stand by one gets all.
+    rows = connection.execute(select(shards).order_by(shards.c.shard).with_for_update()).all()
+    for row in rows:
+        has_lease = row.owner != life and (row.lease_until_ms or 0) > now_ms
+        if has_lease and not is_dead(row.owner_name, row.owned_since_ms):
+            return str(row.owner_name)
+    mine = {"owner": life, "owner_name": owner_name, "owned_since_ms": now_ms, "lease_until_ms": until_ms}
+    connection.execute(update(shards).values(mine))
+    return None
+
+
+def prolong(connection: Connection, life: str, until_ms: int | None) -> bool:
+    """Prolong the lease of the shards that this relay has, if it has any; None gives it up. A relay that was fenced
+    learns that by its next batch."""
+    mine = update(shards).where(shards.c.owner == life)
+    return connection.execute(mine.values(lease_until_ms=until_ms)).rowcount > 0
+
+
+def oldest_ms(connection: Connection) -> int | None:
+    """When the oldest message was added that a relay has to publish; those that wait for a person do not count."""
+    added_at_ms = func.min(ADDED_AT_MS[dialect_of(connection).name])
+    oldest: int | None = connection.scalar(select(added_at_ms).select_from(messages).where(not_(is_held_up())))
+    return oldest
 
 
 def take_over(connection: Connection, owner: Owner, owner_name: str, now_ms: int) -> None:

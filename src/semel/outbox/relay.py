@@ -1,12 +1,16 @@
 """The relay: brings committed messages into the log, once and in order, until it is told to stop.
 
 Each shard has a thread, with its own publisher and transactions; the thread that runs the relay waits for new messages
-and wakes them. A second relay for the same database takes the shards over, and the first one ends with an error that
-says so. A relay must never end because the database or the brokers are away for a time.
+and wakes them, and prolongs the relay's lease. A second relay for the same database takes the shards over, and the
+first one ends with an error that says so; or it stands by until the first one's lease is over. The lease only says who
+should publish: that no other one can is in the fence. A relay must never end because the database or the brokers are
+away for a time.
 """
 
 import contextlib
+import logging
 import os
+import re
 import secrets
 import socket
 import threading
@@ -17,11 +21,12 @@ from types import NoneType
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from semel.database import UnknownDatabase, within
-from semel.database.clock import Clock, now_ms
+from semel.database.clock import Clock, now_ms, time_by
 from semel.database.dialects import dialect_of
-from semel.database.engines import prompt
+from semel.database.engines import prompt, read_only
 from semel.database.kinds import WrongKind, check_callable, check_engine, check_kind
 from semel.outbox import layout, ledger
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
@@ -51,11 +56,41 @@ CALL_SECONDS_MIN: Final = 1.0
 _BETWEEN_SECONDS: Final = 0.02
 # When the relay is stopped, a running batch gets this long to end; if it is interrupted, the next start finds out what
 # happened.
-_STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 5.0
+# A relay that stands by takes over this long after the one that publishes has died; a living one renews its lease three
+# times.
+LEASE_MS: Final = 30_000
+# How often a relay that stands by looks at the lease.
+_LOOK_SECONDS_MAX: Final = 1.0
 # How long to wait for a topic that does not exist: as long as a new topic takes to be known everywhere. The messages
 # after it wait, too.
 _CLIENT: Final[Mapping[str, Any]] = {"topic.metadata.propagation.max.ms": 5_000}
 _BOOTSTRAP: Final = "bootstrap.servers"
+
+logger = logging.getLogger("semel.outbox")
+
+
+# Before this, no relay of this process can have taken a shard.
+_BEGAN_MS: Final = now_ms()
+_NAME: Final = re.compile(r"process (\d+) on (.*)")
+
+
+def _is_dead(owner_name: str, since_ms: int) -> bool:
+    """Whether a relay is known to have died, because it ran on this machine. So one that was killed and started again
+    goes on at once. If this is wrong, the living one is fenced."""
+    match = _NAME.fullmatch(owner_name)
+    if match is None or match[2] != socket.gethostname():
+        return False
+    if int(match[1]) == os.getpid():
+        # In a container, each life of a program may have the same number.
+        return since_ms < _BEGAN_MS
+    try:
+        os.kill(int(match[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 class Progress(NamedTuple):
@@ -98,6 +133,7 @@ class Relay:
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        lease_ms: int = LEASE_MS,
         budget: RetryBudget = PROCESS_BUDGET,
         clock: Clock = now_ms,
     ) -> None:
@@ -110,12 +146,15 @@ class Relay:
             check_kind("shards", shards, (int, NoneType))
             check_kind("batch_rows", batch_rows, int)
             check_kind("timeout_seconds", timeout_seconds, (int, float))
+            check_kind("lease_ms", lease_ms, int)
             check_kind("budget", budget, RetryBudget)
             check_callable("clock", clock)
         except (WrongKind, UnknownDatabase) as error:
             raise RelayRefused(str(error)) from None
         if shards is not None and not 1 <= shards <= SHARDS_MAX:
             raise RelayRefused(f"{shards} shards cannot be: there are 1 to {SHARDS_MAX}")
+        if lease_ms < 1:
+            raise RelayRefused(f"a lease of {lease_ms} ms cannot be: it lasts a millisecond at least")
         if not 1 <= batch_rows <= BATCH_ROWS_MAX:
             raise RelayRefused(f"batches of {batch_rows} messages cannot be: they have 1 to {BATCH_ROWS_MAX}")
         self._engine = prompt(engine)
@@ -130,6 +169,11 @@ class Relay:
         self._name, self._count = name, shards
         self._size = Size(batch_rows, BATCH_BYTES_MAX)
         self._timeout_seconds = timeout_seconds
+        self._lease_ms = lease_ms
+        self._leased_at_seconds = float("-inf")
+        # The relay that has the lease, while this one stands by.
+        self._stands_by_for: str | None = None
+        self._shards: list[Shard] = []
         self._fallback_seconds = FALLBACK_SECONDS
         self._make_publisher: Callable[..., Publisher] = Publisher
         self._budget = budget
@@ -147,16 +191,19 @@ class Relay:
         self._check_settings()
 
     @_fence_counted()
-    def run(self) -> None:
-        """Publish the waiting messages and those that are added later, until `stop`."""
+    def run(self, *, stands_by: bool = False, stop_seconds: float = STOP_SECONDS) -> None:
+        """Publish the waiting messages and those that are added later, until `stop`; then a batch that is under way has
+        `stop_seconds` to end. A relay that `stands_by` begins when no other one has the lease."""
         try:
-            known = self._prepared()
+            known = self._prepared(stands_by=stands_by)
         except Stopped:
             return
-        works = [partial(self._serve, self._shard(number, known)) for number in range(known.shards)]
+        self._shards = [self._shard(number, known) for number in range(known.shards)]
         threads = [
-            threading.Thread(target=self._guarded, args=(work,), name=f"semel-outbox-{number}", daemon=True)
-            for number, work in enumerate(works)
+            threading.Thread(
+                target=self._guarded, args=(partial(self._serve, shard),), name=f"semel-outbox-{number}", daemon=True
+            )
+            for number, shard in enumerate(self._shards)
         ]
         for thread in threads:
             thread.start()
@@ -164,9 +211,12 @@ class Relay:
             self._guarded(self._wake)
         finally:
             self.stop()
-            until = time.monotonic() + _STOP_SECONDS
+            until = time.monotonic() + stop_seconds
             for thread in threads:
                 thread.join(max(until - time.monotonic(), 0.0))
+            # What is away now has the lease until it is over.
+            with contextlib.suppress(SQLAlchemyError), self._begun() as connection:
+                ledger.prolong(connection, self._life, None)
         if self._failure is not None:
             raise self._failure
 
@@ -209,6 +259,26 @@ class Relay:
         with self._mutex:
             return self._progress._replace(waits_for=waits[0] if waits else None)
 
+    @property
+    def role(self) -> str:
+        """`active`, or `standby` while another relay has the lease."""
+        return "active" if self._stands_by_for is None else "standby"
+
+    def why_not_ready(self, behind_seconds: float) -> str:
+        """Why this relay does not publish as it should, in a line for a probe; empty if it does, or stands by. It asks
+        the database, from any thread."""
+        waits_for = self.progress().waits_for
+        if waits_for is not None:
+            return f"waiting for {waits_for}"
+        with read_only(self._engine).connect() as connection:
+            oldest_ms, at_ms = ledger.oldest_ms(connection), self._clock()
+        if self._stands_by_for is not None:
+            return ""
+        if not self._shards or not all(shard.is_open for shard in self._shards):
+            return "it has not taken over all shards yet"
+        age_seconds = 0.0 if oldest_ms is None else (at_ms - oldest_ms) / 1000
+        return f"behind: the oldest message waits for {age_seconds:.0f} s" if age_seconds > behind_seconds else ""
+
     # -- the beginning -----------------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
@@ -219,12 +289,15 @@ class Relay:
         except PublishRefused as error:
             raise RelayRefused(str(error)) from error
 
-    def _prepared(self) -> Layout:
+    def _prepared(self, *, stands_by: bool = False) -> Layout:
         """Settle the name and the number of shards, and change that number if another one was asked for."""
         # The earlier drains of this relay have ended, so nothing waits for them.
         self._patiences = []
         patience = self._new_patience()
         known = patience.with_database(self._settled)
+        if stands_by:
+            self._stand_by(patience)
+            known = patience.with_database(self._settled)
         if self._count is None or self._count == known.shards:
             return known
         shards = [self._shard(number, known) for number in range(known.shards)]
@@ -240,6 +313,21 @@ class Relay:
 
         patience.with_database(change)
         return known._replace(shards=count)
+
+    def _stand_by(self, patience: Patience) -> None:
+        while (holder := patience.with_database(self._lease)) is not None:
+            if self._stands_by_for is None:
+                logger.info("standing by: the relay of %s has the lease", holder)
+            self._stands_by_for = holder
+            if self._stopping.wait(min(_LOOK_SECONDS_MAX, self._lease_ms / 3000)):
+                raise Stopped
+        self._stands_by_for = None
+
+    def _lease(self) -> str | None:
+        with self._begun() as connection:
+            at_ms = time_by(self._clock, connection)
+            until_ms = at_ms + self._lease_ms
+            return ledger.lease(connection, self._life, self._owner_name, _is_dead, at_ms, until_ms)
 
     def _settled(self) -> Layout:
         with self._begun() as connection:
@@ -317,8 +405,18 @@ class Relay:
         with contextlib.closing(sleeper):
             patience.is_back(DATABASE)
             while not self._stopping.is_set():
+                self._prolong()
                 sleeper.wait()
                 self._bell.ring()
+
+    def _prolong(self) -> None:
+        now = time.monotonic()
+        if now - self._leased_at_seconds < self._lease_ms / 3000:
+            return
+        with self._begun() as connection:
+            has_some = ledger.prolong(connection, self._life, time_by(self._clock, connection) + self._lease_ms)
+        if has_some:
+            self._leased_at_seconds = now
 
     def _count_batch(self, batch: Batch) -> None:
         self._bell.count_done()

@@ -194,6 +194,11 @@ class Shard:
         return True
 
     @property
+    def is_open(self) -> bool:
+        """Whether this relay has taken the shard over."""
+        return self._publisher is not None
+
+    @property
     def is_behind(self) -> bool:
         """Whether the last batch was full, so that more may wait already."""
         return self._published is None or len(self._published.records) >= self._rows_max
@@ -327,4 +332,5 @@ def _count_put_aside(number: int, what: str, reason: str) -> None:
     logger.error(
         "message %d of semel_outbox %s, and what follows of its aggregate waits: %s",
         *(number, what, reason),
+        extra={"number": number},
     )

@@ -47,6 +47,8 @@ shards: Final = Table(
     Column("owner", TEXT),
     Column("owner_name", TEXT),
     Column("owned_since_ms", INTEGER),
+    # By the database's clock: a relay that stands by takes over after this. Null if the owner renews no lease.
+    Column("lease_until_ms", INTEGER),
     PrimaryKeyConstraint("shard", name="semel_outbox_shards_pkey"),
 )
 

@@ -298,6 +298,15 @@ def _taken_of(
     return sorted((_taken(row) for row in rows), key=lambda one: begun.index(one.id))
 
 
+def oldest_due(
+    connection: Connection, queues: Collection[str], names: Collection[str], clock: Clock
+) -> tuple[int | None, int]:
+    """Since when the oldest of what `take` would find is due, and the present time."""
+    at_ms = time_by(clock, connection)
+    due = workflows.c.queue.in_(list(queues)), workflows.c.state.in_(OPEN), workflows.c.workflow.in_(list(names))
+    return connection.scalar(select(func.min(workflows.c.due_ms)).where(*due, workflows.c.due_ms <= at_ms)), at_ms
+
+
 def hold(connection: Connection, taken: Taken, lease_ms: int, clock: Clock) -> None:
     """Keep it for another lease. Locks the row until the transaction ends."""
     values = {**_of(taken), **_at(connection, clock), "lease_ms": lease_ms}

@@ -154,6 +154,19 @@ class Worker:
         """Let `run` return; for any thread or a signal handler. A stopped worker stays stopped."""
         self._stopping.set()
 
+    role: Final = "active"
+
+    def why_not_ready(self, behind_seconds: float) -> str:
+        """Why this worker does not run what is due as it should, in a line for a probe; empty if it does. It asks the
+        database, from any thread; a worker on an AsyncEngine cannot be asked."""
+        self._check(is_asynchronous=False)
+        queues, names, clock = self._queues, self._workflows, self._clock
+        due_ms, at_ms = drive(
+            briefly(self._new, lambda connection: ledger.oldest_due(connection, queues, names, clock))
+        )
+        age_seconds = 0.0 if due_ms is None else (at_ms - due_ms) / 1000
+        return f"behind: a workflow has been due for {age_seconds:.0f} s" if age_seconds > behind_seconds else ""
+
     def _check(self, *, is_asynchronous: bool) -> None:
         if is_asynchronous != self.is_asynchronous:
             raise TypeError("a worker on an AsyncEngine has run_async and drain_async, others have run and drain")
@@ -217,7 +230,9 @@ class Worker:
             passes = is_passing(error)
             following = after_error(taken.attempts, flow.tries, is_passing=passes)
             state = State.FAILED if isinstance(error, DeadlineOver) else following.state
-            logger.warning("workflow %r (%s) raised, and is %s", taken.id, flow.name, state, exc_info=error)
+            logger.warning(
+                "workflow %r (%s) raised, and is %s", taken.id, flow.name, state, exc_info=error, extra=_ids_of(taken)
+            )
             said = json.dumps(f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS_MAX])
             # What passes by itself takes no try.
             yield from self._end(taken, state, said, following.pause_ms, begins_anew=passes)
@@ -250,7 +265,12 @@ def _text(error: BaseException) -> str:
 
 def _tell_of_fence(taken: Taken, fenced: Fenced) -> None:
     RUNS.add(taken.workflow, "fenced")
-    logger.warning("%s", fenced)
+    logger.warning("%s", fenced, extra=_ids_of(taken))
+
+
+def _ids_of(taken: Taken) -> dict[str, str]:
+    """For a log that keeps fields."""
+    return {"workflow": taken.workflow, "id": taken.id}
 
 
 def _outlive(error: Exception) -> None:

@@ -46,7 +46,7 @@ GROUPS: Final = {
         "settings": "print a client's settings for a delivery guarantee, and check a client's settings",
         "schema": "make the tables of outbox, inbox, HTTP keys and workflows in your database, check or print them",
         "outbox": "publish the messages that an application's transactions have added, and show the progress",
-        "inbox": "show the messages that a consumer has put aside, and retry or drop them",
+        "inbox": "have a function handle events, each once; show what was put aside, and retry or drop it",
         "http": "delete the HTTP keys that have expired",
         "steps": "run an application's workflows, show and cancel them, and have them go on",
     },

@@ -10,6 +10,8 @@ from semel.ui.cli.errors import Failure
 
 Address = tuple[str, int]
 
+# Where a broker is on the user's own machine.
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 # A host with colons may be in brackets.
 _ADDRESS: Final = re.compile(r"\[?([^\[\],]*?)\]?:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535

@@ -15,14 +15,13 @@ from semel.client.errors import LogError, SettingsRefused
 from semel.client.patience import Patience
 from semel.client.settings import BOOTSTRAP as _BOOTSTRAP
 from semel.client.settings import PREFIX, Address, ClientSettings, from_options
-from semel.ui.cli.addresses import broker_address
+from semel.ui.cli.addresses import BOOTSTRAP_DEFAULT, broker_address
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.settings_file import read_client_settings
 from semel.wire.hosts import shown_address
 
 T = TypeVar("T")
 
-BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 # How long to wait for an answer: the disk may be slow, and a fetch waits for records.
 _ANSWER_MS_MAX: Final = 60_000
 # How long a topic that was just created, or a coordinator, may take to become available.

@@ -1,4 +1,4 @@
-"""`semel http`: deletes the HTTP keys that have expired; a timer of the system should run it.
+"""`semel http`: deletes the HTTP keys that have expired; run by a timer of the system, or as a service.
 
 It must never delete a key that a request holds.
 """
@@ -7,6 +7,8 @@ import argparse
 from typing import Final
 
 from semel.ui.cli.databases import add_database, opened
+from semel.ui.cli.display import counted
+from semel.ui.cli.services import add_every, reap
 from semel.ui.cli.subcommands import add_subcommand
 
 EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
@@ -16,13 +18,15 @@ EXAMPLE: Final = """  semel http reap --database sqlite:///app.db
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="reap", required=True)
     purpose = "delete expired keys, in short transactions, and say how many they were"
-    add_database(add_subcommand(actions, "reap", purpose))
+    own = add_subcommand(actions, "reap", purpose)
+    add_database(own)
+    add_every(own)
 
 
 def run(options: argparse.Namespace) -> int:
     with opened(options.database) as engine:
-        from semel.http import reap
+        from semel import http
 
-        count = reap(engine)
-    print(f"{count} key{'' if count == 1 else 's'} deleted")
-    return 0
+        return reap(
+            options, engine, "deletes expired HTTP keys", lambda: f"{counted(http.reap(engine), 'key')} deleted"
+        )

@@ -1,30 +1,41 @@
-"""`semel inbox`: shows the quarantine of an inbox, has messages tried again, and drops them.
+"""`semel inbox`: consumes events with a function of the application; shows the quarantine of an inbox, has messages
+tried again, and drops them.
 
-The consumer's own loop tries a message again, in its process. This command reads and marks rows, and must never run a
-handler.
+The consumer's own loop tries a message again, in its process. The actions on the quarantine read and mark rows, and
+must never run a handler.
 """
 
 import argparse
 import json
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
 from semel.ui.cli.display import NOTHING, as_field, print_table, time_shown
 from semel.ui.cli.errors import Failure
+from semel.ui.cli.services import BOOTSTRAP, add_kafka, imported, kafka_of, serving
 from semel.ui.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Engine
 
+    from semel.inbox import Message
     from semel.inbox.quarantine import QuarantinedEvent
 
-EXAMPLE: Final = """  semel inbox quarantine list --database sqlite:///app.db
+EXAMPLE: Final = """  semel inbox run shop.events:book --consumer billing --topic payments --database postgresql://host/app
+  semel inbox quarantine list --database sqlite:///app.db
   semel inbox quarantine retry 17 18 --database postgresql://host/app
   semel inbox quarantine drop --all --consumer billing --database sqlite:///app.db"""
 
+_HEADER: Final = "header:"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    things = parser.add_subparsers(dest="thing", metavar="quarantine", required=True)
+    things = parser.add_subparsers(dest="thing", metavar="run|quarantine", required=True)
+    _configure_run(add_subcommand(things, "run", "have a function handle the events of topics, each once"))
     purpose = "messages that were put aside, because they cannot be handled or may have been handled before"
     quarantine = add_subcommand(things, "quarantine", purpose)
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
@@ -54,14 +65,76 @@ def configure(parser: argparse.ArgumentParser) -> None:
             )
 
 
+def _configure_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "handler", metavar="MODULE:FUNCTION", help="takes a connection in the transaction of the claim, and the message"
+    )
+    add_database(parser)
+    add_kafka(parser)
+    add("--consumer", required=True, metavar="NAME", help="whose claims; also the group, unless the settings name one")
+    add("--topic", required=True, action="append", metavar="NAME", help="consume this topic; any number of times")
+    add(
+        "--identity",
+        default=_HEADER + "id",
+        metavar="WHAT",
+        help="where an event has its producer's id: header:NAME, or MODULE:FUNCTION that takes a message (header:id)",
+    )
+    add_options(parser)
+
+
 def run(options: argparse.Namespace) -> int:
     with opened(options.database) as engine:
+        if options.thing == "run":
+            return _consume(options, engine)
         from semel.inbox.quarantine import Unsettled
 
         try:
             return _run(options, engine)
         except Unsettled as error:
             raise Failure(str(error)) from error
+
+
+def _consume(options: argparse.Namespace, engine: "Engine") -> int:
+    from semel.inbox import Inbox, LoopFailed, UnusableId
+    from semel.settings import Role
+
+    kafka = {"group.id": options.consumer, **kafka_of(options, Role.CONSUMER)}
+    what = f"{options.consumer} consumes {', '.join(options.topic)} from {kafka[BOOTSTRAP]}"
+    try:
+        inbox = Inbox(engine, consumer=options.consumer, identity=_identity(options.identity))
+        handler = _function(options.handler)
+        with serving(inbox, "inbox", what, options, engine):
+            inbox.run(handler, kafka, options.topic)
+    except (LoopFailed, UnusableId) as error:
+        raise Failure(str(error)) from error
+    counts = inbox.counts
+    print(f"{counts.first_time} events done, {counts.duplicate} duplicates, {counts.quarantined} put aside")
+    return 0
+
+
+def _identity(text: str) -> "Callable[[Message], Any]":
+    if not text.startswith(_HEADER):
+        return _function(text)
+    name = text.removeprefix(_HEADER)
+
+    def identity(message: "Message") -> str:
+        value = message.header(name)
+        if value is None:
+            raise LookupError(f"there is no header {name!r}")
+        return value.decode()
+
+    return identity
+
+
+def _function(text: str) -> "Callable[..., Any]":
+    module, _, name = text.partition(":")
+    found: Callable[..., Any] | None = imported(module).get(name) if module and name else None
+    if not callable(found):
+        raise Failure(f"{text!r} is no function: write MODULE:FUNCTION")
+    if iscoroutinefunction(found):
+        raise Failure(f"{text} is a coroutine function: run an AsyncInbox in a program of your own")
+    return found
 
 
 def _run(options: argparse.Namespace, engine: "Engine") -> int:

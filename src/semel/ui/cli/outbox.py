@@ -14,10 +14,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.ui.cli.cluster import BOOTSTRAP_DEFAULT
+from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
 from semel.ui.cli.display import LINE_END, NOTHING, as_field, print_table, printable, terminal_columns, time_shown
-from semel.ui.cli.errors import Ended, Failure
+from semel.ui.cli.errors import Failure
+from semel.ui.cli.services import BOOTSTRAP, add_kafka, kafka_of, serving
 from semel.ui.cli.subcommands import add_subcommand, seconds
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ EXAMPLE: Final = """  semel outbox run --database postgresql://host/app --bootst
   semel outbox status --database postgresql://host/app
   semel outbox quarantine drop 17 --database postgresql://host/app"""
 
-_BOOTSTRAP: Final = "bootstrap.servers"
-_LOGGER: Final = "semel.outbox"
 _SHOW_EVERY_SECONDS: Final = 0.2
 # Begins the progress line on a terminal again.
 _LINE_START: Final = "\r\x1b[K"
@@ -73,12 +72,7 @@ def _subcommand(parsers: Any, name: str, purpose: str) -> argparse.ArgumentParse
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--bootstrap", metavar="HOST:PORT", help=f"a broker of the cluster ({BOOTSTRAP_DEFAULT})")
-    add(
-        "--config",
-        metavar="FILE",
-        help="further settings of the client: properties, JSON or TOML, by librdkafka's names",
-    )
+    add_kafka(parser)
     add(
         "--name",
         metavar="NAME",
@@ -98,6 +92,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="with --drain: how long to wait for a database or brokers that do not answer (60)",
     )
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -122,52 +117,31 @@ def run(options: argparse.Namespace) -> int:
 def _relay(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.outbox import Relay
     from semel.outbox.relay import DRAIN_WAIT_SECONDS
+    from semel.service.life import telling
+    from semel.settings import Role
 
     if options.wait is not None and not options.drain:
         raise Failure("--wait belongs to --drain: without --drain the relay waits as long as it takes")
     chosen = {"name": options.name, "shards": options.shards, "batch_rows": options.batch}
-    kafka = {**_settings(options.config), **({_BOOTSTRAP: options.bootstrap} if options.bootstrap else {})}
-    kafka.setdefault(_BOOTSTRAP, BOOTSTRAP_DEFAULT)
+    kafka = kafka_of(options, Role.PRODUCER)
     relay = Relay(engine, kafka, **{name: value for name, value in chosen.items() if value is not None})
     # Freeze all objects that exist now, because they will stay. A relay that lags makes some thousand objects for
     # each batch, and would spend a third of its time collecting garbage.
     gc.freeze()
-    with _telling(relay):
-        if options.drain:
-            published = relay.drain(DRAIN_WAIT_SECONDS if options.wait is None else options.wait)
-        else:
-            # This message tells the person at the terminal that the relay has begun.
-            logging.getLogger(_LOGGER).setLevel(logging.INFO)
-            # Ctrl-C is the normal end of this command.
-            with contextlib.suppress(Ended):
-                relay.run()
     if options.drain:
+        with _shown(relay), telling("outbox", sys.stderr, formatter=_Line(), level=logging.WARNING):
+            published = relay.drain(DRAIN_WAIT_SECONDS if options.wait is None else options.wait)
         print(f"{published} messages published")
+        return 0
+    what = f"publishes to {kafka[BOOTSTRAP]}"
+    with _shown(relay), serving(relay, "outbox", what, options, engine, _Line()) as grace:
+        relay.run(stands_by=True, stop_seconds=grace)
     return 0
 
 
-def _settings(file: str | None) -> dict[str, Any]:
-    from semel.settings import Role
-    from semel.ui.cli.settings_file import read_settings_file
-
-    if file is None:
-        return {}
-    by_role = read_settings_file(file).by_role
-    settings = by_role.get(Role.PRODUCER, by_role.get(None))
-    if settings is None:
-        # Its address and its login are those of a consumer, too: the relay would go to another cluster without them.
-        raise Failure(f"{file}: its settings are for a consumer only, and a relay is a producer")
-    return dict(settings)
-
-
 @contextlib.contextmanager
-def _telling(relay: "Relay") -> Iterator[None]:
-    """Logs the relay's messages to standard error; on a terminal with a progress line below them."""
-    logger = logging.getLogger(_LOGGER)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line())
-    logger.addHandler(handler)
-    logger.propagate = False
+def _shown(relay: "Relay") -> Iterator[None]:
+    """On a terminal, with a progress line below what is logged."""
     ended = threading.Event()
     showing = threading.Thread(target=_show_progress, args=(relay, ended), daemon=True)
     if sys.stderr.isatty():
@@ -178,7 +152,6 @@ def _telling(relay: "Relay") -> Iterator[None]:
         ended.set()
         if showing.is_alive():
             showing.join()
-        logger.removeHandler(handler)
 
 
 class _Line(logging.Formatter):

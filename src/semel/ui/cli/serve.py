@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from semel.service.supervisor import notify
 from semel.ui.cli.beside import Beside, plain_listener
 from semel.ui.cli.data_directory import check_directory
 from semel.ui.cli.display import tell
@@ -24,7 +25,6 @@ from semel.ui.cli.listeners import LISTEN_DEFAULT, listeners_of, shown
 from semel.ui.cli.metrics import MetricsDoor, add_metrics, metrics_of
 from semel.ui.cli.process import age_seconds, keep_freed_memory, raise_open_files
 from semel.ui.cli.progress import Progress
-from semel.ui.cli.service_manager import notify
 from semel.ui.cli.subcommands import count, positive
 from semel.ui.cli.tls import add_tls, tls_of
 from semel.ui.cli.tokens import add_tokens, tokens_of

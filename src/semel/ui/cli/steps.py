@@ -4,17 +4,14 @@ It must never run a workflow but with `run`, nor delete one that has not ended.
 """
 
 import argparse
-import contextlib
-import importlib
 import json
-import logging
-import os
-import sys
 from typing import TYPE_CHECKING, Final
 
+from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
-from semel.ui.cli.display import NOTHING, print_table, printable, time_shown
-from semel.ui.cli.errors import Ended, Failure
+from semel.ui.cli.display import NOTHING, counted, print_table, printable, time_shown
+from semel.ui.cli.errors import Failure
+from semel.ui.cli.services import add_every, imported, reap, serving
 from semel.ui.cli.subcommands import add_subcommand, positive
 
 if TYPE_CHECKING:
@@ -52,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--runs", type=positive, default=10, metavar="N", help="how many it runs at once (10)")
     own.add_argument("--drain", action="store_true", help="run what is due now, print the number of runs, and end")
+    add_options(own)
     own = action("list", "show the newest workflows")
     own.add_argument("--state", choices=_STATES, action="append", default=[], help="only those in this state")
     own.add_argument("--limit", type=positive, default=_LISTED_MAX, metavar="N", help="how many (100)")
@@ -65,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--from", dest="from_step", metavar="STEP", help="do this step and all later ones again")
     own = action("reap", "delete workflows that have ended, and say how many they were")
     own.add_argument("--days", type=positive, default=30, metavar="N", help="only if they ended N days ago (30)")
+    add_every(own)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -78,14 +77,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, engine: "Engine") -> int:
-    from semel.steps import cancel, ledger, reap, resume
+    from semel import steps
+    from semel.steps import cancel, ledger, resume
 
     if options.action == "run":
         return _work(options, engine)
     if options.action == "reap":
-        count = reap(engine, options.days * _DAY_MS)
-        print(f"{count} workflow{'' if count == 1 else 's'} deleted")
-        return 0
+        kept_ms = options.days * _DAY_MS
+        what = "deletes ended workflows"
+        return reap(options, engine, what, lambda: f"{counted(steps.reap(engine, kept_ms), 'workflow')} deleted")
     with engine.begin() as connection:
         if options.action == "list":
             _show(ledger.listed(connection, options.state, options.limit), as_json=options.json)
@@ -116,11 +116,8 @@ def _work(options: argparse.Namespace, engine: "Engine") -> int:
         count = worker.drain()
         print(f"{count} run{'' if count == 1 else 's'}")
         return 0
-    logging.basicConfig(stream=sys.stderr, format="semel: %(message)s")
     names = ", ".join(sorted(flow.name for flow in flows))
-    print(printable(f"semel: runs {names} of {', '.join(queues)}"), file=sys.stderr)
-    # Ctrl-C and SIGTERM are the normal end of this command. What runs then is brought to its end.
-    with contextlib.suppress(Ended):
+    with serving(worker, "steps", f"runs {names} of {', '.join(queues)}", options, engine):
         worker.run()
     return 0
 
@@ -138,14 +135,7 @@ def _queue(text: str) -> tuple[str, int | None]:
 def _workflows(module: str) -> "list[Workflow]":
     from semel.steps import Workflow
 
-    sys.path.insert(0, os.getcwd())
-    try:
-        names = vars(importlib.import_module(module))
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise Failure(f"there is no module {module!r} here, nor where Python looks for modules") from error
-    flows = list(dict.fromkeys(one for one in names.values() if isinstance(one, Workflow)))
+    flows = list(dict.fromkeys(one for one in imported(module).values() if isinstance(one, Workflow)))
     if not flows:
         raise Failure(f"module {module!r} has no function under @workflow")
     return flows

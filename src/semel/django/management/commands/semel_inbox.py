@@ -5,10 +5,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from semel.django.aliases import BOOTSTRAP, kafka
+from semel.django.aliases import BOOTSTRAP, engine_for, kafka, place_of
 from semel.django.inbox import Handler, handlers
-from semel.django.services import ended_by, telling
 from semel.inbox import LoopFailed
+from semel.service.life import serving
+from semel.service.options import ServiceRefused, add_options, options_of
 
 
 class Command(BaseCommand):  # type: ignore[misc]
@@ -17,16 +18,21 @@ class Command(BaseCommand):  # type: ignore[misc]
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("consumer", nargs="?", help="whose events; needed if there are several consumers")
         parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker, in place of that in SEMEL['KAFKA']")
+        add_options(parser)
 
     def handle(self, *_words: str, **options: Any) -> None:
         found, settings = _chosen(options["consumer"]), kafka(options["bootstrap"])
         topics = ", ".join(found.topics)
-        first = f"{found.consumer} consumes {topics} from {settings[BOOTSTRAP]} into {found.using!r}"
-        with telling("semel.inbox", self.stderr, first), ended_by(found.inbox.stop):
-            try:
+        what = f"{found.consumer} consumes {topics} from {settings[BOOTSTRAP]}; database {place_of(found.using)}"
+        # For the figures alone: the loop works on the connection of the ORM.
+        engine = engine_for(found.using)
+        try:
+            with serving(found.inbox, "inbox", what, options_of(options), engine=engine, stream=self.stderr):
                 found.run(settings)
-            except LoopFailed as error:
-                raise CommandError(str(error)) from error
+        except (LoopFailed, ServiceRefused) as error:
+            raise CommandError(str(error)) from error
+        finally:
+            engine.dispose()
         counts = found.inbox.counts
         self.stdout.write(
             f"{counts.first_time} events done, {counts.duplicate} duplicates, {counts.quarantined} put aside"

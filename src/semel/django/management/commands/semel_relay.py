@@ -5,9 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from semel.django.aliases import BOOTSTRAP, alias, engine_for, kafka
-from semel.django.services import ended_by, telling
+from semel.django.aliases import BOOTSTRAP, alias, engine_for, kafka, place_of
 from semel.outbox import OutboxError, Relay
+from semel.service.life import serving
+from semel.service.options import ServiceRefused, add_options, options_of
 
 
 class Command(BaseCommand):  # type: ignore[misc]
@@ -18,16 +19,20 @@ class Command(BaseCommand):  # type: ignore[misc]
         parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker, in place of that in SEMEL['KAFKA']")
         parser.add_argument("--shards", type=int, metavar="N", help="how many shards publish side by side")
         parser.add_argument("--drain", action="store_true", help="publish the messages that wait now, and end")
+        add_options(parser)
 
     def handle(self, *_words: str, **options: Any) -> None:
         using, settings = options["database"] or alias(), kafka(options["bootstrap"])
         engine = engine_for(using)
         try:
             relay = Relay(engine, settings, shards=options["shards"])
-            first = f"the outbox of {using!r} is published to {settings[BOOTSTRAP]}"
-            with telling("semel.outbox", self.stderr, first), ended_by(relay.stop):
-                (relay.drain if options["drain"] else relay.run)()
-        except OutboxError as error:
+            chosen, what = options_of(options), f"publishes to {settings[BOOTSTRAP]}; database {place_of(using)}"
+            with serving(relay, "outbox", what, chosen, engine=engine, stream=self.stderr):
+                if options["drain"]:
+                    relay.drain()
+                else:
+                    relay.run(stands_by=True, stop_seconds=chosen.grace_seconds)
+        except (OutboxError, ServiceRefused) as error:
             raise CommandError(str(error)) from error
         finally:
             engine.dispose()

@@ -1,7 +1,7 @@
 """Tells the service manager that has started this process how it is, as `Type=notify` of systemd wants it.
 
 It sends to the socket that NOTIFY_SOCKET names, and does nothing where there is none. A manager that does not listen
-must never keep a broker from serving.
+must never keep a program from its work.
 """
 
 import os
