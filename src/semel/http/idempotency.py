@@ -237,17 +237,17 @@ class Idempotency:
     def tell_of_unasked(self, request: Request, status: int) -> None:
         """Tell of a handler that has not asked for what commits with the key: what it has written elsewhere may be lost
         although its answer is replayed, or be there although it was executed again."""
-        asked = "idempotency.key(request)" if self.has_steps(request.path) else "idempotency.connection(request)"
+        advice = "idempotency.key(request)" if self.has_steps(request.path) else "idempotency.connection(request)"
         path = f"{request.method} {getattr(request.native.get('route'), 'path', request.path)}"
         if self.strict:
-            logger.error("%s answered %d and was not kept: its handler did not ask for %s", path, status, asked)
+            logger.error("%s answered %d and was not kept: its handler did not ask for %s", path, status, advice)
             raise RequestRefused(CONNECTION_UNUSED, "Nothing was committed; the log of the service says more.")
         if path not in self._told and len(self._told) < TOLD_PATHS_MAX:
             self._told.add(path)
             logger.warning(
                 "%s answered %d under an Idempotency-Key, and its handler did not ask for %s: what it has written "
                 "elsewhere does not commit with the key and the answer. strict=True refuses such an answer",
-                *(path, status, asked),
+                *(path, status, advice),
             )
 
     def enter(self, name: Name, owner: object) -> None:

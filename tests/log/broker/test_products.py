@@ -18,7 +18,7 @@ from counted_steps import steps_of
 from semel.log.broker.assigned_groups import some_of
 from semel.log.broker.broker import Broker
 from semel.log.broker.sessions import FetchSessions
-from semel.log.broker.wakeups import TOLD_AT_ONCE, told
+from semel.log.broker.wakeups import NOTIFIED_AT_ONCE, notify
 from semel.log.core.aborted import AbortedTransactions
 from semel.log.core.configs import parse
 from semel.log.core.entries import (
@@ -156,7 +156,7 @@ class Told(Watcher):
 def _(size: int) -> Callable[[], object]:
     partition = PartitionLog(1, 0, "", SegmentFiles(MemoryFiles(), 1), BLOCK_LAYOUT, Partition())
     partition.watchers.update((Told(), None) for _ in range(size))
-    steps = told(partition)
+    steps = notify(partition)
     return lambda: next(steps)
 
 
@@ -392,7 +392,7 @@ def test_fetches_that_wait_are_told_and_answered_in_steps() -> None:
     def test(broker: Broker) -> None:
         create(broker, "quiet")
         (partition,) = broker.log.state.partitions.all()
-        watchers = [Told() for _ in range(10 * TOLD_AT_ONCE)]
+        watchers = [Told() for _ in range(10 * NOTIFIED_AT_ONCE)]
         partition.watchers.update((watcher, None) for watcher in watchers)
         # However often it grows before they are told, they are told once.
         broker.log.note_moved(partition)
@@ -400,10 +400,10 @@ def test_fetches_that_wait_are_told_and_answered_in_steps() -> None:
         assert not any(watcher.count for watcher in watchers)
         steps = broker.wakeups._steps()
         next(steps)
-        assert sum(watcher.count for watcher in watchers) == TOLD_AT_ONCE
+        assert sum(watcher.count for watcher in watchers) == NOTIFIED_AT_ONCE
         del partition.watchers[watchers[-1]]
         assert len(list(steps)) == 9
-        assert [watcher.count for watcher in watchers] == [*[1] * (10 * TOLD_AT_ONCE - 1), 0]
+        assert [watcher.count for watcher in watchers] == [*[1] * (10 * NOTIFIED_AT_ONCE - 1), 0]
 
     in_a_broker(test)
 

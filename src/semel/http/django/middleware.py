@@ -37,19 +37,19 @@ class IdempotencyMiddleware:
         self._idempotency.check_threads()
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        asked = _request(request)
-        if not self._idempotency.concerns(asked.method, asked.path):
+        parsed = _request(request)
+        if not self._idempotency.concerns(parsed.method, parsed.path):
             return self._get_response(request)
         try:
-            holder = self._holder(asked, request)
+            holder = self._holder(parsed, request)
         except RequestRefused as refused:
             return _response(refused.answer)
         return self._get_response(request) if holder is None else self._run(holder, request)
 
-    def _holder(self, asked: Request, request: HttpRequest) -> Holder | None:
+    def _holder(self, parsed: Request, request: HttpRequest) -> Holder | None:
         """None if the request has no key, and needs none."""
         key = request.META.get("HTTP_IDEMPOTENCY_KEY")
-        name = self._idempotency.keyed(asked, [] if key is None else [key])
+        name = self._idempotency.keyed(parsed, [] if key is None else [key])
         if name is None:
             return None
         length = str(request.META.get("CONTENT_LENGTH") or "")
@@ -57,8 +57,8 @@ class IdempotencyMiddleware:
         body = request.body
         self._idempotency.check_request_bytes(len(body))
         path, query = request.path.encode("utf-8", "surrogateescape"), request.META.get("QUERY_STRING", "")
-        fingerprint = self._idempotency.fingerprint(asked, path, query.encode("latin-1", "replace"), body)
-        return holder_of(self._idempotency, asked, name, fingerprint, self._idempotency.transaction)
+        fingerprint = self._idempotency.fingerprint(parsed, path, query.encode("latin-1", "replace"), body)
+        return holder_of(self._idempotency, parsed, name, fingerprint, self._idempotency.transaction)
 
     def _run(self, holder: Holder, request: HttpRequest) -> HttpResponseBase:
         answer = drive(claimed(holder))

@@ -13,7 +13,7 @@ from semel.log.storage.partition_log import PartitionLog
 from semel.wire.steps import Steps
 
 # Fetches that are told between two steps.
-TOLD_AT_ONCE: Final = 20
+NOTIFIED_AT_ONCE: Final = 20
 
 
 class Waiter(Protocol):
@@ -67,7 +67,7 @@ class Wakeups:
             if self._moved:
                 partition = next(iter(self._moved))
                 del self._moved[partition]
-                yield from told(partition)
+                yield from notify(partition)
             if self._ready:
                 waiter = next(iter(self._ready))
                 del self._ready[waiter]
@@ -76,11 +76,11 @@ class Wakeups:
                 yield turns.pieces - pieces + 5
 
 
-def told(partition: PartitionLog) -> Steps[None]:
+def notify(partition: PartitionLog) -> Steps[None]:
     """Tell all fetches that wait for this partition."""
     watchers = tuple(partition.watchers)
-    for first in range(0, len(watchers), TOLD_AT_ONCE):
-        some = watchers[first : first + TOLD_AT_ONCE]
+    for first in range(0, len(watchers), NOTIFIED_AT_ONCE):
+        some = watchers[first : first + NOTIFIED_AT_ONCE]
         for watcher in some:
             # Its fetch may have been answered since the last step.
             if watcher in partition.watchers:

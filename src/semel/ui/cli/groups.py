@@ -157,11 +157,11 @@ def _show_shared(
 ) -> None:
     rows: list[tuple[str, ...]] = []
     for where in sorted({*shared, *sharers}):
-        one, told = shared.get(where), in_flight.get(where)
+        one, flight = shared.get(where), in_flight.get(where)
         figures = [NOTHING if figure is None else str(figure) for figure in (one or (None, None))]
-        if told is not None:
-            often = ", ".join(f"{count} x{times}" for times, count in told.deliveries if times)
-            figures += [str(told.held), str(told.waiting), often or NOTHING]
+        if flight is not None:
+            often = ", ".join(f"{count} x{times}" for times, count in flight.deliveries if times)
+            figures += [str(flight.held), str(flight.waiting), often or NOTHING]
         elif in_flight:
             figures += [NOTHING] * 3
         rows.append((where.topic, str(where.partition), *figures, " ".join(sharers.get(where, [NOTHING]))))

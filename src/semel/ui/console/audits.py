@@ -42,11 +42,11 @@ class Audits:
     def every(self, query: Query) -> Answer:
         """The newest audits with their findings, and their history by source and sink."""
         shown = [self._one(path) for path in self._newest()]
-        told = [one for one in shown if one["trouble"] is None]
+        readable = [one for one in shown if one["trouble"] is None]
         return {
             "directory": str(self._directory),
             "audits": [_row(one) for one in shown],
-            "histories": _histories(told),
+            "histories": _histories(readable),
         }
 
     def one(self, query: Query) -> Answer:
@@ -89,13 +89,13 @@ def _audit(path: Path, size_bytes: int) -> Answer:
     if size_bytes > FILE_BYTES_MAX:
         return {"name": path.name, "trouble": f"it has more than {FILE_BYTES_MAX} bytes"}
     try:
-        told = json.loads(path.read_bytes())
-        verdict = told["verdict"]
+        content = json.loads(path.read_bytes())
+        verdict = content["verdict"]
         return {
             "name": path.name,
             "trouble": None,
-            "began_ms": _whole(told["began_ms"], least=-NUMBER_MAX),
-            "seconds": _seconds(told["seconds"]),
+            "began_ms": _whole(content["began_ms"], least=-NUMBER_MAX),
+            "seconds": _seconds(content["seconds"]),
             "clean": verdict["clean"] is True,
             "source": _counted(verdict["source"]),
             "sinks": [_sink(one) for one in verdict["sinks"]],
@@ -104,32 +104,32 @@ def _audit(path: Path, size_bytes: int) -> Answer:
         return {"name": path.name, "trouble": "it is no verdict that semel audit has kept"}
 
 
-def _counted(told: Any) -> Answer:
+def _counted(content: Any) -> Answer:
     return {
-        "name": str(told["name"]),
-        "rows": _whole(told["rows"]),
-        "without_id": _whole(told["without_id"]),
-        "unreadable": _whole(told["unreadable"]["rows"]),
-        "amount": None if told.get("amount") is None else str(told["amount"]),
+        "name": str(content["name"]),
+        "rows": _whole(content["rows"]),
+        "without_id": _whole(content["without_id"]),
+        "unreadable": _whole(content["unreadable"]["rows"]),
+        "amount": None if content.get("amount") is None else str(content["amount"]),
     }
 
 
-def _sink(told: Any) -> Answer:
-    findings = {kind: _findings(told[kind]) for kind in KINDS}
+def _sink(content: Any) -> Answer:
+    findings = {kind: _findings(content[kind]) for kind in KINDS}
     windows = [
         {
             "begin_ms": None if one["begin_ms"] is None else _whole(one["begin_ms"], least=-NUMBER_MAX),
             "source_rows": _whole(one["source_rows"]),
             "sink_rows": _whole(one["sink_rows"]),
         }
-        for one in told["windows"][:WINDOWS_MAX]
+        for one in content["windows"][:WINDOWS_MAX]
     ]
-    return {**_counted(told), "clean": told["clean"] is True, **findings, "windows": windows}
+    return {**_counted(content), "clean": content["clean"] is True, **findings, "windows": windows}
 
 
-def _findings(told: Any) -> Answer:
-    listed = [{"id": str(one["id"]), "rows": _whole(one["rows"])} for one in told["listed"][:IDS_MAX]]
-    return {"rows": _whole(told["rows"]), "ids": _whole(told["ids"]), "listed": listed}
+def _findings(content: Any) -> Answer:
+    listed = [{"id": str(one["id"]), "rows": _whole(one["rows"])} for one in content["listed"][:IDS_MAX]]
+    return {"rows": _whole(content["rows"]), "ids": _whole(content["ids"]), "listed": listed}
 
 
 def _whole(value: Any, least: int = 0) -> int:
@@ -152,8 +152,8 @@ def _row(one: Answer) -> Answer:
         return one
     counts = {kind: sum(sink[kind]["rows"] for sink in one["sinks"]) for kind in KINDS}
     sinks = [sink["name"] for sink in one["sinks"]]
-    told = {name: one[name] for name in ("name", "trouble", "began_ms", "seconds", "clean")}
-    return {**told, **counts, "source": one["source"]["name"], "rows": one["source"]["rows"], "sinks": sinks}
+    facts = {name: one[name] for name in ("name", "trouble", "began_ms", "seconds", "clean")}
+    return {**facts, **counts, "source": one["source"]["name"], "rows": one["source"]["rows"], "sinks": sinks}
 
 
 def _histories(audits: Iterable[Answer]) -> list[Answer]:

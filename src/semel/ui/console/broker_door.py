@@ -64,9 +64,9 @@ class BrokerDoor(NamedTuple):
         """The batches that the partitions from `first_partition` on would recognise as duplicates, oldest first. Raises
         NotTold.
         """
-        told = self._get("/producers?" + urlencode({"topic": topic, "first": first_partition}))
+        answer = self._get("/producers?" + urlencode({"topic": topic, "first": first_partition}))
         try:
-            return {(int(one["partition"]), int(one["producer_id"])): _batches(one) for one in told["windows"]}
+            return {(int(one["partition"]), int(one["producer_id"])): _batches(one) for one in answer["windows"]}
         except (LookupError, TypeError, ValueError):
             raise NotTold("the broker tells windows in words that this console does not know") from None
 
@@ -76,13 +76,13 @@ class BrokerDoor(NamedTuple):
         first: int | None = 0
         try:
             while first is not None and len(found) < partitions_max:
-                told = self._get("/shares?" + urlencode({"group": group, "first": first}))
-                for one in told["partitions"]:
+                answer = self._get("/shares?" + urlencode({"group": group, "first": first}))
+                for one in answer["partitions"]:
                     where = TopicPartition(str(one["topic"]), int(one["partition"]))
                     deliveries = [(int(times), int(count)) for times, count in one["deliveries"]]
                     holders = [(str(member), int(count)) for member, count in one["holders"]]
                     found[where] = InFlight(int(one["held"]), int(one["waiting"]), deliveries, holders)
-                later = told["next"]
+                later = answer["next"]
                 first = None if later is None or int(later) <= first else int(later)
         except (LookupError, TypeError, ValueError):
             raise NotTold("the broker tells of share groups in words that this console does not know") from None

@@ -265,9 +265,9 @@ def reset(cluster: Cluster, query: Query) -> str:
 def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
     refused = PageRefused(400, "steps are those of a preview")
     try:
-        told = json.loads(text)
+        rows = json.loads(text)
         steps = {}
-        for topic, partition, before, offset in told:
+        for topic, partition, before, offset in rows:
             steps[TopicPartition(_encodable(topic), _whole(partition, PARTITION_MAX))] = (
                 None if before is None else _whole(before, OFFSET_MAX),
                 _whole(offset, OFFSET_MAX),

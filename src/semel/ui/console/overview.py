@@ -47,9 +47,9 @@ def _transactions(cluster: Cluster) -> Answer | None:
 
 def _groups(cluster: Cluster, query: Query) -> Answer | None:
     try:
-        told = groups.every_group(cluster, Query({}))
+        page = groups.every_group(cluster, Query({}))
     except (AuthenticationFailed, RefusedByBroker):
         return None
-    behind = sorted((one for one in told["groups"] if one["lag"]), key=lambda one: -one["lag"])
+    behind = sorted((one for one in page["groups"] if one["lag"]), key=lambda one: -one["lag"])
     rows = [{name: one[name] for name in ("name", "lag", "lag_is_exact", "state")} for one in behind[:GROUPS_SHOWN]]
-    return {"count": told["count"], "looked_at": len(told["groups"]), "behind": len(behind), "most": rows}
+    return {"count": page["count"], "looked_at": len(page["groups"]), "behind": len(behind), "most": rows}

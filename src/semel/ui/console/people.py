@@ -109,16 +109,16 @@ def read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise NoPeople(f"{path}: it has more than {FILE_BYTES_MAX} bytes")
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise NoPeople(f"{path}: format {told['format']!r} is not known")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise NoPeople(f"{path}: format {content['format']!r} is not known")
         people = {
             str(name): {
                 "salt": bytes.fromhex(one["salt"]).hex(),
                 "scrypt": str(one["scrypt"]),
                 "may_change": one["may_change"] is True,
             }
-            for name, one in told["people"].items()
+            for name, one in content["people"].items()
         }
     except FileNotFoundError as error:
         raise NoPeople(f"{path}: {error.strerror}; semel console user add makes it") from None

@@ -194,12 +194,12 @@ class Site:
     async def _overview(self) -> dict[str, Any]:
         """The parts of the first page by name; a part that fails shows its error, and hides no other."""
         names = [name for name in _PARTS if self._sources.has(QUESTIONS[name].source)]
-        asked = {name: in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX) for name in names}
+        questions = {name: in_time(self._ask(QUESTIONS, name, Query({})), PART_SECONDS_MAX) for name in names}
         if self._decisions is not None:
-            asked[DECISIONS] = in_time(self._counts(), PART_SECONDS_MAX)
-        answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+            questions[DECISIONS] = in_time(self._counts(), PART_SECONDS_MAX)
+        answers = await asyncio.gather(*questions.values(), return_exceptions=True)
         parts: dict[str, Any] = {}
-        for name, answer in zip(asked, answers, strict=True):
+        for name, answer in zip(questions, answers, strict=True):
             if isinstance(answer, PageRefused):
                 parts[name] = {"error": str(answer)}
             elif isinstance(answer, Exception):
@@ -213,8 +213,8 @@ class Site:
     async def _counts(self) -> dict[str, Any]:
         """The counts of the decisions and their chart, because the first page lists no decisions."""
         assert self._decisions is not None
-        told = await self._decisions.now(Query({}))
-        return {name: told[name] for name in ("counts", "history")}
+        decisions = await self._decisions.now(Query({}))
+        return {name: decisions[name] for name in ("counts", "history")}
 
     def _feed(self, name: str) -> tuple[DecisionFeed, Callable[[], dict[str, Any]]]:
         if name == CHAOS:

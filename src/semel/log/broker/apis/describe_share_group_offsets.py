@@ -36,16 +36,16 @@ def handle(
 ) -> Steps[kafka.describe_share_group_offsets.DescribeShareGroupOffsetsResponse]:
     api = kafka.describe_share_group_offsets
     groups = []
-    for asked in request.groups:
-        topics = yield from attempted_in_steps(_topics(broker, exchange, asked))
+    for group in request.groups:
+        topics = yield from attempted_in_steps(_topics(broker, exchange, group))
         if isinstance(topics, Refused):
             groups.append(
                 api.DescribeShareGroupOffsetsResponseGroup(
-                    group_id=asked.group_id, topics=(), error_code=topics.error, error_message=topics.message
+                    group_id=group.group_id, topics=(), error_code=topics.error, error_message=topics.message
                 )
             )
         else:
-            groups.append(api.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics))
+            groups.append(api.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
         yield 2
     return api.DescribeShareGroupOffsetsResponse(groups=groups)
 
@@ -53,12 +53,12 @@ def handle(
 def _topics(
     broker: Serving,
     exchange: Exchange,
-    asked: kafka.describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup,
+    group: kafka.describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup,
 ) -> Steps[list[_Topic]]:
-    broker.guard.check(exchange, DESCRIBE_GROUP, asked.group_id)
-    machine = broker.share_groups.existing(asked.group_id)
+    broker.guard.check(exchange, DESCRIBE_GROUP, group.group_id)
+    machine = broker.share_groups.existing(group.group_id)
     topics = []
-    if asked.topics is None:
+    if group.topics is None:
         of_topics: dict[int, list[int]] = {}
         for (number, index), _ in list(machine.partitions()):
             of_topics.setdefault(number, []).append(index)
@@ -68,7 +68,7 @@ def _topics(
             if topic is not None and broker.guard.sees(exchange, DESCRIBE_TOPIC, topic.name):
                 topics.append((yield from _described(broker, machine, topic.name, topic, sorted(indexes))))
         return topics
-    for one in asked.topics:
+    for one in group.topics:
         if not broker.guard.sees(exchange, DESCRIBE_TOPIC, one.topic_name):
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             refused = [

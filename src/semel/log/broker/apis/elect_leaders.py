@@ -34,13 +34,13 @@ def handle(
 ) -> Steps[kafka.elect_leaders.ElectLeadersResponse]:
     api = kafka.elect_leaders
     refusal = attempted(_check, broker, exchange, request.election_type)
-    asked: Iterable[tuple[str, Iterable[int]]] = []
+    topics: Iterable[tuple[str, Iterable[int]]] = []
     if request.topic_partitions is not None:
-        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        topics = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     elif not refusal:
-        asked = [(topic.name, ()) for topic in broker.log.state.catalog]
+        topics = [(topic.name, ()) for topic in broker.log.state.catalog]
     results = []
-    for name, indexes in asked:
+    for name, indexes in topics:
         partitions = []
         for index in indexes:
             outcome = refusal or attempted(_elect, broker, name, index)
