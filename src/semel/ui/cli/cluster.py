@@ -18,6 +18,7 @@ from semel.client.settings import PREFIX, Address, ClientSettings, from_options
 from semel.ui.cli.addresses import BOOTSTRAP_DEFAULT, broker_address
 from semel.ui.cli.errors import Failure
 from semel.ui.cli.settings_file import read_client_settings
+from semel.ui.cli.subcommands import add_subcommand
 from semel.wire.hosts import shown_address
 
 T = TypeVar("T")
@@ -37,6 +38,22 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a client's settings for TLS and the login, as Kafka's own tools take them: properties, .json or .toml",
     )
+
+
+def cluster_actions(
+    parser: argparse.ArgumentParser, thing: str, what: str
+) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Declares the actions of a command on a cluster by their names and purposes. Each takes a thing, except `list`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        own = add_subcommand(actions, name, purpose)
+        if name != "list":
+            own.add_argument(thing, metavar=thing.upper(), help=what)
+        add_bootstrap(own)
+        return own
+
+    return action
 
 
 @contextmanager

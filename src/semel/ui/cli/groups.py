@@ -20,10 +20,9 @@ from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of, partitions_of, topic_of
 from semel.ui.cli.broker_door import add_door, door_in
-from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
+from semel.ui.cli.cluster import cluster_actions, cluster_at, coordinator_of
 from semel.ui.cli.display import NOTHING, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.subcommands import add_subcommand
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 
@@ -58,15 +57,7 @@ class Row(NamedTuple):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = add_subcommand(actions, name, purpose)
-        if name != "list":
-            own.add_argument("name", metavar="NAME", help="the group's name")
-        add_bootstrap(own)
-        return own
-
+    action = cluster_actions(parser, "name", "the group's name")
     action("list", "show every group, with its protocol and its state")
     describe = action(
         "describe", "show a group's members, and in each partition its offset and how many records it has still to get"

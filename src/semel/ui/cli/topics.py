@@ -8,10 +8,10 @@ from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
-from semel.ui.cli.cluster import add_bootstrap, cluster_at
+from semel.ui.cli.cluster import cluster_actions, cluster_at
 from semel.ui.cli.display import counted, is_confirmed, print_table, printable, time_shown
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.subcommands import add_subcommand, positive
+from semel.ui.cli.subcommands import positive
 
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
@@ -21,15 +21,7 @@ _SET_ON_TOPIC: Final = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = add_subcommand(actions, name, purpose)
-        if name != "list":
-            own.add_argument("name", metavar="NAME", help="the topic's name")
-        add_bootstrap(own)
-        return own
-
+    action = cluster_actions(parser, "name", "the topic's name")
     action("list", "show every topic, its partitions, the offsets in them, and how many open transactions hold back")
     create = action("create", "create a topic")
     create.add_argument(

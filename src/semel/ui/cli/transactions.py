@@ -12,10 +12,9 @@ from typing import Final
 from semel.client import transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
 from semel.client.transactional_ids import OPEN, Described
-from semel.ui.cli.cluster import add_bootstrap, cluster_at, coordinator_of
+from semel.ui.cli.cluster import cluster_actions, cluster_at, coordinator_of
 from semel.ui.cli.display import is_confirmed, printable, time_shown
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.subcommands import add_subcommand
 
 EXAMPLE: Final = """  semel transactions list --state Ongoing
   semel transactions describe billing-1
@@ -25,15 +24,7 @@ _STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "Complete
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        own = add_subcommand(actions, name, purpose)
-        if name != "list":
-            own.add_argument("id", metavar="ID", help="the transactional id")
-        add_bootstrap(own)
-        return own
-
+    action = cluster_actions(parser, "id", "the transactional id")
     listing = action("list", "show every transactional id, with its producer and the state of its transaction")
     listing.add_argument("--state", choices=_STATES, action="append", help="only these; may be given several times")
     action("describe", "show one transactional id, with the partitions of its open transaction")
