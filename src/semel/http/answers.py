@@ -48,6 +48,11 @@ class Answer:
     headers: Headers
     body: bytes
 
+    def check_whole(self) -> None:
+        """Raise AnswerCutShort if the body is shorter than the length in its headers."""
+        if self.promised_bytes is not None and self.promised_bytes > len(self.body):
+            raise AnswerCutShort(self)
+
     @property
     def promised_bytes(self) -> int | None:
         """The length in its headers; None if there is none."""

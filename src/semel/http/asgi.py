@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
-from semel.http.answers import Answer, AnswerCutShort, Fate, RequestRefused, lowered, streams, ttl_header
+from semel.http.answers import Answer, Fate, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.requests import KEY_HEADER
@@ -201,8 +201,7 @@ class _Exchange:
         if not self._has_ended or self._is_settled or self._receive.has_told_of_end:
             return
         answer = self._answer()
-        if answer.promised_bytes is not None and answer.promised_bytes > len(answer.body):
-            raise AnswerCutShort(answer)
+        answer.check_whole()
         await self._settle_whole(answer)
 
     def _answer(self) -> Answer:

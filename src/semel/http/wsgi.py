@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive
-from semel.http.answers import Answer, AnswerCutShort, Fate, Headers, RequestRefused, lowered, streams, ttl_header
+from semel.http.answers import Answer, Fate, Headers, RequestRefused, lowered, streams, ttl_header
 from semel.http.holders import Holder, claimed, holder_of, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.unkeyed import Unkeyed
@@ -139,7 +139,9 @@ class _Exchange:
             is_whole = self._read(rest)
             headers = _lowered(self._started[1])
             status = int(self._started[0].split(" ", 1)[0])
-            answer = _whole(Answer(status, headers, bytes(self._written))) if is_whole else None
+            answer = Answer(status, headers, bytes(self._written)) if is_whole else None
+            if answer is not None:
+                answer.check_whole()
             fate = self._idempotency.fate(status, headers)
             instead = drive(settled(self._holder, fate, status, answer))
         except BaseException:
@@ -178,12 +180,6 @@ class _Exchange:
     def _is_stream(self) -> bool:
         content_types = (value for name, value in self._started[1] if name.lower() == "content-type")
         return streams(tuple((b"content-type", value.encode("latin-1")) for value in content_types))
-
-
-def _whole(answer: Answer) -> Answer:
-    if answer.promised_bytes is not None and answer.promised_bytes > len(answer.body):
-        raise AnswerCutShort(answer)
-    return answer
 
 
 class _Passing:
