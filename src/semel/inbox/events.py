@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from semel.database import keys
+from semel.database.keys import is_unicode
 
 # -- the message -------------------------------------------------------------------------------------------------------
 
@@ -161,14 +162,6 @@ def _checked_text(value: Any, what: str, characters_max: int) -> str:
         raise UnusableId(f"{what} is a text, not {type(value).__name__}")
     if not 0 < len(value) <= characters_max:
         raise UnusableId(f"{what} has 1 to {characters_max} characters, not {len(value)}")
-    if "\0" in value or not _is_unicode(value):
+    if "\0" in value or not is_unicode(value):
         raise UnusableId(f"{what} holds a character that PostgreSQL cannot keep: {value!r}")
     return value
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, case, func
 
 from semel.database.dialects import per_dialect
+from semel.database.keys import is_unicode
 from semel.outbox.messages import obstacle_of_topic
 from semel.outbox.tables import messages
 from semel.publish import Record
@@ -110,7 +111,7 @@ def _header_of(pair: Any) -> tuple[str, bytes | None]:
             pass
         case _:
             raise Unreadable("column headers is no list of pairs of a name and a value in hexadecimal digits or null")
-    if "\0" in name or (not name.isascii() and not _is_whole(name)):
+    if "\0" in name or (not name.isascii() and not is_unicode(name)):
         raise Unreadable(f"column headers has a name that cannot be sent: {_shortened(repr(name))}")
     try:
         return name, None if digits is None else bytes.fromhex(digits)
@@ -129,15 +130,6 @@ def _text_of(column: str, text: Any) -> str:
         return text.decode()
     except UnicodeDecodeError:
         raise Unreadable(f"column {column} is no text in UTF-8") from None
-
-
-def _is_whole(text: str) -> bool:
-    """Whether no half of a character is in it, which JSON can write and UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shortened(text: str) -> str:
