@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         bugs = some_of(bugs, options.some, _commit())
     # So that what was begun is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with _postgres():
+    with _databases():
         return run(bugs, options.jobs, options.slowest, options.seconds)
 
 
@@ -191,8 +191,8 @@ def _tell_all(verdicts: Sequence[Verdict], seconds: int) -> int:
 
 
 @contextlib.contextmanager
-def _postgres() -> Iterator[None]:
-    """One server for all; the libraries are loaded while it starts."""
+def _databases() -> Iterator[None]:
+    """One server of each kind for all; the libraries are loaded while it starts."""
     if "SEMEL_TEST_POSTGRES" in os.environ:
         _load_libraries()
         yield
@@ -202,9 +202,9 @@ def _postgres() -> Iterator[None]:
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as server:
         _load_libraries()
         assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        if url:
-            os.environ["SEMEL_TEST_POSTGRES"] = url
+        for variable in ("SEMEL_TEST_POSTGRES", "SEMEL_TEST_MARIADB"):
+            if url := server.stdout.readline().strip():
+                os.environ.setdefault(variable, url)
         yield
 
 

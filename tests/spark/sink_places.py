@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mariadb_under_test import asked
 from semel.spark import delta_sink, sql_sink
 from semel.spark.tables.sink import Sink
 
 BATCH_ROWS = 100
-KINDS = ("postgresql", "sqlite", "delta", "parquet")
+KINDS = ("postgresql", "mariadb", "sqlite", "delta", "parquet")
 
 
 class Place:
-    """One directory with all of a query: what it reads, its checkpoint, and, but for PostgreSQL, where it writes."""
+    """One directory with all of a query: what it reads, its checkpoint, and, but for the servers, where it writes."""
 
     def __init__(self, kind: str, directory: Path, url: str = "") -> None:
         self.kind = kind
@@ -67,6 +69,8 @@ class Place:
 
             with sqlite3.connect(self.url.removeprefix("sqlite:///")) as file:
                 return [row[0] for row in file.execute("SELECT id FROM rows")]
+        if self.kind == "mariadb":
+            return [row[0] for row in asked(self.url, 'SELECT id FROM "rows"')]
         import psycopg
 
         with psycopg.connect(self.url) as connection:
@@ -84,6 +88,16 @@ class Place:
         """As after a crash between the sink's commit and Spark's."""
         for name in (str(batch), f".{batch}.crc"):
             (self.checkpoint / "commits" / name).unlink()
+
+
+def place_of(kind: str, directory: Path, request: pytest.FixtureRequest) -> Place:
+    """A place of this kind; where it is a server, its database is empty."""
+    url = ""
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres").new_database()
+    elif kind == "mariadb":
+        url = request.getfixturevalue("mariadb_url")
+    return Place(kind, directory, url)
 
 
 def verdict(place: Place, spark: SparkSession, batches: Sequence[int]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.sql import DataFrame, SparkSession
-from sink_places import KINDS, Place
+from sink_places import KINDS, Place, place_of
 
 from semel.spark.claims import Batch, Outcome
 from semel.spark.tables import fan_out
@@ -45,8 +45,7 @@ def left_by_spark(spark: SparkSession, before: set[int]) -> set[int]:
 def test_no_job_outlives_its_batch(
     kind: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    url = request.getfixturevalue("postgres").new_database() if kind == "postgresql" else ""
-    place = Place(kind, tmp_path, url)
+    place = place_of(kind, tmp_path, request)
     before = executions_with_jobs(spark)
     place.feed(0, 1, 2)
     place.run(spark)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from log_under_test import LogUnderTest
-from sink_places import KINDS, Place
+from sink_places import KINDS, Place, place_of
 
 from eventually import eventually
 from semel.audit import Verdict, audit
@@ -94,7 +94,7 @@ class Query:
     @property
     def _address(self) -> str:
         match self._place.kind:
-            case "postgresql":
+            case "postgresql" | "mariadb":
                 return f"{self._place.url}/rows"
             case "sqlite":
                 return f"sqlite:{self._place.directory}/rows.db/rows"
@@ -108,8 +108,7 @@ def test_a_takeover_in_the_middle_of_a_batch_costs_no_row_of_a_table(
     kind: str, spark: SparkSession, pair: Pair, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The broker is killed with its disk when two tasks have half of their rows, and the others none."""
-    url = request.getfixturevalue("postgres").new_database() if kind == "postgresql" else ""
-    query = Query(spark, pair.bootstrap, Place(kind, tmp_path / "place", url))
+    query = Query(spark, pair.bootstrap, place_of(kind, tmp_path / "place", request))
 
     def take_over() -> Verdict:
         with query.gate.closed():

@@ -31,7 +31,7 @@ ROW_SHOWN_MAX: Final = 500
 class Mover(Protocol):
     """A connection of the driver, in the transaction of a batch."""
 
-    drop: str
+    drop_temporary: str
     """How a table of the transaction is dropped."""
     nulls: str
     """What has nulls come first in an order, where that is not so by itself."""
@@ -87,7 +87,7 @@ def move(mover: Mover, target: Target, columns: Sequence[str], staged: Staged, c
         if target.quarantine is None:
             raise bad_row(target.table, why, mover.one_of(one))
         aside += mover.put_aside(one, why, claim)
-    mover.number_of(f"{mover.drop} {NUMBERED}")
+    mover.number_of(f"{mover.drop_temporary} {NUMBERED}")
     return aside
 
 

@@ -18,7 +18,7 @@ from semel.spark.tables.statements import count_statement, keyless, keyless_stat
 
 
 class SqlConnection:
-    drop = "DROP TABLE"
+    drop_temporary = "DROP TABLE"
     nulls = " NULLS FIRST"
     loss = "the server crashed meanwhile, or somebody emptied the staging table"
     """Why staged rows may be gone."""

@@ -119,7 +119,7 @@ def is_mariadb(connection: Any) -> bool:
 
 
 class MysqlConnection(SqlConnection):
-    drop = "DROP TEMPORARY TABLE"
+    drop_temporary = "DROP TEMPORARY TABLE"
     nulls = ""
 
     def __init__(self, connection: Any, settings: Mapping[str, Any], target: Target, schema: StructType) -> None:
@@ -238,7 +238,7 @@ class MysqlConnection(SqlConnection):
         prefix = self.stage_prefix()
         left = f"table_schema = DATABASE() AND left(table_name, {len(prefix)}) = {literal(prefix)}"
         for (name,) in self.answer(f"SELECT table_name FROM information_schema.tables WHERE {left}"):
-            self.drop_staging(name)
+            self.drop(name)
         table = prefix + secrets.token_hex(6)
         types = staging_types(self.schema, self.collation)
         self.run(f"{create_table(table, {**types, TASK_COLUMN: 'bigint'}, ())} ENGINE={ENGINE}")
@@ -263,7 +263,7 @@ class MysqlConnection(SqlConnection):
             # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(pymysql.err.Error):
                 for staging in filter(None, (table, bad)):
-                    self.drop_staging(staging)
+                    self.drop(staging)
 
     def fits(self, types: Mapping[str, str]) -> dict[str, Fit]:
         fits = {}
@@ -280,7 +280,7 @@ class MysqlConnection(SqlConnection):
         [(full,)] = self.answer(f"SELECT {schema}")
         return stage_prefix(self.target.sink, (str(full), table))
 
-    def drop_staging(self, table: str) -> None:
+    def drop(self, table: str) -> None:
         self.run(f"SET lock_wait_timeout = {DROP_WAIT_SECONDS}")
         with suppress(pymysql.err.OperationalError):
             self.run(f"DROP TABLE IF EXISTS {quoted(table)}")

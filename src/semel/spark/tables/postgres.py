@@ -216,7 +216,7 @@ class PostgresConnection(SqlConnection):
             # If the connection was lost, the drop fails too, and its error must not hide the first one.
             with suppress(psycopg.Error):
                 for staging in filter(None, (table, bad)):
-                    self.drop_staging(staging)
+                    self.drop(staging)
 
     def drop_all(self, prefix: str) -> None:
         """Drop the tables that earlier attempts of this sink left: every attempt stages its batch itself."""
@@ -226,9 +226,9 @@ class PostgresConnection(SqlConnection):
             [prefix],
         ).fetchall()
         for (table,) in left:
-            self.drop_staging(table)
+            self.drop(table)
 
-    def drop_staging(self, table: str) -> None:
+    def drop(self, table: str) -> None:
         with suppress(psycopg.errors.LockNotAvailable), self.connection.transaction():
             self.run(f"SET LOCAL lock_timeout = {DROP_TIMEOUT_MS}")
             self.run(f"DROP TABLE IF EXISTS {quoted(table)}")
