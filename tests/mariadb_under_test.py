@@ -24,6 +24,8 @@ from semel.testing.postgres_programs import PostgresMissing, account_of_server, 
 ON_MARIADB: Final = {
     *("inbox/test_claiming.py", "inbox/test_reaper.py", "offsets/test_offsets_with_output.py"),
     *("http/test_http_races.py", "http/test_http_reaper.py", "http/test_http_steps.py"),
+    *("inbox/test_loop.py", "outbox/test_adding.py", "outbox/test_relaying.py"),
+    "steps/test_workflows.py",
     *("database/test_open_transactions.py", "schema/test_making.py", "schema/test_printing.py"),
     *("tables/test_table_commits.py", "tables/test_bad_rows.py"),
 }

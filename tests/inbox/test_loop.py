@@ -162,6 +162,8 @@ def test_an_id_that_only_looks_like_a_place_is_put_aside(engine: Engine) -> None
 @pytest.mark.parametrize("how", ["an error that is caught", "a rollback"])
 def test_a_handler_that_goes_on_in_a_transaction_that_was_undone_has_failed(engine: Engine, how: str) -> None:
     """Its commit would be a rollback of which nobody hears: the event would be neither done nor put aside."""
+    if engine.dialect.name == "mysql" and how != "a rollback":
+        pytest.skip("an ordinary error undoes its statement alone; test_mariadb_transactions.py has a deadlock")
 
     def careless(connection: Connection, taken: Message) -> None:
         do(connection, "half")
@@ -257,7 +259,10 @@ def test_a_lost_database_is_no_reason_to_put_a_message_aside(engine: Engine) -> 
     def lose(connection: Connection, taken: Message) -> None:
         nonlocal losses
         losses -= 1
-        if losses:
+        if losses and engine.dialect.name == "mysql":
+            with engine.begin() as other:
+                other.exec_driver_sql(f"KILL {connection.exec_driver_sql('SELECT CONNECTION_ID()').scalar()}")
+        elif losses:
             connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
         handle(connection, taken)
 

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Engine, MetaData, Table, Text
+from sqlalchemy import Column, Engine, MetaData, String, Table
 
 from cluster_under_test import CLIENT
 from semel import outbox
@@ -15,7 +15,7 @@ from semel.outbox.bell import FALLBACK_SECONDS
 from semel.outbox.relay import BATCH_BYTES_MAX
 from semel.publish import Publisher
 
-orders = Table("orders", MetaData(), Column("name", Text, primary_key=True))
+orders = Table("orders", MetaData(), Column("name", String(99), primary_key=True))
 
 
 class Running:

@@ -72,6 +72,8 @@ def test_a_session_adds_in_its_transaction(engine: Engine, topic: str, bootstrap
 
 def test_a_raw_connection_adds_in_its_transaction(engine: Engine, topic: str, bootstrap: str, relays: Relays) -> None:
     raw: Any
+    if engine.dialect.name == "mysql":
+        pytest.skip("a raw connection is refused there")
     if engine.dialect.name == "postgresql":
         raw = psycopg.connect(raw_url(engine))
     else:

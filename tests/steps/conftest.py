@@ -17,12 +17,12 @@ from semel.steps import metadata
 def engine(url: str) -> Iterator[Engine]:
     made = engine_of(url)
     # Nothing here is about a loss of power, and there are very many commits.
-    no_sync = "PRAGMA synchronous=OFF" if made.dialect.name == "sqlite" else "SET synchronous_commit TO off"
+    unsynced = {"sqlite": "PRAGMA synchronous=OFF", "postgresql": "SET synchronous_commit TO off", "mysql": "DO 0"}
 
     @event.listens_for(made, "connect")
     def connected(connection: Any, _record: object) -> None:
         cursor = connection.cursor()
-        cursor.execute(no_sync)
+        cursor.execute(unsynced[made.dialect.name])
         cursor.close()
         connection.commit()
 

@@ -6,13 +6,13 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, insert, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, insert, select
 
 from semel.steps import Run, Workflow, workflow
 
 tables = MetaData()
 # What is booked with a step, in its transaction.
-booked = Table("booked", tables, Column("number", Integer, primary_key=True), Column("what", String, nullable=False))
+booked = Table("booked", tables, Column("number", Integer, primary_key=True), Column("what", Text, nullable=False))
 
 
 def book(connection: Connection, what: str) -> int:

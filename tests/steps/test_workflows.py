@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from flows import all_booked, book
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Engine
 from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from semel.database import begin_immediately, within
+from databases import async_engine_of
+from semel.database import within
 from semel.database.keys import derived_key
 from semel.database.kinds import WrongKind
 from semel.steps import (
@@ -328,7 +328,7 @@ def test_a_cancellation_of_something_else_is_an_error_of_the_function(engine: En
         await other
 
     async def work() -> None:
-        database = asynchronous(engine, url)
+        database = async_engine_of(url)
         async with database.begin() as connection:
             await start_async(connection, flow, id="a")
         assert await Worker(database, [flow]).drain_async() == 1
@@ -384,14 +384,6 @@ def test_no_more_of_a_queue_run_than_may_and_one_whose_worker_is_gone_counts(eng
     bench.run(30)
     bench.run()
     assert sorted(ran) == ids
-
-
-def asynchronous(engine: Engine, url: str) -> AsyncEngine:
-    driver = "aiosqlite" if engine.dialect.name == "sqlite" else "asyncpg"
-    database = create_async_engine(make_url(url).set(drivername=f"{engine.dialect.name}+{driver}"))
-    if driver == "aiosqlite":
-        begin_immediately(database.sync_engine)
-    return database
 
 
 def drive_take(worker: Worker, count: int) -> list[Any]:
@@ -475,7 +467,7 @@ def test_coroutines_sleep_call_and_book_as_functions_do(engine: Engine, url: str
         return charged
 
     async def work() -> None:
-        database = asynchronous(engine, url)
+        database = async_engine_of(url)
         async with database.begin() as connection:
             await start_async(connection, flow, 5, id="a", clock=clock)
         worker = Worker(database, [flow], clock=clock)
