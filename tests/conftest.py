@@ -197,12 +197,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [marker.args[0] for marker in metafunc.definition.iter_markers("parametrize")]
     own = {name.strip() for one in names for name in (one.split(",") if isinstance(one, str) else one)}
     if "url" in metafunc.fixturenames and "url" not in own:
+        from databases import ON_SQLITE_ALONE
         from mariadb_under_test import ON_MARIADB
 
         path = "/".join(metafunc.definition.path.parts[-2:])
-        metafunc.parametrize(
-            "url", ["sqlite", "postgresql", *(["mariadb"] if path in ON_MARIADB else [])], indirect=True
-        )
+        others = [] if path in ON_SQLITE_ALONE else ["postgresql", *(["mariadb"] if path in ON_MARIADB else [])]
+        metafunc.parametrize("url", ["sqlite", *others], indirect=True)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from semel.database import begin_immediately
 
+ON_SQLITE_ALONE: Final = {"http/test_fates.py", "http/test_http_client.py", "http/test_scope.py"}
+"""The modules of tests of what knows no database, and only needs one."""
 ASYNC_DRIVERS: Final = {
     "sqlite": "sqlite+aiosqlite",
     "postgresql": "postgresql+asyncpg",

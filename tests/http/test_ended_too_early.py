@@ -85,8 +85,16 @@ def work(connection: Connection, end: Callable[[Connection], None]) -> None:
             continue
 
 
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("kind", ["engine", "session", "coroutine", "async session", "steps"])
+# Each end in each kind, and each of both on either database.
+@pytest.mark.parametrize(
+    ("url", "kind", "how"),
+    [
+        (("sqlite", "postgresql")[(row + column) % 2], kind, how)
+        for row, kind in enumerate(["engine", "session", "coroutine", "async session", "steps"])
+        for column, how in enumerate(ENDS)
+    ],
+    indirect=["url"],
+)
 def test_what_ends_before_the_answer_commits_nothing(mined: Engine, url: str, kind: str, how: str) -> None:
     end = ENDS[how]
     app: Any

@@ -355,8 +355,16 @@ def test_in_coroutines_on_an_asynchronous_engine(url: str, engine: Engine) -> No
     assert (calls, count(engine)) == (["charge", "mail", "mail"], 1)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("again", [False, True])
+# Each two of the three together.
+@pytest.mark.parametrize(
+    ("url", "asynchronous", "again"),
+    [
+        *(("sqlite", False, True), ("sqlite", True, False)),
+        *(("postgresql", False, False), ("postgresql", True, True)),
+        *(("mariadb", False, True), ("mariadb", True, False)),
+    ],
+    indirect=["url"],
+)
 def test_a_request_with_steps_that_is_cancelled_lets_go_of_its_key_wherever_that_hits(
     url: str, engine: Engine, asynchronous: bool, again: bool
 ) -> None:
