@@ -6,13 +6,14 @@ from urllib.parse import quote, urlencode
 import deltalake
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
 
 from semel.audit import AuditFailed, Given, audit
 from semel.testing.seaweedfs import ACCESS_KEY, SECRET_KEY, SeaweedServer
 
 
 def test_an_iceberg_table_is_read_as_of_a_snapshot_or_a_branch_and_without_deleted_rows(tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+
     settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
     catalog = load_catalog("lake", **settings)
     catalog.create_namespace("shop")

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from pyiceberg.catalog import load_catalog
 
 from mariadb_under_test import asked
 from semel.audit import AuditFailed, Given, Verdict, audit
@@ -71,6 +70,8 @@ class Written:
         return f"parquet:{directory.parent}?id=event_id&time=at&amount=amount"
 
     def iceberg(self, rows: Rows) -> str:
+        from pyiceberg.catalog import load_catalog
+
         settings = {"uri": f"sqlite:///{self._directory}/catalog.db", "warehouse": f"file://{self._directory}/lake"}
         catalog = load_catalog("lake", type="sql", **settings)
         catalog.create_namespace("shop")

@@ -5,7 +5,6 @@ Else a batch that is run again would accept the other one, and a sink could have
 from collections.abc import Sequence
 from itertools import permutations
 
-import pandas
 import pyarrow as pa
 import pytest
 
@@ -32,6 +31,8 @@ def piece(place: int) -> bytes:
 
 @pytest.mark.parametrize("order", list(permutations(PLACES)))
 def test_the_pieces_of_a_stream_are_judged_in_the_order_of_the_input(order: Sequence[int]) -> None:
+    import pandas
+
     whole = pandas.DataFrame({PLACE: order, ROWS: [piece(place) for place in order]})
     woken = pandas.DataFrame({PLACE: [2], ROWS: [None]})
     for chunks in ([whole], [whole[:1], woken, whole[1:]]):
@@ -53,4 +54,6 @@ def test_the_pieces_of_a_batch_are_judged_in_the_order_of_the_input(order: Seque
 
 
 def test_a_bucket_that_is_only_woken_has_no_rows() -> None:
+    import pandas
+
     assert _rows_of([pandas.DataFrame({PLACE: [2], ROWS: [None]})]) is None

@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 import pyarrow
 import pymysql
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog import Catalog, load_catalog
 from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 from pyspark.sql.types import StructType
@@ -23,6 +22,9 @@ from semel.spark import delta_sink, iceberg_sink, sql_sink
 from semel.spark.tables.sink import Sink
 from semel.spark.tables.table import Connected, Table
 from semel.testing.seaweedfs import ACCESS_KEY, SECRET_KEY, SeaweedServer
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 NO_TEXT = "concat('bad ', cast(X'ff' AS string))"
 
@@ -203,6 +205,8 @@ class IcebergUnderTest(TableUnderTest):
 
     @property
     def catalog(self) -> Catalog:
+        from pyiceberg.catalog import load_catalog
+
         return load_catalog("lake", **self.settings)
 
     def sink(self, **options: Any) -> Sink:

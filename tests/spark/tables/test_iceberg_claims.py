@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 import pytest
-from pyiceberg.table import Table
-from pyiceberg.types import StringType
 from pyspark.sql.types import StructType
 
 from semel.spark.claims import BatchRefused, Outcome
@@ -22,6 +20,9 @@ from semel.spark.tables.iceberg_claims import Noted, noted_in, text_of
 from semel.spark.tables.iceberg_files import Writing, data_files
 from semel.spark.tables.iceberg_schema import schema_of
 from semel.spark.tables.iceberg_sink import IcebergFiles, iceberg_sink
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
 LONGS = {**ARRAY, "elementType": "long"}
@@ -84,6 +85,8 @@ class Lake:
 
 
 def column_added_again(lake: Lake) -> None:
+    from pyiceberg.types import StringType
+
     for change in ("delete_column", "add_column"):
         with lake.table.update_schema() as update:
             getattr(update, change)("name", *([StringType()] if change == "add_column" else []))

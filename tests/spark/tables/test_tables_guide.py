@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 
 from semel.testing.postgres import PostgresServer
 
@@ -27,6 +26,8 @@ PAYMENTS = [
 
 
 def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+
     url = postgres.new_database()
     (tmp_path / "payments-in").mkdir()
     (tmp_path / "payments-in/1.json").write_text("\n".join(map(json.dumps, PAYMENTS)))
