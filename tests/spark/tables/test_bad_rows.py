@@ -121,13 +121,11 @@ def test_sums_are_of_the_rows_that_the_table_takes(url: str) -> None:
 
 # What cannot even be staged
 
-ODD = pyarrow.record_batch(
-    {
-        "n": pyarrow.array(range(4), pyarrow.int64()),
-        "name": pyarrow.array([b"fine", b"not UTF-8: \xff", b"also fine", b"\xe4"], pyarrow.binary()).view("string"),
-        "at": pyarrow.array([0, 0, -(2**62), 0], pyarrow.int64()).cast(pyarrow.timestamp("us", "UTC")),
-    }
-)
+
+def odd_rows() -> pyarrow.RecordBatch:
+    names = pyarrow.array([b"fine", b"not UTF-8: \xff", b"also fine", b"\xe4"], pyarrow.binary()).view("string")
+    times = pyarrow.array([0, 0, -(2**62), 0], pyarrow.int64()).cast(pyarrow.timestamp("us", "UTC"))
+    return pyarrow.record_batch({"n": pyarrow.array(range(4), pyarrow.int64()), "name": names, "at": times})
 
 
 def test_rows_that_postgresql_cannot_stage_are_kept_beside_the_others(postgres: PostgresServer) -> None:
@@ -137,7 +135,7 @@ def test_rows_that_postgresql_cannot_stage_are_kept_beside_the_others(postgres: 
         f"CREATE TABLE stage (n bigint, name text, at bigint CHECK (at > -210866803200000000), {TASK_COLUMN} bigint)",
         f"CREATE TABLE bad (reason text, row text, {TASK_COLUMN} bigint)",
     )
-    assert copy_rows(Copying(url, "payments", "stage", "bad", {"at"}), 7, iter([ODD])) == (1, 3)
+    assert copy_rows(Copying(url, "payments", "stage", "bad", {"at"}), 7, iter([odd_rows()])) == (1, 3)
     assert asked(url, "SELECT n, name FROM stage") == [(0, "fine")]
     kept = {
         json.loads(row)["n"]: (json.loads(row), reason) for reason, row in asked(url, "SELECT reason, row FROM bad")
@@ -147,7 +145,7 @@ def test_rows_that_postgresql_cannot_stage_are_kept_beside_the_others(postgres: 
     assert "violates check constraint" in kept[2][1]
     assert kept[2][0]["at"] == str(-(2**62))
     with pytest.raises(ValueError, match=r"payments refuses a row: invalid byte sequence .* Nothing was written"):
-        copy_rows(Copying(url, "payments", "stage", None, {"at"}), 8, iter([ODD]))
+        copy_rows(Copying(url, "payments", "stage", None, {"at"}), 8, iter([odd_rows()]))
 
 
 def test_a_value_of_another_type_is_named_by_its_column_and_not_by_the_staging_table(postgres: PostgresServer) -> None:
@@ -161,7 +159,7 @@ def test_a_value_of_another_type_is_named_by_its_column_and_not_by_the_staging_t
 
 def test_rows_that_sqlite_cannot_stage_are_kept_beside_the_others(tmp_path: Any) -> None:
     types = {"n": "INTEGER", "name": "TEXT"}
-    rows = ODD.select(["n", "name"])
+    rows = odd_rows().select(["n", "name"])
     chunks = [row for batch in pack_task(Packing("payments", types, True))([rows]) for row in as_rows(batch)]
     assert gather(str(tmp_path / "rows.db"), types, iter(chunks)) == 2
     url = f"sqlite:///{tmp_path}/rows.db"
