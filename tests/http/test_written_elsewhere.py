@@ -81,8 +81,9 @@ def test_a_view_that_catches_the_refusal_has_not_succeeded(engine: Engine, alias
             payment.create(amount="5")
         return paid()
 
-    with pytest.raises(WrittenElsewhere):
-        post(Idempotency(engine, scope=caller), view)
+    status, problem = post(Idempotency(engine, scope=caller), view)
+    assert (status[:3], json.loads(problem)["type"]) == ("500", "urn:semel:problem:written-elsewhere")
+    assert "semel.http.django.transactions" in json.loads(problem)["detail"]
     assert (count(engine), count(engine, keys)) == (0, 0)
 
 
@@ -113,8 +114,7 @@ def test_every_way_to_write_with_the_orm_is_seen_and_every_way_to_read_is_let_th
                 refusals.append(error)
         return paid()
 
-    with pytest.raises(WrittenElsewhere):
-        post(Idempotency(engine, scope=caller), view)
+    assert post(Idempotency(engine, scope=caller), view)[0].startswith("500")
     assert len(refusals) == len(writes)
     with engine.connect() as connection:
         assert list(connection.scalars(select(payments.c.amount))) == ["1"]
@@ -241,7 +241,7 @@ def test_a_session_on_another_engine_may_read_and_is_refused_when_it_writes(engi
         with elsewhere():
             write(connection)
 
-    with pytest.raises(WrittenElsewhere, match=r"INSERT INTO payments .*idempotency\.connection"):
+    with pytest.raises(WrittenElsewhere, match=r"INSERT INTO payments .*idempotency\.session"):
         Handler(engine, write).post()
     assert (count(engine), count(engine, keys), count(other)) == (0, 0, 0)
     assert Handler(engine, mean_it).post() == Handler(engine, mean_it).post() == 201
@@ -381,7 +381,14 @@ def test_a_session_that_commits_by_itself_is_refused_in_each_framework(
 
     client = framework(Idempotency(engine, scope=caller), book, sessionmaker(other))
     headers = {"Idempotency-Key": "k-1", "X-Caller": "anna"}
-    assert [client.post("/payments", headers=headers).status_code for _ in range(2)] == [500, 500]
+    for _ in range(2):
+        answer = client.post("/payments", headers=headers)
+        problem = json.loads(answer.data if framework is of_flask else answer.content)
+        assert (answer.status_code, problem["type"]) == (500, "urn:semel:problem:written-elsewhere")
+        way = "Depends(idempotency.session)" if framework is of_fastapi else "idempotency.session(request)"
+        assert f"take {way} in its handler" in problem["detail"]
     assert len(refusals) == 2
+    assert "POST /payments was refused" in caplog.text
+    assert "INSERT INTO payments" in caplog.text
     assert (count(other), count(engine, keys)) == (0, 0)
     other.dispose()

@@ -2,9 +2,11 @@
 not, and happens again when the event or the request is repeated.
 
 Code that does the work of a claim notes so in its context, with the connection of the claim. Each engine of SQLAlchemy
-and each connection of Django looks there before a statement, and refuses one that writes on another connection. Nobody
-sees what goes past both, such as a driver's own connection. This module must never refuse a statement that only reads,
-nor one outside of a claim's work.
+and each connection of Django looks there before a statement, and refuses one that writes on another connection. A
+session that begins in the work, or takes an object in, belongs to it, also if it sends its changes only later, when its
+owner commits it: they are refused at the end of the work, and whenever they would be sent. Nobody sees what goes past
+all of these, such as a driver's own connection. This module must never refuse a statement that only reads, nor one
+outside of a claim's work.
 """
 
 import contextlib
@@ -16,9 +18,10 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final, Protocol
-from weakref import ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.orm import Session, SessionTransaction
 
 from semel.database.dialects import COMMENTS
 from semel.database.refusals import WrittenElsewhere, told_of_end
@@ -45,9 +48,10 @@ class Work:
         self.is_open = is_open
         self.driver: object = None
         self.file = ""
-        # What has to happen at once, because nobody checks at the end.
-        self.fail: Callable[[], None] = lambda: None
-        self._refused: WrittenElsewhere | None = None
+        # What has to happen at once with a refusal, because nobody checks at the end.
+        self.fail: Callable[[WrittenElsewhere], None] = lambda _error: None
+        self.refused: WrittenElsewhere | None = None
+        self.sessions: WeakSet[Session] = WeakSet()
 
     def begin(self) -> None:
         """What comes next in the caller's context is this work, as long as it is open."""
@@ -59,17 +63,23 @@ class Work:
         _works.set(_works_without(self))
 
     def refuse(self, error: WrittenElsewhere) -> None:
-        self._refused = error
-        self.fail()
+        self.fail(error)
+        self.refused = error
         raise error
 
     def check(self) -> None:
-        """Raise the refusal again, in case that the application has caught it: the effect is missing."""
-        if self._refused is not None:
-            raise self._refused
+        """Raise the refusal again, in case that the application has caught it: the effect is missing. A change that a
+        session has not sent yet is missing as well, or would be sent apart from the claim."""
+        if self.refused is not None:
+            raise self.refused
+        for session in list(self.sessions):
+            changed = _unwritten(session)
+            if changed is not None and _work_of(session) is self and not _is_on(session, self.driver):
+                self.refuse(_refusal_of(changed))
 
 
 _works: Final[ContextVar[tuple[Work, ...]]] = ContextVar("works", default=())
+_is_apart: Final[ContextVar[bool]] = ContextVar("is_apart", default=False)
 
 
 def _works_without(work: Work) -> tuple[Work, ...]:
@@ -113,7 +123,7 @@ def work_on(connection: Connection) -> Work:
     root = None if transaction is None else ref(transaction)
     work = Work(lambda: root is not None and (one := root()) is not None and one.is_active)
     work.driver, work.file = driver_of(connection), file_of(connection)
-    work.fail = lambda: refuse_commit(its_connection())
+    work.fail = lambda _error: refuse_commit(its_connection())
     return work
 
 
@@ -121,12 +131,14 @@ def work_on(connection: Connection) -> Work:
 def elsewhere() -> Iterator[None]:
     """What is written in here on another connection is no part of a claim's effect: it commits by itself, and happens
     again when the event or the request is repeated."""
-    works = _works.get()
+    works, was_apart = _works.get(), _is_apart.get()
     _works.set(())
+    _is_apart.set(True)
     try:
         yield
     finally:
         _works.set(works)
+        _is_apart.set(was_apart)
 
 
 def driver_of(connection: Connection) -> object:
@@ -135,8 +147,12 @@ def driver_of(connection: Connection) -> object:
 
 def _elsewhere_from(driver: object) -> Work | None:
     """The work that a statement on this connection would be beside of; None if it is no work, or on its connection."""
-    works = [one for one in _works.get() if one.is_open()]
+    works = _open_works()
     return works[-1] if works and not any(one.driver is driver for one in works) else None
+
+
+def _open_works() -> list[Work]:
+    return [one for one in _works.get() if one.is_open()]
 
 
 def writes(statement: Any) -> bool:
@@ -154,21 +170,21 @@ def _text_of(statement: Any) -> str:
 # -- who looks ---------------------------------------------------------------------------------------------------------
 
 
-_OF_SQLALCHEMY: Final = (
-    "write on the connection or session of the claim: the one that the handler was handed, or takes by "
-    "idempotency.connection(request) or step.connection()"
-)
 _OF_DJANGO: Final = (
     "let the claim use the connection of Django: configure Idempotency(semel.http.django.transactions), and take "
     "step.connection() before the work of a step; for events, write a handler of semel.django.inbox"
 )
 
 
+def _refusal_of_statement(statement: str, connection: str, remedy: str = "") -> WrittenElsewhere:
+    return WrittenElsewhere(f"{' '.join(statement.split()[:3])} ... goes over {connection}", remedy)
+
+
 def _before_statement(_cursor: object, statement: str, _parameters: object, context: Any) -> None:
     if _works.get():
         work = _elsewhere_from(driver_of(context.root_connection))
         if work is not None and writes(statement):
-            work.refuse(WrittenElsewhere(statement, "another connection of SQLAlchemy", _OF_SQLALCHEMY))
+            work.refuse(_refusal_of_statement(statement, "another connection of SQLAlchemy"))
 
 
 def _before_bare_statement(cursor: object, statement: str, context: Any) -> None:
@@ -190,7 +206,7 @@ def _around_djangos(execute: Any, statement: Any, parameters: Any, many: bool, c
         work = _elsewhere_from(connection.connection)
         if work is not None and (writes(statement) or _waits(connection, statement, work)):
             name = f"the connection {connection.alias!r} of Django"
-            work.refuse(WrittenElsewhere(_text_of(statement), name, _OF_DJANGO))
+            work.refuse(_refusal_of_statement(_text_of(statement), name, _OF_DJANGO))
     return execute(statement, parameters, many, context)
 
 
@@ -231,3 +247,92 @@ def _djangos_is_made(*, connection: Any, **_more: object) -> None:
     if _around_djangos not in connection.execute_wrappers:
         # The first one: a block of `execute_wrapper` takes away the last one at its end.
         connection.execute_wrappers.insert(0, _around_djangos)
+
+
+# -- sessions that send their changes later ----------------------------------------------------------------------------
+
+
+# To which work the transaction of a session belongs, and its connections. A work may refer to the session, and so must
+# not be kept here.
+_works_of: Final[WeakKeyDictionary[Session, ref[Work]]] = WeakKeyDictionary()
+_connections_of: Final[WeakKeyDictionary[Session, WeakSet[Connection]]] = WeakKeyDictionary()
+
+
+def _work_of(session: Session) -> Work | None:
+    work = _works_of.get(session)
+    return None if work is None else work()
+
+
+def _unwritten(session: Session) -> str | None:
+    """The kind of an object whose changes this session has not sent."""
+    changed = (*session.new, *session.deleted, *(one for one in session.dirty if session.is_modified(one)))
+    return type(changed[0]).__name__ if changed else None
+
+
+def _is_on(session: Session, driver: object) -> bool:
+    """Whether this session works on the connection of this driver."""
+    own = {session.bind} if isinstance(session.bind, Connection) else _connections_of.get(session, ())
+    return any(not one.closed and not one.invalidated and driver_of(one) is driver for one in own)
+
+
+def _refusal_of(changed: str) -> WrittenElsewhere:
+    return WrittenElsewhere(f"a session on a connection of its own holds an unsent change of {changed}")
+
+
+def _belongs(session: Session, *_object: object) -> None:
+    works = _open_works() if _works.get() else []
+    if works:
+        _works_of[session] = ref(works[-1])
+        works[-1].sessions.add(session)
+
+
+def _begins(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        _works_of.pop(session, None)
+        _connections_of.pop(session, None)
+        _belongs(session)
+
+
+def _left_by(session: Session) -> Work | None:
+    """The work that has ended, and has left this session to send its changes now, apart from the claim."""
+    work = _work_of(session)
+    if work is None or work.is_open() or _is_apart.get():
+        return None
+    return None if any(_is_on(session, one.driver) for one in (work, *_open_works())) else work
+
+
+def _has_connection(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
+    # One that it takes after the end may be the claim's by chance: it is from the same pool.
+    if _left_by(session) is None:
+        _connections_of.setdefault(session, WeakSet()).add(connection)
+    if session in _works_of and not isinstance(session.bind, Connection):
+        its_session = ref(session)
+        event.listen(
+            connection,
+            "before_cursor_execute",
+            lambda _connection, _cursor, statement, *_more: _before_statement_of(its_session(), statement),
+        )
+
+
+def _before_statement_of(session: Session | None, statement: str) -> None:
+    work = None if session is None else _left_by(session)
+    if work is not None and writes(statement):
+        work.refuse(_refusal_of_statement(statement, "a session of another connection"))
+
+
+def _sends(session: Session, *_flush: object) -> None:
+    work = _left_by(session)
+    changed = None if work is None else _unwritten(session)
+    if work is not None and changed is not None:
+        work.refuse(_refusal_of(changed))
+
+
+# From the import on, because a session may begin before the first claim, and be the one that a claim is handed.
+_OF_SESSIONS: Final[dict[str, Callable[..., None]]] = {
+    "after_transaction_create": _begins,
+    "after_begin": _has_connection,
+    "transient_to_pending": _belongs,
+    "before_flush": _sends,
+}
+for _name, _listener in _OF_SESSIONS.items():
+    event.listen(Session, _name, _listener)

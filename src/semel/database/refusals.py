@@ -75,12 +75,16 @@ class WaitsForItself(RuntimeError):
 class WrittenElsewhere(RuntimeError):
     """The work of a claim writes on another connection, so its effect would commit apart from the claim."""
 
-    def __init__(self, statement: str, connection: str, remedy: str) -> None:
-        begins = " ".join(statement.split()[:3])
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.remedy = remedy
+        usual = (
+            "write on the connection or session of the claim: the one that the handler was handed, or takes by "
+            "idempotency.session(request), in FastAPI Depends(idempotency.session), or by step.connection()"
+        )
         super().__init__(
-            f"{begins} ... goes over {connection}, and the claim of this event or request is on another one: the two "
-            f"would not commit together, and a repetition would write it again. So {remedy}. What may happen twice, "
-            "write inside of `with semel.database.elsewhere():`"
+            f"{what}, and the claim of this event or request is on another one: the two would not commit together, and "
+            f"a repetition would write it again. So {remedy or usual}. What may happen twice, write and "
+            "flush inside of `with semel.database.elsewhere():`"
         )
 
 

@@ -196,10 +196,13 @@ DATABASE_BUSY: Final = Problem("database-busy", 503, "The database is busy; noth
 CONNECTION_UNUSED: Final = Problem(
     "connection-not-used", 500, "This service has not worked in the transaction of the Idempotency-Key"
 )
+WRITTEN_ELSEWHERE: Final = Problem(
+    "written-elsewhere", 500, "This service has worked beside the transaction of the Idempotency-Key"
+)
 
 PROBLEMS: Final = (
     *(KEY_MISSING, KEY_MALFORMED, CALLER_UNKNOWN, STILL_RUNNING, ANSWER_NOT_KEPT),
-    *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY, CONNECTION_UNUSED),
+    *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY, CONNECTION_UNUSED, WRITTEN_ELSEWHERE),
 )
 
 

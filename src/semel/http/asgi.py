@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
+from semel.database.refusals import WaitsForItself
 from semel.http.answers import Answer, Fate, RequestRefused, lowered, streams, ttl_header
-from semel.http.holders import Holder, claimed, holder_of, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, refusal, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.requests import KEY_HEADER
 from semel.steps.heartbeat import beating
@@ -167,8 +168,15 @@ class _Exchange:
 
     async def _run(self, app: Application) -> None:
         async with beating(self._holder.lease):
-            with self._holder.executing():
-                await app(self._scope, self._receive, self._hold_back)
+            try:
+                with self._holder.executing():
+                    await app(self._scope, self._receive, self._hold_back)
+            except Exception as error:
+                waits = error if isinstance(error, WaitsForItself) else None
+                beside = self._holder.written_elsewhere(Fate.FORGOTTEN) or waits
+                if beside is not None and not self._is_settled:
+                    await self._replace(await drive_async(refusal(self._holder, beside)))
+                raise
             await self._settle_at_return()
 
     async def _hold_back(self, message: Message) -> None:
@@ -219,15 +227,18 @@ class _Exchange:
         status = self._start["status"]
         fate = self._idempotency.fate(status, lowered(self._start.get("headers", ())))
         instead = await drive_async(settled(self._holder, fate, status, answer))
-        self._is_settled = True
         if instead is None:
+            self._is_settled = True
             if fate is not Fate.FORGOTTEN:
                 ttl = ttl_header(self._idempotency.result_ttl_ms)
                 self._start = {**self._start, "headers": [*self._start.get("headers", ()), ttl]}
             await self._send(self._start)
         else:
-            self._is_replaced = True
-            await _send_answer(self._send, instead)
+            await self._replace(instead)
+
+    async def _replace(self, instead: Answer) -> None:
+        self._is_settled = self._is_replaced = True
+        await _send_answer(self._send, instead)
 
     async def _send_body(self, *, more: bool) -> None:
         if not self._is_replaced:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from semel.database.effects import Work, driver_of
 from semel.database.errors import is_conflict
 from semel.database.procedures import Procedure
-from semel.database.refusals import told_of_end
+from semel.database.refusals import WrittenElsewhere, told_of_end
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -77,6 +77,9 @@ class Holder(Protocol):
     def executing(self) -> AbstractContextManager[None]:
         """The handler runs in this context."""
 
+    def written_elsewhere(self, fate: Fate) -> WrittenElsewhere | None:
+        """What the handler has written beside the key, or would still write there after an answer with this fate."""
+
     def claim(self) -> Procedure[KeyState]: ...
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         """End with an answer, or None if it cannot be kept. Returns the state of the key if this holder has lost it."""
@@ -102,6 +105,11 @@ class InTransaction:
         self._was_asked = False
         self._is_executing = False
         self._work = Work(lambda: self._is_executing and self._transaction.is_open)
+        self._work.fail = self._tell_if_late
+
+    def _tell_if_late(self, error: WrittenElsewhere) -> None:
+        if not self._is_executing and self._work.refused is None:
+            self.idempotency.tell_of_late_effect(self.request, error)
 
     @property
     def lease(self) -> None:
@@ -143,13 +151,18 @@ class InTransaction:
         finally:
             self._work.end()
 
+    def written_elsewhere(self, fate: Fate) -> WrittenElsewhere | None:
+        if fate is not Fate.FORGOTTEN:
+            with contextlib.suppress(WrittenElsewhere):
+                self._work.check()
+        return self._work.refused
+
     def settle(self, fate: Fate, status: int, answer: Answer | None) -> Procedure[KeyState | None]:
         # What is begun from here on, such as a look at what was committed, is of this holder.
         self._is_executing = False
         if fate is Fate.FORGOTTEN:
             yield from self.release()
             return None
-        self._work.check()
         if fate is Fate.UNDONE:
             # The claim is rolled back with the effect, so another request may claim the key first now. Then its answer
             # counts, and this request has done nothing.
@@ -180,6 +193,7 @@ class InTransaction:
         return Running(RETRY_AFTER_SECONDS)
 
     def release(self) -> Procedure[None]:
+        self._is_executing = False
         try:
             yield self._transaction.roll_back()
         finally:
@@ -203,6 +217,9 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
 
 def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> Procedure[Answer | None]:
     """Settle the request. None if its answer may be sent; otherwise the answer that the client gets instead."""
+    beside = holder.written_elsewhere(fate)
+    if beside is not None:
+        return (yield from refusal(holder, beside))
     if fate is Fate.KEPT and not holder.was_asked:
         try:
             holder.idempotency.tell_of_unasked(holder.request, status)
@@ -215,6 +232,13 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
         holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
         return None
     return _counted(holder, outcome)
+
+
+def refusal(holder: Holder, error: Exception) -> Procedure[Answer]:
+    """Release the key of a handler that has written beside it. Returns the answer for its client."""
+    yield from holder.release()
+    holder.tally.count("forgotten")
+    return holder.idempotency.tell_of_effect_elsewhere(holder.request, error)
 
 
 @contextlib.contextmanager
@@ -324,6 +348,9 @@ class Leased:
             yield from self._briefly(lambda connection: release(connection, self._name, self._token))
             # Only now, because a task that is cancelled during the release has to repeat it.
             self._token = 0
+
+    def written_elsewhere(self, fate: Fate) -> None:
+        """Each step looks for itself."""
 
     def executing(self) -> AbstractContextManager[None]:
         """No transaction is open but those of the steps, which say so themselves."""

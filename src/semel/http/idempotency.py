@@ -24,6 +24,8 @@ from semel.http.answers import (
     KEY_MALFORMED,
     KEY_MISSING,
     STILL_RUNNING,
+    WRITTEN_ELSEWHERE,
+    Answer,
     Commits,
     Fate,
     Headers,
@@ -237,11 +239,11 @@ class Idempotency:
     def tell_of_unasked(self, request: Request, status: int) -> None:
         """Tell of a handler that has not asked for what commits with the key: what it has written elsewhere may be lost
         although its answer is replayed, or be there although it was executed again."""
-        advice = "idempotency.key(request)" if self.has_steps(request.path) else "idempotency.connection(request)"
-        path = f"{request.method} {getattr(request.native.get('route'), 'path', request.path)}"
+        advice, path = self._way_of(request), _route_of(request)
         if self.strict:
             logger.error("%s answered %d and was not kept: its handler did not ask for %s", path, status, advice)
-            raise RequestRefused(CONNECTION_UNUSED, "Nothing was committed; the log of the service says more.")
+            detail = f"Its handler did not ask for {advice}. The key stays free; what it wrote elsewhere may be there."
+            raise RequestRefused(CONNECTION_UNUSED, detail)
         if path not in self._told and len(self._told) < TOLD_PATHS_MAX:
             self._told.add(path)
             logger.warning(
@@ -249,6 +251,25 @@ class Idempotency:
                 "elsewhere does not commit with the key and the answer. strict=True refuses such an answer",
                 *(path, status, advice),
             )
+
+    def _way_of(self, request: Request) -> str:
+        """How a handler of this framework asks for what commits with the key."""
+        if self.has_steps(request.path):
+            return "idempotency.key(request)"
+        fastapi = sys.modules.get("fastapi")
+        is_fastapi = fastapi is not None and isinstance(request.native.get("app"), fastapi.FastAPI)
+        return "Depends(idempotency.session)" if is_fastapi else "idempotency.session(request)"
+
+    def tell_of_effect_elsewhere(self, request: Request, error: Exception) -> Answer:
+        """Tell of a handler that has written beside its key, and the answer that its client gets."""
+        logger.error("%s was refused, and its key stays free: %s", _route_of(request), error)
+        remedy = getattr(error, "remedy", "") or f"take {self._way_of(request)} in its handler for all that it writes"
+        detail = f"Nothing was committed with the key, which stays free. So {remedy}; the log of the service says more."
+        return RequestRefused(WRITTEN_ELSEWHERE, detail).answer
+
+    def tell_of_late_effect(self, request: Request, error: Exception) -> None:
+        """Tell of what was written beside a key after the answer: nobody can take that back."""
+        logger.error("%s: after its answer a change was refused, and so is missing: %s", _route_of(request), error)
 
     def enter(self, name: Name, owner: object) -> None:
         """Refuse at once a request that already runs in this process. On SQLite it would otherwise wait for the other
@@ -315,6 +336,10 @@ class Idempotency:
                 *(request.method, request.path, returned),
             )
         raise RequestRefused(CALLER_UNKNOWN, "Keys belong to their callers, and this request does not say who calls.")
+
+
+def _route_of(request: Request) -> str:
+    return f"{request.method} {getattr(request.native.get('route'), 'path', request.path)}"
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:
