@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import signal
 import subprocess
@@ -39,6 +40,30 @@ def order(run, number, dies):
         raise ValueError("negative")
     return number
 """
+ORM_FLOWS = """
+from sqlalchemy import Column, Integer, String
+from sqlalchemy.orm import Session, declarative_base, sessionmaker
+from semel.steps import workflow
+
+class Booked(declarative_base()):
+    __tablename__ = "booked"
+    number = Column(Integer, primary_key=True)
+    what = Column(String)
+
+class Books(Session):
+    pass
+
+sessions = sessionmaker(class_=Books)
+
+@workflow
+def book(run):
+    with run.step("book") as step:
+        if step.first:
+            session = step.connection()
+            session.add(Booked(what="a book"))
+            step.result = type(session).__name__
+    return step.result
+"""
 ORDER = Workflow(lambda run, number, dies: None, "order", 1)
 
 
@@ -69,7 +94,7 @@ def test_a_person_sees_cancels_and_resumes_workflows(
     assert semel("cancel", "later", *of) == 0
     assert semel("resume", "bad", "--from", "book", *of) == 0
     assert semel("run", "shop_flows", "--drain", *of) == 0
-    assert capsys.readouterr().out == "1 cancelled\nbad goes on\n1 run\n"
+    assert capsys.readouterr().out == "1 cancelled\n1 resumed\n1 run\n"
     assert all_booked(engine) == ["book -1", "book -1", "book 1", "charge -1", "charge 1"]
     assert semel("list", "--json", "--state", "failed", *of) == 0
     [shown] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -78,6 +103,44 @@ def test_a_person_sees_cancels_and_resumes_workflows(
     assert {line.split()[3] for line in capsys.readouterr().out.splitlines()[1:]} == {"done", "failed", "cancelled"}
     assert semel("reap", "--days", "1", *of) == 0
     assert capsys.readouterr().out == "0 workflows deleted\n"
+
+
+def test_several_workflows_are_resumed_by_their_ids_or_all_that_have_failed_at_once(
+    here: Path, engine: Engine, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = ("--database", url)
+    with engine.begin() as connection:
+        for id, number in (("good", 1), ("bad-1", -1), ("bad-2", -2), ("bad-3", -3)):
+            start(connection, ORDER, number, False, id=id)
+    assert semel("run", "shop_flows", "--drain", *of) == 0
+    (here / "shop_flows.py").write_text(FLOWS.replace("number < 0", "number < -9"))
+    sys.modules.pop("shop_flows")
+    importlib.invalidate_caches()
+    assert semel("resume", "bad-1", "bad-2", "bad-1", *of) == 0
+    assert semel("resume", "--all", *of) == 0
+    assert semel("run", "shop_flows", "--drain", *of) == 0
+    assert capsys.readouterr().out == "4 runs\n2 resumed\n1 resumed\n3 runs\n"
+    assert {found.state for found in _all(engine)} == {"done"}
+    # One that is done does not go on by itself, and then none does.
+    assert semel("resume", "bad-3", "good", *of) == 1
+    for words in ((), ("--all", "good")):
+        assert semel("resume", *words, *of) == 1
+        assert "name the workflows by their ids, or pass --all" in capsys.readouterr().err
+
+
+def test_the_command_gives_steps_the_sessions_of_the_application(
+    here: Path, engine: Engine, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "orm_flows.py").write_text(ORM_FLOWS)
+    of = ("--database", url)
+    with engine.begin() as connection:
+        start(connection, Workflow(lambda run: None, "book", 1), id="b-1")
+    assert semel("run", "orm_flows", "--sessions", "orm_flows:nothing", *of) == 1
+    assert "--sessions orm_flows:nothing: that is no sessionmaker" in capsys.readouterr().err
+    assert semel("run", "orm_flows", "--sessions", "orm_flows:sessions", "--drain", *of) == 0
+    assert all_booked(engine) == ["a book"]
+    [found] = _all(engine)
+    assert (found.state, found.result) == ("done", "Books")
 
 
 def test_a_mistake_with_workflows_is_one_line(

@@ -182,6 +182,12 @@ def listed(connection: Connection, states: Collection[str], rows_max: int) -> li
     return [_found(row) for row in connection.execute(query)]
 
 
+def failed(connection: Connection) -> list[str]:
+    """The ids of all that have failed."""
+    query = select(workflows.c.id).where(workflows.c.state == State.FAILED)
+    return list(connection.scalars(query.order_by(workflows.c.id)))
+
+
 def steps_of(connection: Connection, id: str) -> dict[str, Any]:
     """The results of the steps that are recorded, by the steps' names; None for one that has begun without a key."""
     query = select(steps.c.step, steps.c.result).where(steps.c.scope == WORKFLOWS, steps.c.key == id)

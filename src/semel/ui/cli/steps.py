@@ -5,7 +5,7 @@ It must never run a workflow but with `run`, nor delete one that has not ended.
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Engine
+    from sqlalchemy.orm import sessionmaker
 
     from semel.steps import Found, Workflow
 
 EXAMPLE: Final = """  semel steps run shop.flows --database postgresql://host/app --queue default --queue mail=2
   semel steps list --state failed --database postgresql://host/app
+  semel steps resume --all --database postgresql://host/app
   semel steps resume order-7 --from charge --database postgresql://host/app"""
 
 _STATES: Final = ("running", "waiting", "done", "failed", "cancelled")
@@ -47,6 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=N]",
         help="take from this queue, and have no more than N of it running in all workers together (default)",
     )
+    own.add_argument(
+        "--sessions",
+        metavar="MODULE:NAME",
+        help="the sessionmaker of the application: step.connection() is a session like its own, on --database",
+    )
     own.add_argument("--runs", type=positive, default=10, metavar="N", help="how many it runs at once (10)")
     own.add_argument("--drain", action="store_true", help="run what is due now, print the number of runs, and end")
     add_options(own)
@@ -58,8 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("id", metavar="ID")
     own = action("cancel", "end workflows: what runs of them records nothing more")
     own.add_argument("ids", metavar="ID", nargs="+")
-    own = action("resume", "have a workflow go on after its last recorded step, or do some steps again")
-    own.add_argument("id", metavar="ID")
+    own = action("resume", "have workflows go on after their last recorded step, or do some steps again")
+    own.add_argument("ids", metavar="ID", nargs="*")
+    own.add_argument("--all", action="store_true", help="all that have failed")
     own.add_argument("--from", dest="from_step", metavar="STEP", help="do this step and all later ones again")
     own = action("reap", "delete workflows that have ended, and say how many they were")
     own.add_argument("--days", type=positive, default=30, metavar="N", help="only if they ended N days ago (30)")
@@ -98,8 +106,12 @@ def _run(options: argparse.Namespace, engine: "Engine") -> int:
                 cancel(connection, id)
             print(f"{len(options.ids)} cancelled")
         else:
-            resume(connection, options.id, options.from_step)
-            print(f"{printable(options.id)} goes on")
+            if bool(options.ids) == options.all:
+                raise Failure("name the workflows by their ids, or pass --all")
+            ids = list(dict.fromkeys(options.ids)) or ledger.failed(connection)
+            for id in ids:
+                resume(connection, id, options.from_step)
+            print(f"{len(ids)} resumed")
     return 0
 
 
@@ -109,7 +121,7 @@ def _work(options: argparse.Namespace, engine: "Engine") -> int:
     queues = dict(_queue(text) for text in options.queue or ["default"])
     flows = _workflows(options.module)
     try:
-        worker = Worker(engine, flows, queues=queues, runs_max=options.runs)
+        worker = Worker(_database(engine, options.sessions), flows, queues=queues, runs_max=options.runs)
     except (ValueError, TypeError) as error:
         raise Failure(str(error)) from error
     if options.drain:
@@ -130,6 +142,19 @@ def _queue(text: str) -> tuple[str, int | None]:
         return name, positive(number)
     except argparse.ArgumentTypeError as error:
         raise Failure(f"--queue {text}: {error}") from error
+
+
+def _database(engine: "Engine", sessions: str | None) -> "Engine | sessionmaker[Any]":
+    """The engine, or a sessionmaker that makes the application's sessions on it."""
+    if sessions is None:
+        return engine
+    from sqlalchemy.orm import sessionmaker
+
+    module, _, name = sessions.partition(":")
+    made = imported(module).get(name)
+    if not isinstance(made, sessionmaker):
+        raise Failure(f"--sessions {sessions}: that is no sessionmaker; name one as MODULE:NAME")
+    return sessionmaker(**{**made.kw, "class_": made.class_, "bind": engine})
 
 
 def _workflows(module: str) -> "list[Workflow]":
