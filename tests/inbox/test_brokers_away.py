@@ -204,7 +204,9 @@ def test_a_group_that_gives_no_partitions_is_named_with_what_to_look_at(caplog: 
     brokers.give_partitions()
     brokers.tell(None)
     [waiting, over] = said_of(caplog)
-    assert "offsets.topic.replication.factor" in waiting
+    # A restart after kill -9 is more frequent than a cluster that cannot keep offsets.
+    assert waiting.index("a member that was killed") < waiting.index("offsets.topic.replication.factor")
+    assert "group.instance.id" in waiting
     assert over == OVER
 
 

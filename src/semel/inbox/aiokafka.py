@@ -62,6 +62,7 @@ class AsyncInbox(Loop[AsyncEngine | async_sessionmaker[Any]]):
 
     @staticmethod
     def _engine_of(database: Any) -> Any:
+        _aiokafka()
         return engine_behind(database, AsyncEngine, async_sessionmaker, "AsyncInbox")
 
     async def _pause(self, seconds: float) -> None:
@@ -200,7 +201,7 @@ def _aiokafka() -> Any:
     try:
         return importlib.import_module("aiokafka")
     except ImportError:
-        raise LoopFailed("AsyncInbox.run needs aiokafka, which is missing: pip install aiokafka") from None
+        raise LoopFailed("AsyncInbox needs aiokafka, which is missing: pip install aiokafka") from None
 
 
 def _partition(place: Place) -> Any:

@@ -31,8 +31,10 @@ NO_TOPIC: Final = "there is no topic {!r}: make it (semel topics create), or men
 # If a user has no right to see a topic, some brokers answer that the topic does not exist.
 NO_TOPIC_SEEN: Final = f"{NO_TOPIC}; a user of a cluster with ACLs needs the right Read on it"
 NO_PARTITIONS: Final = (
-    "the group has given this loop no partitions{}: it has no coordinator, or a member keeps the others waiting. On a "
-    "new cluster look at offsets.topic.replication.factor, which must not be more than there are brokers"
+    "the group has given this loop no partitions{}: a member that was killed keeps them until its session is over "
+    "(session.timeout.ms), unless it comes back with the same group.instance.id. If it lasts longer, the group has no "
+    "coordinator: on a new cluster look at offsets.topic.replication.factor, which must not be more than there are "
+    "brokers"
 )
 
 

@@ -5,7 +5,6 @@ offsets of the done messages, and the next consumer gets the rest. The client mu
 """
 
 import inspect
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
@@ -24,14 +23,12 @@ from semel.inbox.admission import Due
 from semel.inbox.brokers import Brokers, LoopFailed, checked_config
 from semel.inbox.events import Headers, Message, Outcome
 from semel.inbox.loop import POLL_SECONDS, Loop, Place, engine_behind
-from semel.publish.clients import lacking
+from semel.publish.clients import lacking, logger_of_client
 
 # With an engine, a handler gets a Connection; with a sessionmaker, a Session.
 Handler = Callable[[Any, Message], object]
 
-# A library does not print: librdkafka's messages go to the log of the program, if it has one.
-logger = logging.getLogger("semel.inbox.librdkafka")
-logger.addHandler(logging.NullHandler())
+logger = logger_of_client("semel.inbox.librdkafka")
 
 # Errors that the client reports and retries by itself.
 _PASSING: Final = frozenset(

@@ -116,9 +116,25 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 # How much longer than a call a transaction may take, so that the broker never aborts one while a call uses it.
 _TRANSACTION_SLACK_MS: Final = 10_000
 
-# A library does not print: librdkafka's messages go to the log of the program, if it has one.
-logger = logging.getLogger("semel.publish.librdkafka")
-logger.addHandler(logging.NullHandler())
+
+def logger_of_client(name: str) -> logging.Logger:
+    """A library does not print: librdkafka's messages go to the log of the program, if it has one."""
+    made = logging.getLogger(name)
+    made.addHandler(logging.NullHandler())
+    made.addFilter(_lowered)
+    return made
+
+
+def _lowered(record: logging.LogRecord) -> bool:
+    """A connection that fails is made again, and if that lasts, what uses the client says so once. To librdkafka each
+    attempt is an error, so a broker that restarts would look like a fault of the program."""
+    facility, *_ = record.args if isinstance(record.args, tuple) and record.args else ("",)
+    if facility == "FAIL":
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+    return logging.getLogger(record.name).isEnabledFor(record.levelno)
+
+
+logger = logger_of_client("semel.publish.librdkafka")
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     # Java's clients choose the partition of a key in this way, too.
