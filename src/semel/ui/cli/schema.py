@@ -19,7 +19,7 @@ EXAMPLE: Final = """  semel schema --database sqlite:///app.db
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="outbox, inbox, http or offsets (all)")
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"{_rooms()} (all)")
     add_database(parser)
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
@@ -30,6 +30,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the SQL for an empty database of this kind, without connecting to it",
     )
+
+
+def _rooms() -> str:
+    try:
+        from semel.schema.tables import ROOMS
+    except ImportError:
+        # Without the packages of applications, which `run` asks for.
+        return "the packages whose tables are meant"
+    *names, last = (room.name for room in ROOMS)
+    return f"{', '.join(names)} or {last}"
 
 
 def run(options: argparse.Namespace) -> int:
