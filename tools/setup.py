@@ -124,6 +124,10 @@ def name_sources_relatively(environment: Path = ENVIRONMENT) -> None:
 
 
 def main() -> None:
+    print(
+        "semel: .venv is for the demo, the tests and work on semel; to use semel, pip install '.[app]' is enough",
+        flush=True,
+    )
     progress = Progress()
     if not works():
         progress.show(f"making .venv with Python {sys.version.split()[0]}, then a minute or two of packages", 0, 1)

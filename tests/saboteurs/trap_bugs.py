@@ -6,6 +6,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _HTTP: Final = "tests/http/test_written_elsewhere.py"
+_OWN: Final = "tests/http/test_own_sessions.py"
 _INBOX: Final = "tests/inbox/test_effects_elsewhere.py"
 _EFFECTS: Final = "tests/database/test_effects.py"
 _SCOPE: Final = "tests/http/test_scope.py"
@@ -39,9 +40,30 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a refusal that the application catches is forgotten",
         "semel.database.effects:Work.refuse",
-        "self._refused = error",
+        "self.refused = error",
         "pass",
         (_HTTP, "-k", "sqlite and catches_the_refusal"),
+    ),
+    Bug(
+        "a session that keeps its changes for its commit is not looked at before the answer",
+        "semel.database.effects:Work.check",
+        "self.refuse(_refusal_of(changed))",
+        "pass",
+        (_OWN, "-k", "sqlite and flushes_nothing"),
+    ),
+    Bug(
+        "a session that was begun before the answer flushes after it",
+        "semel.database.effects:_sends",
+        "work.refuse(_refusal_of(changed))",
+        "pass",
+        (_OWN, "-k", "sqlite and behind_the_yield and add"),
+    ),
+    Bug(
+        "a session that takes the claim's connection from the pool is taken for the claim's",
+        "semel.database.effects:_has_connection",
+        "_left_by(session) is None",
+        "True",
+        (_OWN, "-k", "sqlite and behind_the_yield and write"),
     ),
     Bug(
         "the work of a claim never ends",

@@ -1,4 +1,4 @@
-"""Makes, checks, empties or prints the tables of outbox, inbox, HTTP keys, steps and offsets in an application's database.
+"""Makes, checks, empties or prints the tables of outbox, inbox, HTTP keys, steps and offsets in a user's database.
 
     schema.make(engine)                                        # at a start, in a test; or `semel schema --database URL`
     target_metadata = [Base.metadata, schema.metadata]         # in the env.py of Alembic
