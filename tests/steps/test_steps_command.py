@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import signal
 import subprocess
@@ -36,7 +35,7 @@ def order(run, number, dies):
                 if dies and not marker.exists():
                     marker.touch()
                     os.kill(os.getpid(), signal.SIGKILL)
-    if number < 0:
+    if number < 0 and not pathlib.Path("mended").exists():
         raise ValueError("negative")
     return number
 """
@@ -113,9 +112,7 @@ def test_several_workflows_are_resumed_by_their_ids_or_all_that_have_failed_at_o
         for id, number in (("good", 1), ("bad-1", -1), ("bad-2", -2), ("bad-3", -3)):
             start(connection, ORDER, number, False, id=id)
     assert semel("run", "shop_flows", "--drain", *of) == 0
-    (here / "shop_flows.py").write_text(FLOWS.replace("number < 0", "number < -9"))
-    sys.modules.pop("shop_flows")
-    importlib.invalidate_caches()
+    (here / "mended").touch()
     assert semel("resume", "bad-1", "bad-2", "bad-1", *of) == 0
     assert semel("resume", "--all", *of) == 0
     assert semel("run", "shop_flows", "--drain", *of) == 0
