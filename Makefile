@@ -29,7 +29,7 @@ ifneq ($(and $(PYTHON),$(call version,$(PYTHON))),$(and $(PYTHON),$(call version
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue crash soak map messages lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue sink-kills crash soak map messages lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -135,6 +135,9 @@ cut-off: $(STAMP) ## Cut brokers off from real stores, and have them stand still
 
 queue: $(STAMP) ## Work off 20,000 jobs by 8 consumers that are killed together with their broker; make queue ARGS='--messages 1000'
 	@PYTHONPATH=tests .venv/bin/python -m queue_trial.run $(ARGS)
+
+sink-kills: $(STAMP) ## Kill the driver of a sink into MariaDB around its commits; the database's own client counts; ARGS='--kills 40'
+	@PYTHONPATH=tests .venv/bin/python -m sink_kills.run $(ARGS)
 
 soak: $(STAMP) ## Run two Spark queries for long, with faults throughout, and audit it; make soak MINUTES=10 SEED=1
 	@PYTHONPATH=tests .venv/bin/python -m soak.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 from sink_places import BATCH_ROWS, KINDS, Place, once, place_of, verdict, whole_files
 
 from semel.spark.claims import Batch, BatchRefused, Outcome
-from semel.spark.tables import delta_sink, sqlite
+from semel.spark.tables import sqlite
+from semel.spark.tables.delta_sink import DeltaFiles
 from semel.spark.tables.mysql import MysqlConnection
 from semel.spark.tables.postgres import PostgresConnection
 from semel.spark.tables.postgres_copy import Copying, copy_rows
@@ -131,7 +132,7 @@ COMMITS: dict[str, tuple[Any, str]] = {
     "postgresql": (PostgresConnection, "commit"),
     "mariadb": (MysqlConnection, "commit"),
     "sqlite": (SqliteConnection, "commit"),
-    "delta": (delta_sink, "committed"),
+    "delta": (DeltaFiles, "committed"),
 }
 
 
@@ -371,7 +372,7 @@ postgres_copy.copy_rows = lambda *all_: dies_when_it_has_staged(*all_)
 postgres.PostgresConnection.commit = stop
 mysql.MysqlConnection.commit = stop
 sqlite.SqliteConnection.commit = stop
-delta_sink.committed = stop
+delta_sink.DeltaFiles.committed = stop
 for kind in KINDS:
     place = Place(kind, root / kind, urls.get(kind, ""))
     place.start(place.stream(spark, 2).mapInArrow(dying(kind, place.directory), "id long"))
