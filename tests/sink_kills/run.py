@@ -19,7 +19,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from mariadb_under_test import MariadbServer, lent_database
+from mariadb_under_test import MariadbMissing, MariadbServer, lent_database
 
 BATCH_ROWS = 1_000
 # As long as a commit takes.
@@ -69,7 +69,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
-    server = MariadbServer()
+    try:
+        server = MariadbServer()
+    except MariadbMissing as missing:
+        raise SystemExit(str(missing)) from None
     try:
         with lent_database(server.url()) as url, tempfile.TemporaryDirectory(prefix="semel-kills-") as directory:
             checkpoint = Path(directory, "checkpoint")
