@@ -157,6 +157,11 @@ class Life:
         for failure in (await self.cache.bring(self.cache.files.all_lacking())).values():
             raise failure
 
+    async def catch_up(self) -> None:
+        """Read all that there is to read."""
+        while await self.reader.read_on(50):
+            pass
+
     async def start(self) -> "Life":
         """Take over as well."""
         await self.stand_by()

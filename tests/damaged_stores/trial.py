@@ -105,8 +105,7 @@ async def _served(scene: Scene, store: WatchedStore, objects: Objects) -> list[l
     broker.cluster_id = "a new cluster"
     await broker.stand_by()
     if scene.is_standby:
-        while await broker.reader.read_on(50):
-            pass
+        await broker.catch_up()
         put(store, objects)
     await broker.become_active()
     try:

@@ -42,8 +42,7 @@ async def all_values(life: Life) -> list[bytes]:
 
 async def followed(standby: Life) -> None:
     """The standby has read what the active broker wrote, and takes the last checkpoint over."""
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     assert standby.reader.floor is not None
     await standby.checkpoints.follow(standby.reader.floor)
 
@@ -390,8 +389,7 @@ async def test_a_standby_that_comes_too_late_for_that_starts_again() -> None:
     for number in range(3):
         await active.write(*names(number))
         await active.keep()
-        while await standby.reader.read_on(50):
-            pass
+        await standby.catch_up()
     with pytest.raises(Overtaken, match="start again"):
         await followed(standby)
 

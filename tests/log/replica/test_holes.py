@@ -272,8 +272,7 @@ async def test_a_slot_that_comes_back_between_the_two_fences_of_who_was_sure_los
     body = store.objects.get(key_of(6)).body
     store.objects.delete(key_of(6))
     sure = await Active(store, key_of(6)).stand_by()
-    while await sure.reader.read_on(50):
-        pass
+    await sure.catch_up()
     # The lease knows of more slots than the objects in the store do.
     hole = await sure.reader.find_hole(await read_lease(store))
     assert hole is not None
@@ -291,8 +290,7 @@ async def test_a_fence_that_replaced_what_was_acknowledged_is_not_believed() -> 
     active = await Active(store).start()
     await active.write_one_by_one(*names(1))
     late = await Active(store).stand_by()
-    while await late.reader.read_on(50):
-        pass
+    await late.catch_up()
     await active.write_one_by_one(*names(2, 3))
     active.kill()
     slot = late.reader.history.next_slot
@@ -326,8 +324,7 @@ async def test_a_fence_that_replaced_a_slot_is_not_believed_though_only_the_last
     active = await Active(store).start()
     await active.write_one_by_one(*names(1))
     late = await Active(store).stand_by()
-    while await late.reader.read_on(50):
-        pass
+    await late.catch_up()
     fence = late.reader.history.fence(bytes(16), digest_of([]))
     for value in names(*range(DEPTH)):
         active.append(value)
@@ -354,8 +351,7 @@ async def test_a_standby_at_a_hole_that_the_newest_checkpoint_covers_begins_agai
     active = await Active(store).start()
     await active.write_one_by_one(*names(1))
     late = await Active(store).stand_by()
-    while await late.reader.read_on(50):
-        pass
+    await late.catch_up()
     await active.write_one_by_one(*names(2, 3))
     slot = late.reader.history.next_slot
     store.objects.delete(key_of(slot))

@@ -34,8 +34,7 @@ async def test_a_reader_that_a_deletion_has_overtaken_says_so_and_never_takes_ov
     active = await Life(store).start()
     await active.write(*names(1))
     standby = await Life(store).stand_by()
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     for number in range(3):
         await active.write(*names(number))
         await active.keep()
@@ -52,8 +51,7 @@ async def test_a_reader_that_a_deletion_has_overtaken_does_not_take_its_own_end_
     active = await Life(store).start()
     await active.write(*names(1))
     standby = await Life(store).stand_by()
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     for number in range(3):
         await active.write(*names(number))
         await active.keep()
@@ -86,8 +84,7 @@ async def test_a_reader_that_was_overtaken_and_finds_a_slot_that_is_none_can_be_
     active = await Life(store).start()
     await active.write(*names(1))
     standby = await Life(store).stand_by()
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     missing = standby.reader.history.next_slot
     for number in range(3):
         await active.write(*names(number))
@@ -103,14 +100,12 @@ async def test_a_standby_frees_its_disk_of_what_the_active_broker_deletes() -> N
     active = await Life(store).start()
     standby = await Life(store).stand_by()
     await active.write(*names(*range(20)))
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     directory = standby.partition().directory
     before = standby.files.names(directory)
     active.delete_records(18)
     await active.settle()
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     assert 1 <= len(standby.files.names(directory)) < len(before) / 2
     await standby.take_over()
     assert standby.content() == active.content()
@@ -123,8 +118,7 @@ async def test_a_fence_among_deleted_slots_is_nobodys() -> None:
     await active.write(*names(1))
     late = [await Life(store).stand_by() for _ in range(2)]
     for life in late:
-        while await life.reader.read_on(50):
-            pass
+        await life.catch_up()
     missing = late[0].reader.history.next_slot
     for number in range(3):
         await active.write(*names(number))
@@ -148,8 +142,7 @@ async def test_a_standby_that_keeps_up_is_not_overtaken() -> None:
     for number in range(6):
         await active.write(*names(number))
         await active.keep()
-        while await standby.reader.read_on(50):
-            pass
+        await standby.catch_up()
     await standby.take_over()
     assert standby.content() == active.content()
     await standby.write(*names(7))
@@ -164,8 +157,7 @@ async def test_files_that_differ_from_those_of_the_broker_before_are_uploaded_ag
     standby = await Life(store).stand_by()
     await first.write(*names(1, 2, 3, 4, 5))
     await first.keep()
-    while await standby.reader.read_on(50):
-        pass
+    await standby.catch_up()
     await standby.take_over()
     path = standby.partition().segments[0].path
     file = standby.files.open(path)
