@@ -20,6 +20,7 @@ GUIDES = (
     "run-once",
     "offsets",
     "steps",
+    "trace",
 )
 
 

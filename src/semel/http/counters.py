@@ -3,6 +3,7 @@
 import threading
 from typing import Final
 
+from semel.metrics import traces
 from semel.metrics.counters import Counter
 
 REPEATED: Final = Counter(
@@ -32,3 +33,4 @@ class Tally:
             is_first, self._is_counted = not self._is_counted, True
         if is_first:
             CLAIMS.add(outcome)
+            traces.note("semel.outcome", outcome)

@@ -25,6 +25,7 @@ from semel.inbox.events import Message, Outcome, checked_consumer, checked_id, t
 from semel.inbox.quarantine import Aside, Cause, put, subject_of
 from semel.inbox.reaper import FRESH_MS, NO_FLOOR_MS
 from semel.inbox.tables import claims, floors
+from semel.metrics.traces import TRACEPARENT, is_on, trace_headers
 
 
 class EventClaim(NamedTuple):
@@ -32,6 +33,7 @@ class EventClaim(NamedTuple):
     message_id: str
     event_time_ms: int
     claimed_at_ms: int
+    traceparent: str | None
 
     @property
     def is_fresh(self) -> bool:
@@ -49,7 +51,15 @@ def claim_of(consumer: str, message_id: str, event_time_ms: int | None, now_ms: 
     """The time in an id is preferred to any other: it is the same in every delivery."""
     own_ms = time_of(message_id)
     known_ms = event_time_ms if own_ms is None else own_ms
-    return EventClaim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms)
+    trace = trace_headers().get(TRACEPARENT) if is_on() else None
+    return EventClaim(consumer, message_id, now_ms if known_ms is None else known_ms, now_ms, trace)
+
+
+def trace_of(connection: Connection, consumer: str, message_id: str) -> str | None:
+    """The span in which the event was claimed; None if it was in none."""
+    of_this = claims.c.consumer == consumer, claims.c.message_id == message_id
+    found: str | None = connection.scalar(select(claims.c.traceparent).where(*of_this))
+    return found
 
 
 # -- one -------------------------------------------------------------------------------------------------------------

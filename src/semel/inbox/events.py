@@ -13,6 +13,7 @@ from uuid import UUID
 
 from semel.database import keys
 from semel.database.keys import is_unicode
+from semel.metrics.traces import TRACEPARENT
 
 # -- the message -------------------------------------------------------------------------------------------------------
 
@@ -37,6 +38,12 @@ class Message:
     def header(self, name: str) -> bytes | None:
         """The value of the last header of this name; None if there is none."""
         return next((value for header, value in reversed(self.headers) if header == name), None)
+
+    @property
+    def traceparent(self) -> str | None:
+        """The trace in which the event was made; None if it has none."""
+        value = self.header(TRACEPARENT)
+        return None if value is None else value.decode(errors="replace")
 
     @property
     def place(self) -> tuple[str, int]:

@@ -27,11 +27,13 @@ from semel.database.procedures import Procedure, transaction
 from semel.inbox import quarantine
 from semel.inbox.admission import Admission, Due, Identity, reason_of
 from semel.inbox.brokers import Brokers, LoopFailed
+from semel.inbox.claims import trace_of
 from semel.inbox.counters import CLAIMS
 from semel.inbox.events import Message, Outcome, Version, checked_consumer
 from semel.inbox.quarantine import State
 from semel.inbox.reaper import RETENTION_MS, checked_retention, reap_procedure
 from semel.inbox.retries import Attempts, Outage, Passing, is_passing, logger
+from semel.metrics import traces
 from semel.retries import Retries, RetryBudget
 from semel.retries.budget import PROCESS_BUDGET
 
@@ -265,9 +267,18 @@ class Loop(ABC, Generic[DatabaseT]):
     def _attempt(self, handler: Any, message: Message, attempts: Attempts) -> Procedure[Outcome]:
         identity = self._identity = self._admission.identity_of(message)
         attempts.identity = None if isinstance(identity, Exception) else identity
-        due: Due = yield self._handle(
-            lambda connection: Due(self._admit(connection, message, identity, attempts), message), handler
-        )
+        consumer = self._admission.consumer
+
+        def admit(connection: Connection) -> Due:
+            outcome = self._admit(connection, message, identity, attempts)
+            if span is not None and outcome is Outcome.DUPLICATE and isinstance(identity, str):
+                traces.link(span, trace_of(connection, consumer, identity))
+            return Due(outcome, message)
+
+        with _span_of(message, identity, consumer) as span:
+            due: Due = yield self._handle(admit, handler)
+            if span is not None:
+                span.set_attribute("semel.outcome", due.outcome.value)
         return due.outcome
 
     def _admit(
@@ -346,6 +357,25 @@ class Loop(ABC, Generic[DatabaseT]):
         self._outage.is_over()
         if due is not None:
             self.counts = self.counts._replace(retried=self.counts.retried + 1)
+
+
+def _span_of(
+    message: Message, identity: str | Version | Exception, consumer: str
+) -> contextlib.AbstractContextManager[Any]:
+    """The span of an attempt, in the trace of the event."""
+    if not traces.is_on():
+        return traces.NO_SPAN
+    attributes = {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": message.topic,
+        "messaging.destination.partition.id": str(message.partition),
+        "messaging.kafka.offset": message.offset,
+        "messaging.message.id": str(identity),
+        "semel.consumer": consumer,
+    }
+    return traces.span(f"process {message.topic}", "CONSUMER", attributes, message.traceparent)
 
 
 def engine_behind(database: Any, engine: type[Any], maker: type[Any], name: str) -> Any:

@@ -33,6 +33,8 @@ claims: Final = Table(
     # When the event happened, as far as that is known. The later of the two times decides how long the claim is kept.
     Column("event_time_ms", INTEGER, nullable=False),
     Column("claimed_at_ms", INTEGER, nullable=False),
+    # The span in which it was made, for those of its duplicates; null outside of a trace.
+    Column("traceparent", TEXT),
     PrimaryKeyConstraint("consumer", "message_id", name="semel_inbox_pkey"),
     Index("semel_inbox_by_claim", "consumer", "claimed_at_ms", "event_time_ms"),
 )

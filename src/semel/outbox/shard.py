@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,6 +25,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from semel.database import is_passing
 from semel.database.clock import Clock
 from semel.database.errors import one_line
+from semel.metrics import traces
+from semel.metrics.traces import TRACEPARENT
 from semel.outbox import ledger
 from semel.outbox.counters import QUARANTINED
 from semel.outbox.errors import OutOfStep, RelayFailed
@@ -257,7 +259,8 @@ class Shard:
 
     def _publish(self, batch: Batch) -> None:
         try:
-            self._put(batch)
+            with _span_of(batch):
+                self._put(batch)
         except RecordRefused as refusal:
             self._narrow(batch, refusal)
             return
@@ -318,6 +321,28 @@ class Shard:
         )
         self._rows_max = self._size.rows_max
         _count_put_aside(refused, f"for topic {refusal.record.topic!r} was refused and put aside", refusal.reason)
+
+
+def _span_of(batch: Batch) -> AbstractContextManager[object]:
+    """The span of a batch: in the trace of its first message, with links to those of others. One for each message would
+    cost as much as publishing it."""
+    if not traces.is_on():
+        return traces.NO_SPAN
+    # As `rows.record_of` makes them.
+    pairs: Any = (pair for record in batch.records for pair in record.headers)
+    found: Any = dict.fromkeys(value.decode(errors="replace") for name, value in pairs if name == TRACEPARENT and value)
+    parent, *others = found or (None,)
+    topics = {record.topic for record in batch.records}
+    attributes = {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.batch.message_count": len(batch.records),
+    }
+    if len(topics) == 1:
+        attributes["messaging.destination.name"] = min(topics)
+    links: list[str] = others[: traces.LINKS_MAX]
+    return traces.span(" ".join(["send", *topics][:2]), "PRODUCER", attributes, parent, links)
 
 
 def _hand_over(publisher: Publisher | Sender, batch: Batch) -> None:
