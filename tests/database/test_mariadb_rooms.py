@@ -132,7 +132,8 @@ def test_of_two_workers_that_take_at_once_the_later_one_counts_what_the_first_on
 
     def take() -> list[str]:
         with engine.begin() as connection:
-            return [one.id for one in ledger.take(connection, queues, ["flow"], 5, 60_000, now_ms)]
+            taken, _ = ledger.take(connection, queues, ["flow"], 5, 60_000, now_ms)
+            return [one.id for one in taken]
 
     with engine.begin() as connection:
         for id, queue in (("f-1", "free"), ("l-1", "limited"), ("l-2", "limited")):
@@ -140,7 +141,8 @@ def test_of_two_workers_that_take_at_once_the_later_one_counts_what_the_first_on
     waits = text("SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
     with ThreadPoolExecutor() as pool, engine.connect() as watching:
         with engine.begin() as first:
-            assert [one.id for one in ledger.take(first, {"limited": 1}, ["flow"], 5, 60_000, now_ms)] == ["l-1"]
+            taken, _ = ledger.take(first, {"limited": 1}, ["flow"], 5, 60_000, now_ms)
+            assert [one.id for one in taken] == ["l-1"]
             second = pool.submit(take)
             while not watching.execute(waits).all():
                 assert not second.done()

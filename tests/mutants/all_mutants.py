@@ -17,6 +17,7 @@ from mutants.outbox_mutants import OUTBOX_MUTANTS
 from mutants.pipeline_mutants import PIPELINE_MUTANTS
 from mutants.scrub_mutants import SCRUB_MUTANTS
 from mutants.share_mutants import SHARE_MUTANTS
+from mutants.step_mutants import STEP_MUTANTS
 from mutants.store_mutants import STORE_MUTANTS
 from saboteurs.planting import Bug
 
@@ -31,6 +32,7 @@ ALL_MUTANTS: Final[tuple[Bug, ...]] = (
     *DOOR_MUTANTS,
     *SHARE_MUTANTS,
     *SCRUB_MUTANTS,
+    *STEP_MUTANTS,
 )
 
 __all__ = ["ALL_MUTANTS", "JUDGED"]

@@ -6,8 +6,10 @@ from saboteurs.planting import Bug
 
 _SCRUB: Final = "tests/log/broker/test_scrub.py"
 _OBJECTS: Final = "tests/log/replica/test_object_scrub.py"
+_REPAIR: Final = "tests/log/storage/test_repair.py"
 _SCRUBBER: Final = "semel.log.broker.scrubber:Scrubber"
 _OBJECT_SCRUBBER: Final = "semel.log.replica.object_scrub:ObjectScrubber"
+_ASIDE: Final = "semel.log.storage.repair:SettingAside"
 
 SCRUB_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
@@ -73,5 +75,48 @@ SCRUB_MUTANTS: Final[tuple[Bug, ...]] = (
         "self._found.discard(checked.key)",
         "pass",
         (_OBJECTS, "-k", "read_again"),
+    ),
+    # -- repairs ------------------------------------------------------------------------------------------------------
+    Bug(
+        "an owner that a repair makes up has the first epoch",
+        f"{_ASIDE}.adoption",
+        "0 if producer is None else epoch_of(producer)",
+        "0",
+        (_REPAIR, "-k", "epoch"),
+    ),
+    Bug(
+        "a repair takes a producer from its transactional id",
+        f"{_ASIDE}.adoption",
+        "transactions.owner(producer_id) is not None",
+        "False",
+        (_REPAIR, "-k", "epoch"),
+    ),
+    Bug(
+        "a segment that a repair keeps is not synced",
+        f"{_ASIDE}._segment_of",
+        "copy.sync()",
+        "pass",
+        (_REPAIR, "-k", "loss_of_power"),
+    ),
+    Bug(
+        "the name of a segment that a repair keeps is not synced",
+        f"{_ASIDE}.keep",
+        'self._files.sync_directory(segment.path.rpartition("/")[0])',
+        "pass",
+        (_REPAIR, "-k", "loss_of_power"),
+    ),
+    Bug(
+        "the copy of an entry that a repair skips is not synced",
+        f"{_ASIDE}._keep",
+        "file.sync()",
+        "pass",
+        (_REPAIR, "-k", "loss_of_power"),
+    ),
+    Bug(
+        "marks of deletion stay for ever in a segment that a repair keeps",
+        f"{_ASIDE}._segment_of",
+        "kept.index, kept.horizon_ms = None, damaged.horizon_ms",
+        "kept.index = None",
+        (_REPAIR, "-k", "is_compacted"),
     ),
 )

@@ -250,18 +250,20 @@ def take(
     count: int,
     lease_ms: int,
     clock: Clock,
-) -> list[Taken]:
-    """Take up to `count` workflows of these names that are due; of a queue with a number no more than may run. The
-    transaction must not have read anything."""
+) -> tuple[list[Taken], int]:
+    """Take up to `count` workflows of these names that are due; of a queue with a number no more than may run. Also
+    returns how many had to fail instead. The transaction must not have read anything."""
     if any(running_max is not None for running_max in queues.values()):
         # Two workers that count at once would both find room. It comes before the first read, because a transaction may
         # count by the snapshot of that one.
         dialect_of(connection).lock_until_end(connection, *_LOCK)
     taken: list[Taken] = []
+    failed = 0
     for queue, running_max in queues.items():
         if len(taken) < count:
-            taken += _taken_of(connection, queue, running_max, names, count - len(taken), lease_ms, clock)
-    return taken
+            more, over = _taken_of(connection, queue, running_max, names, count - len(taken), lease_ms, clock)
+            taken, failed = taken + more, failed + over
+    return taken, failed
 
 
 def _taken_of(
@@ -272,7 +274,7 @@ def _taken_of(
     count: int,
     lease_ms: int,
     clock: Clock,
-) -> list[Taken]:
+) -> tuple[list[Taken], int]:
     at_ms = time_by(clock, connection)
     # Those first whose holder is gone. On PostgreSQL it passes by those that somebody works on at the moment.
     columns = workflows.c.id, workflows.c.state, workflows.c.attempts, workflows.c.deadline_ms
@@ -285,23 +287,23 @@ def _taken_of(
         .with_for_update(skip_locked=True)
     )
     due = [Due(*row) for row in connection.execute(query)]
-    if not due:
-        return []
-    for one in due:
-        if (why := hopeless(one, at_ms)) is not None:
-            values = {"state": State.FAILED, "due_ms": None, "result": json.dumps(why), "ended_ms": at_ms}
-            change = update(workflows).where(workflows.c.id == one.id)
-            connection.execute(change.values(token=workflows.c.token + 1, **values))
+    reasons = {one.id: why for one in due if (why := hopeless(one, at_ms)) is not None}
+    for id, why in reasons.items():
+        values = {"state": State.FAILED, "due_ms": None, "result": json.dumps(why), "ended_ms": at_ms}
+        change = update(workflows).where(workflows.c.id == id)
+        connection.execute(change.values(token=workflows.c.token + 1, **values))
+    if len(reasons) == len(due):
+        return [], len(reasons)
     running = 0
     if running_max is not None:
         counted = select(func.count()).where(workflows.c.queue == queue, workflows.c.state == State.RUNNING)
         running = connection.scalar(counted) or 0
-    begun = [one.id for one in chosen([one for one in due if hopeless(one, at_ms) is None], running, running_max)]
+    begun = [one.id for one in chosen([one for one in due if one.id not in reasons], running, running_max)]
     change = update(workflows).where(workflows.c.id.in_(begun))
     values = {"state": State.RUNNING, "due_ms": at_ms + lease_ms}
     connection.execute(change.values(token=workflows.c.token + 1, attempts=workflows.c.attempts + 1, **values))
     rows = connection.execute(select(workflows).where(workflows.c.id.in_(begun)))
-    return sorted((_taken(row) for row in rows), key=lambda one: begun.index(one.id))
+    return sorted((_taken(row) for row in rows), key=lambda one: begun.index(one.id)), len(reasons)
 
 
 def oldest_due(

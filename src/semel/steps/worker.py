@@ -177,12 +177,16 @@ class Worker:
     def _take(self, count: int) -> Procedure[list[Taken]]:
         if count < 1:
             return []
-        taken: list[Taken] = yield from briefly(
-            self._new,
-            lambda connection: ledger.take(
-                connection, self._queues, self._workflows, count, self._lease_ms, self._clock
-            ),
-        )
+        taken: list[Taken] = []
+        failed = 1
+        # Those that only had to fail must not keep the ones behind them waiting.
+        while failed and not taken:
+            taken, failed = yield from briefly(
+                self._new,
+                lambda connection: ledger.take(
+                    connection, self._queues, self._workflows, count, self._lease_ms, self._clock
+                ),
+            )
         return taken
 
     def _execute(self, taken: Taken) -> None:

@@ -1,5 +1,6 @@
 """What a start stops at although its bytes are intact: it says which entry, and a person may have it set aside."""
 
+import contextlib
 import json
 from base64 import b64decode
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from semel.log.storage.log import Log
 from semel.log.storage.remedy import mend
 from semel.log.storage.repair import SettingAside
 from semel.log.storage.segment import Mark
+from semel.testing.faulty import FaultyFiles
 
 
 def member(member_id: str, instance_id: str | None = None) -> ConsumerSubscription:
@@ -186,6 +188,87 @@ def test_an_open_transaction_that_nobody_owns_is_found_at_the_start_and_given_an
     assert (producer_id, due_ms) == (1000, 1)
     log.commit(log.state.transaction_rules.decide_timeout(1000, 5))
     assert log.state.partitions.all()[0].state.open_transactions == {}
+    log.close()
+
+
+def test_a_transaction_gets_its_own_owner_back_with_the_epoch_of_its_producer(tmp_path: Path) -> None:
+    caller = begun(tmp_path)
+    for _ in range(2):
+        caller.claim("one")
+    (owner,) = caller.owners()
+    (partition,) = caller.log.state.partitions.all()
+    caller.append(partition, caller.next_batch(partition, owner.producer_id))
+    caller.log.state.transactions._open.clear()
+    caller.log.close()
+    log, (told,) = repaired(tmp_path)
+    assert "the next start aborts it" in told
+    (described,) = log.state.transactions.all_described()
+    assert described.owner.transactional_id == "one"
+    assert (described.owner.producer_epoch, log.state.transactions.is_open(owner.producer_id)) == (1, True)
+    log.close()
+
+
+def test_an_owner_that_a_repair_makes_up_has_the_epoch_of_the_producer(tmp_path: Path) -> None:
+    def forget(log: Log) -> None:
+        for one in (log.state.transactions._open, log.state.transactions._owners, log.state.transactions._producer_ids):
+            one.clear()
+
+    caller = begun(tmp_path)
+    for _ in range(2):
+        caller.claim("one")
+    (owner,) = caller.owners()
+    (partition,) = caller.log.state.partitions.all()
+    caller.append(partition, caller.next_batch(partition, owner.producer_id))
+    forget(caller.log)
+    caller.log.close()
+    log, _ = repaired(tmp_path)
+    (described,) = log.state.transactions.all_described()
+    assert (described.owner.producer_id, described.owner.producer_epoch) == (owner.producer_id, 1)
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_repair_keeps_survives_a_loss_of_power(seed: int) -> None:
+    """The records that are whole, and the copies of the rest: the damaged files are gone by then."""
+    files = FaultyFiles()
+    caller = Caller(files, Ledger())
+    caller.create("orders")
+    (partition,) = caller.log.state.partitions.all()
+    for mark in range(3):
+        caller.append(partition, batch(mark=mark))
+    caller.log.checkpoint_now()
+    position = written(caller, MISFITS["nobody leaves"][0])
+    caller.log.abandon()
+    (segment,) = partition.segments
+    with contextlib.closing(files.open(segment.path)) as file:
+        (first, *_) = [header.batch_bytes for header, _ in partition.batches(0, partition.end_mark())]
+        file.write_at([b"?"], first + first // 2)
+        file.sync()
+    mend(files, lambda _: None)
+    after = files.survivors(seed)
+    with contextlib.closing(after.open(f"set-aside/entry-{position}.json")) as kept:
+        assert json.loads(bytes(kept.read_at(kept.size(), 0)))["position"] == position
+    log = Log.open(after, new_cluster_id="", settings=SETTINGS)
+    (partition,) = log.state.partitions.all()
+    assert [header.base_offset for header, _ in partition.batches(0, partition.readable)] == [0, 2]
+    log.close()
+
+
+def test_what_a_repair_keeps_of_a_segment_is_compacted_when_that_was(tmp_path: Path) -> None:
+    caller = begun(tmp_path)
+    (partition,) = caller.log.state.partitions.all()
+    for mark in range(3):
+        caller.append(partition, batch(mark=mark))
+    partition.segments[0].horizon_ms = 77
+    caller.log.close()
+    (segment,) = (tmp_path / "topics").glob("*/0/*.log")
+    content = bytearray(segment.read_bytes())
+    content[90] ^= 1
+    segment.write_bytes(content)
+    mend(DiskFiles(tmp_path), lambda _: None)
+    log = Log.open(DiskFiles(tmp_path), new_cluster_id="", settings=SETTINGS)
+    (partition,) = log.state.partitions.all()
+    assert {segment.horizon_ms for segment in partition.segments if segment.size} == {77}
     log.close()
 
 
