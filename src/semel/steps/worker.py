@@ -179,7 +179,7 @@ class Worker:
             return []
         taken: list[Taken] = []
         failed = 1
-        # Those that only had to fail must not keep the ones behind them waiting.
+        # Those that only had to fail must not keep those after them waiting.
         while failed and not taken:
             taken, failed = yield from briefly(
                 self._new,
