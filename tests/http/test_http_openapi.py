@@ -31,7 +31,7 @@ def test_the_header_and_each_problem_are_documented() -> None:
         [header] = [one for one in paths["/payments/{number}"]["post"]["parameters"] if one["in"] == "header"]
         assert (header["name"], header["required"], header["schema"]["maxLength"]) == ("Idempotency-Key", True, 255)
     responses = paths["/payments/{number}"]["post"]["responses"]
-    assert {"200", "400", "409", "413", "422", "503"} == set(responses)
+    assert {"200", "400", "409", "413", "422", "500", "503"} == set(responses)
     assert set(responses["422"]["content"]) == {"application/json", "application/problem+json"}
     assert "Retry-After" in responses["409"]["headers"]
     told = responses["409"]["content"]["application/problem+json"]["schema"]["properties"]["type"]["enum"]

@@ -52,11 +52,11 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         (_OWN, "-k", "sqlite and flushes_nothing"),
     ),
     Bug(
-        "a session that was begun before the answer flushes after it",
+        "a session that was begun before the key sends its changes after the answer",
         "semel.database.effects:_sends",
         "work.refuse(_refusal_of(changed))",
         "pass",
-        (_OWN, "-k", "sqlite and behind_the_yield and add"),
+        (_OWN, "-k", "postgresql and middleware_that_commits"),
     ),
     Bug(
         "a session that takes the claim's connection from the pool is taken for the claim's",

@@ -69,13 +69,12 @@ def _add_times(operation: dict[str, Any], ttl_seconds: int) -> None:
 
 def _add_problems(operation: dict[str, Any], strict: bool) -> None:
     responses = operation.setdefault("responses", {})
-    for problem in PROBLEMS:
-        if problem is CONNECTION_UNUSED and not strict:
-            continue
-        titles = [one.title for one in PROBLEMS if one.status == problem.status]
+    problems = [one for one in PROBLEMS if strict or one is not CONNECTION_UNUSED]
+    for problem in problems:
+        titles = [one.title for one in problems if one.status == problem.status]
         response = responses.setdefault(str(problem.status), {"description": "; or ".join(titles)})
         # Added to what the application itself answers with this status.
-        uris = [one.uri for one in PROBLEMS if one.status == problem.status]
+        uris = [one.uri for one in problems if one.status == problem.status]
         members = {"type": {"type": "string", "enum": uris}, **_MEMBERS}
         problem_schema = {"type": "object", "required": list(members), "properties": members}
         response.setdefault("content", {})[PROBLEM_TYPE] = {"schema": problem_schema}
