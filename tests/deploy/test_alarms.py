@@ -44,6 +44,7 @@ QUIET: Final[dict[str, str]] = {
         for name in (
             *(
                 "damaged_segments",
+                "failed_reads_total",
                 "storage_errors_total",
                 "set_aside_files",
                 "connections_refused_total",
@@ -100,6 +101,7 @@ FAULTS: Final[dict[str, Change]] = {
     "the disk fails": ({f"semel_up{{{ACTIVE}}}": "1x29 0x30"}, {"SemelDiskHasFailed"}),
     "the disk is full": ({f"semel_storage_errors_total{{{ACTIVE}}}": "0x29 3x30"}, {"SemelWritesAreRefused"}),
     "files were put aside": ({f"semel_set_aside_files{{{ACTIVE}}}": "0x29 2x30"}, {"SemelFilesWereSetAside"}),
+    "records cannot be read": ({f"semel_failed_reads_total{{{ACTIVE}}}": "0x29 3x30"}, {"SemelReadsFail"}),
     "a segment is damaged": ({f"semel_damaged_segments{{{ACTIVE}}}": "0x29 1x30"}, {"SemelSegmentIsDamaged"}),
     "a producer leaves a gap": (
         {f'semel_batches_total{{outcome="gap",{ACTIVE}}}': "0x29 1x30"},

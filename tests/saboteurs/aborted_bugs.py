@@ -49,7 +49,7 @@ ABORTED_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a checkpoint names blocks of aborted transactions that were not synced",
-        "semel.log.storage.segment:SegmentFiles.write_beside",
+        "semel.log.storage.segment_files:SegmentFiles.write_beside",
         "self.dirty.add(path)",
         "pass",
         ("tests/crash/test_matrix.py", "-k", "transactions"),

@@ -123,7 +123,7 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the index of an old segment is read from the disk on the event loop",
-        "semel.log.storage.segment:SegmentFiles.cold_index",
+        "semel.log.storage.segment_files:SegmentFiles.cold_index",
         "segment.index is not None or segment.path in self._indexes",
         "True",
         ("tests/log/broker/test_cold_reads.py",),

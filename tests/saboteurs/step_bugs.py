@@ -7,7 +7,7 @@ from saboteurs.planting import Bug
 STEP_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "very many large files are removed in one turn",
-        "semel.log.storage.segment:SegmentFiles.remove",
+        "semel.log.storage.segment_files:SegmentFiles.remove",
         "yield pieces",
         "yield APPEND_PIECES",
         ("tests/log/storage/test_segment.py", "-k", "turn_to_itself"),

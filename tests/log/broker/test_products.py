@@ -52,7 +52,8 @@ from semel.log.storage.encoding import decode, encode
 from semel.log.storage.files import MemoryFiles
 from semel.log.storage.log import Log
 from semel.log.storage.partition_log import SEGMENTS_MAX, PartitionLog, Watcher
-from semel.log.storage.segment import Index, SegmentFiles
+from semel.log.storage.segment import Index
+from semel.log.storage.segment_files import SegmentFiles
 from semel.wire.batch import read_header
 from semel.wire.errors import ErrorCode
 from semel.wire.fetch import FetchPartition, FetchPartitionAnswer, FetchRequest, FetchTopic, encode_response

@@ -149,7 +149,7 @@ async def test_a_pass_reads_the_segments_of_all_partitions(tmp_path: Path) -> No
         flip(path, 100)
     async with broker_in(tmp_path) as broker:
         await scrubber_of(broker).look()
-        assert sorted(broker.log.damaged) == sorted(path.relative_to(tmp_path).as_posix() for path in sealed)
+        assert sorted(broker.log.damage.marks) == sorted(path.relative_to(tmp_path).as_posix() for path in sealed)
 
 
 async def test_a_restart_begins_no_pass_before_the_next_one_is_due(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_restart_begins_no_pass_before_the_next_one_is_due(tmp_path: Pat
         await scrubber_of(broker).try_on()
         (partition,) = broker.log.state.partitions.used()
         assert (broker.metrics.scrub_passes, broker.metrics.scrubbed_bytes) == (0, partition.segments[0].size)
-        assert not broker.log.damaged
+        assert not broker.log.damage.marks
 
 
 async def test_damage_is_known_after_a_restart_until_the_segment_is_brought_back(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_damage_is_known_after_a_restart_until_the_segment_is_brought_back
         assert (await fetched(broker, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
         await scrubber_of(broker).look()
         assert (await fetched(broker, 0)).error_code == 0
-        assert not broker.log.damaged
+        assert not broker.log.damage.marks
 
 
 async def test_a_segment_that_is_gone_is_damage_and_one_that_retention_took_is_none(tmp_path: Path) -> None:
@@ -185,12 +185,12 @@ async def test_a_segment_that_is_gone_is_damage_and_one_that_retention_took_is_n
     async with broker_in(tmp_path) as broker:
         second.unlink()
         await scrubber_of(broker).look()
-        assert list(broker.log.damaged) == [second.relative_to(tmp_path).as_posix()]
+        assert list(broker.log.damage.marks) == [second.relative_to(tmp_path).as_posix()]
         with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
             topics = [{"name": "payments", "partitions": [{"partition_index": 0, "offset": -1}]}]
             await asyncio.to_thread(ask, DELETE_RECORDS, topics=topics, timeout_ms=1000)
         broker.pump.begin_checkpoint()
-        assert await asyncio.to_thread(eventually, lambda: not broker.log.damaged)
+        assert await asyncio.to_thread(eventually, lambda: not broker.log.damage.marks)
 
 
 async def test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind_it(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_readers_are_told_of_what_a_repair_has_given_up_and_read_on_behind
             *(0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE, 0, 0)
         ]
         await scrubber_of(broker).look()
-        assert not broker.log.damaged
+        assert not broker.log.damage.marks
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["and nothing is before it", "and what is before it ends there"])
@@ -245,7 +245,7 @@ async def test_a_topic_that_is_deleted_during_a_pass_is_no_damage(
         for segment in segments:
             segment.unlink()
         await looking
-        assert not broker.log.damaged
+        assert not broker.log.damage.marks
         assert "segment_damaged" not in caplog.text
 
 
@@ -257,9 +257,9 @@ async def test_after_a_start_the_damage_that_is_known_is_looked_at_first_and_tha
     note = Scrub(0, place=(99, 0, 0), damaged=((known, 0, 0), (other, 0, 0)))
     write(DiskFiles(tmp_path), note)
     async with broker_in(tmp_path) as broker:
-        assert list(broker.log.damaged) == [known]
+        assert list(broker.log.damage.marks) == [known]
         await scrubber_of(broker).look()
-        assert not broker.log.damaged, "it was brought back, and the pass was behind it"
+        assert not broker.log.damage.marks, "it was brought back, and the pass was behind it"
         assert broker.metrics.scrubbed_bytes < sealed_bytes(broker)
 
 

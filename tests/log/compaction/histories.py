@@ -14,7 +14,8 @@ from read_committed import batches_in, unaborted
 from semel.log.compaction.passes import Pass
 from semel.log.compaction.rewrite import Rules
 from semel.log.storage.files import Files, MemoryFiles
-from semel.log.storage.segment import Segment, SegmentFiles
+from semel.log.storage.segment import Segment
+from semel.log.storage.segment_files import SegmentFiles
 from semel.wire.batch import (
     CHECKED_FROM,
     CHECKSUM,

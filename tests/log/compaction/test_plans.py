@@ -10,7 +10,8 @@ from semel.log.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.log.storage.checkpoint import PartitionParts
 from semel.log.storage.files import MemoryFiles
 from semel.log.storage.partition_log import Mark, PartitionLog
-from semel.log.storage.segment import Index, SegmentFiles
+from semel.log.storage.segment import Index
+from semel.log.storage.segment_files import SegmentFiles
 
 
 def configs(**values: object) -> TopicConfigs:

@@ -172,7 +172,7 @@ async def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_c
         store.is_changed = True
         answer = await asking(broker, lambda asker: asker.fetch("old"))
         assert answer.error_code == error
-        assert broker.metrics.storage_errors > 0
+        assert broker.metrics.failed_reads > 0
         store.is_changed = False
         assert await asking(broker, offsets_of) == list(range(RECORDS))
 
@@ -200,7 +200,7 @@ async def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later
         await asking(broker, make_compacted)
         store.has_lost_all = True
         await broker.compactor.compact()
-        assert broker.metrics.storage_errors > 0
+        assert broker.metrics.failed_reads > 0
         assert not broker.metrics.compactions
         store.has_lost_all = False
         await broker.compactor.compact()

@@ -10,7 +10,8 @@ from semel.log.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.log.storage.files import MemoryFiles
 from semel.log.storage.journal import Damaged
 from semel.log.storage.partition_log import PartitionLog
-from semel.log.storage.segment import FilePart, SegmentFiles
+from semel.log.storage.segment import FilePart
+from semel.log.storage.segment_files import SegmentFiles
 from semel.testing.faulty import Fault, FaultyFiles
 from semel.wire.batch import TRANSACTIONAL_BIT, control_batch, place, read_header
 

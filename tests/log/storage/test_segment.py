@@ -7,7 +7,8 @@ import pytest
 from ledger import batch
 from semel.log.storage.files import DiskFiles, Files, MemoryFiles
 from semel.log.storage.journal import Damaged
-from semel.log.storage.segment import INDEX_INTERVAL_BYTES, Index, Segment, SegmentFiles, scan_index
+from semel.log.storage.segment import INDEX_INTERVAL_BYTES, Index, Segment, scan_index
+from semel.log.storage.segment_files import SegmentFiles
 from semel.wire.batch import place, read_header
 from semel.wire.steps import APPEND_PIECES, Pace
 
@@ -43,13 +44,14 @@ def test_the_index_leads_to_a_batch_at_or_before_any_offset_and_not_far_before(f
     segment = written(segment_files, 50)
     index = segment_files.index_of(segment)
     for offset in range(segment.next_offset):
-        position = index.before_offset(offset)
+        position, first = index.before_offset(offset)
+        assert first == position // BATCH_BYTES * 3
         exact = offset // 3 * BATCH_BYTES
         assert position % BATCH_BYTES == 0
         assert exact - INDEX_INTERVAL_BYTES - BATCH_BYTES < position <= exact
     for position in range(0, segment.size, 5000):
         place_, offset_there = index.before_position(position)
-        assert (place_, offset_there) == (index.before_offset(offset_there), place_ // BATCH_BYTES * 3)
+        assert (place_, offset_there) == (index.before_offset(offset_there)[0], place_ // BATCH_BYTES * 3)
         assert place_ <= position
 
 
@@ -88,7 +90,7 @@ def test_a_batch_whose_length_is_nonsense_is_damage_and_not_an_endless_search(le
     segment = written(SegmentFiles(files), 5)
     file = files.open(segment.path)
     file.write_at([length.to_bytes(4, "big", signed=True)], 2 * BATCH_BYTES + 8)
-    with pytest.raises(Damaged, match=rf"{segment.path}: no batch at offset {2 * BATCH_BYTES}"):
+    with pytest.raises(Damaged, match=rf"{segment.path}: no batch of this segment at offset {2 * BATCH_BYTES}"):
         scan_index(file, segment)
 
 

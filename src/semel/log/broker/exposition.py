@@ -118,7 +118,7 @@ def _durability(broker: Broker) -> Iterator[str]:
     yield from _gauge(
         "damaged_segments",
         "Sealed segments, or objects with records in the store, that were found damaged; readers get CORRUPT_MESSAGE.",
-        len(log.damaged) + (0 if objects is None else len(objects.damaged)),
+        len(log.damage.marks) + (0 if objects is None else len(objects.damaged)),
     )
     yield from _gauge(
         "up",

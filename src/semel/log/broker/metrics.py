@@ -75,6 +75,9 @@ class Metrics:
     checkpoints: Annotated[int, "checkpoints_total", "Checkpoints that were written."] = 0
     scrubbed_bytes: Annotated[int, "scrubbed_bytes_total", "Bytes of sealed segments that were verified."] = 0
     scrub_passes: Annotated[int, "scrub_passes_total", "Passes in which all sealed segments were verified."] = 0
+    failed_reads: Annotated[
+        int, "failed_reads_total", "Reads of records that failed, because the disk or the store lost or changed them."
+    ] = 0
     storage_errors: Annotated[int, "storage_errors_total", "Writes that the disk refused."] = 0
     lost_leases: Annotated[
         int,

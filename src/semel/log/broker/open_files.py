@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from semel.log.broker.events import Events
 from semel.log.broker.forwarder import UNDER_WAY_MAX
 from semel.log.broker.limits import Limits
-from semel.log.storage.segment import OPEN_SEGMENTS_MAX
+from semel.log.storage.segment_files import OPEN_SEGMENTS_MAX
 
 # Files besides connections and segments: the journal, a checkpoint, what compaction reads and writes, listeners, locks,
 # and the connections of those who read metrics, of which there are up to 16.

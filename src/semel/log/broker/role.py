@@ -106,6 +106,7 @@ class Role:
         self._reader = SlotReader(
             self._store, self._journal, log, beginning.history, self._make_room, self._accepted_losses
         )
+        log.damage.doubt = self.cache.files.doubt
         self._writer = SlotWriter(self._store, self._journal, self._reader.history, self._metrics.note_slot)
         return log
 

@@ -7,6 +7,7 @@ work is done in turns. This file must never decide anything, and must never know
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from semel.log.broker.alarm import Alarm
@@ -21,10 +22,15 @@ from semel.log.core.producer_ids import NOBODY
 from semel.log.core.shares import NoShareLeft
 from semel.log.storage.log import Log
 from semel.log.storage.markers import PreparedEnd
+from semel.log.storage.segment import place_of
 from semel.wire.steps import Pace, Steps, at_once
 
 # The shortest time between two events about refused producers.
 PRODUCER_REFUSED_EVERY_MS: Final = 60_000
+READ_REMEDY: Final = (
+    "a broker on a store: have another take over (semel resign URL), stop this one, remove its --data and start it; "
+    "any other: stop it and run semel repair DIR --set-aside"
+)
 # How many clients with an old library are remembered, so that each is told of once: an address and a user each.
 OLD_CLIENTS_MAX: Final = 1_000
 
@@ -55,6 +61,7 @@ class Runtime:
         self.alarm = Alarm(clock, lambda steps: turns.begin(steps, self.note_end), self._tell_of_fault)
         self._producer_refused_ms = -PRODUCER_REFUSED_EVERY_MS
         self._old_clients: set[tuple[str, str]] = set()
+        log.damage.tell = self._tell_damage
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
@@ -125,6 +132,14 @@ class Runtime:
             self.events.tell(logging.WARNING, "old_scram_client", client=client_host, user=user, reason=reason)
 
     def read_failed(self, error: Exception) -> None:
-        """Log that records on disk cannot be read."""
-        self.metrics.storage_errors += 1
-        self.events.tell(logging.ERROR, "read_failed", reason=error)
+        """Log that records cannot be read, and what to do."""
+        self.metrics.failed_reads += 1
+        self.events.tell(logging.ERROR, "read_failed", reason=f"{error}; {READ_REMEDY}")
+
+    def _tell_damage(self, path: str, line: str) -> None:
+        """A reader has met damage. New records go to another segment, so that they can be read."""
+        self.metrics.failed_reads += 1
+        self.events.tell(logging.ERROR, "segment_damaged", reason=line)
+        partition = self.log.state.partitions.at(*place_of(path))
+        if partition is not None and partition.segments and partition.segments[-1].path == path:
+            self.attempt(partial(partition.roll, self.clock.now_ms()))

@@ -43,7 +43,7 @@ class Scrubber:
         """Mark what was found damaged before this start, and go on with the pass."""
         known = scrub.read(self._runtime.log.files)
         self._scrub = known or Scrub(self._runtime.clock.now_ms())
-        self._runtime.log.damaged.update({path: (size, after) for path, size, after in self._scrub.damaged})
+        self._runtime.log.damage.marks.update({path: (size, after) for path, size, after in self._scrub.damaged})
         self._marked()
         self._task = asyncio.get_running_loop().create_task(self._go_on())
 
@@ -109,7 +109,7 @@ class Scrubber:
 
     def _marked(self) -> list[tuple[PartitionLog, Segment]]:
         """The damaged segments that the log still has. What is known of others is forgotten."""
-        damaged = self._runtime.log.damaged
+        damaged = self._runtime.log.damage.marks
         marked = []
         for path in list(damaged):
             partition = self._runtime.log.state.partitions.at(*place_of(path))
@@ -132,7 +132,7 @@ class Scrubber:
             self._mark(segment, fault)
 
     def _mark(self, segment: Segment, fault: Fault | None) -> None:
-        damaged = self._runtime.log.damaged
+        damaged = self._runtime.log.damage.marks
         if fault is None:
             damaged.pop(segment.path, None)
             return
@@ -142,7 +142,7 @@ class Scrubber:
 
     def _note(self) -> None:
         self._marked()
-        damaged = tuple((path, *right) for path, right in self._runtime.log.damaged.items())
+        damaged = tuple((path, *right) for path, right in self._runtime.log.damage.marks.items())
         self._scrub = self._scrub._replace(damaged=damaged)
         scrub.write(self._runtime.log.files, self._scrub)
 

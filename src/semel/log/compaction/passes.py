@@ -27,7 +27,6 @@ from semel.log.compaction.rewrite import (
 )
 from semel.log.compaction.transactions import AbortedSpans, TransactionsPassed
 from semel.log.storage.files import Files
-from semel.log.storage.journal import Damaged
 from semel.log.storage.segment import Segment, headers
 from semel.wire.batch import CHECKED_FROM, BatchHeader, Buffer, read_header
 from semel.wire.checksum import crc32c
@@ -354,20 +353,18 @@ class Pass:
             return
         file = self.files.open(segment.path)
         try:
-            position = 0
+            position, offset = 0, segment.base_offset
             while position < segment.size:
                 piece = memoryview(file.read_at(min(_PIECE_BYTES, segment.size - position), position))
                 at = 0
-                for at, header in headers(piece, segment, position):
-                    if position + at + header.batch_bytes > segment.size:
-                        raise Damaged(f"{self.files.describe(segment.path)}: a batch goes beyond the end")
+                for at, header in headers(piece, segment, position, offset):
                     batch = piece[at : at + header.batch_bytes]
                     if len(batch) < header.batch_bytes:
                         if at:
                             break
                         batch = memoryview(file.read_at(header.batch_bytes, position))
                     yield header, batch
-                    at += header.batch_bytes
+                    at, offset = at + header.batch_bytes, header.next_offset
                     self.pause()
                 position += at
                 self.tally.read_bytes += at

@@ -32,7 +32,7 @@ GONE: Final = 0
 class Part:
     """An extent of a file, and how much of it is on the disk."""
 
-    __slots__ = ("end", "extent", "is_named", "read_at", "state")
+    __slots__ = ("end", "extent", "is_doubted", "is_named", "read_at", "state")
 
     def __init__(self, extent: Extent, state: int, read_at: int) -> None:
         self.extent = extent
@@ -42,6 +42,8 @@ class Part:
         self.read_at = read_at
         # Whether the newest checkpoint names it. If not, its object will be deleted.
         self.is_named = True
+        # Whether a reader has met damage in it.
+        self.is_doubted = False
 
     def is_same(self, extent: Extent) -> bool:
         """Whether this is the same part of the file, with the same bytes, wherever they lie in the store."""
@@ -216,6 +218,20 @@ class CachedFiles:
         row = self._rows.get(path)
         part = None if row is None else row.part_like(extent)
         return part is not None and part.state == HERE
+
+    def doubt(self, path: str, position: int) -> bool:
+        """What a reader got from this place of a file is damaged: count all parts of the file as unseen, so that they
+        are compared, and fetched if they are others. False if only this disk has the place, or if it was in doubt
+        before: a disk that loses bytes again is not to be trusted.
+        """
+        row = self._rows.get(path)
+        here = None if row is None else row.overlapping(1, position)
+        if row is None or not here or here[0].is_doubted or not here[0].is_named:
+            return False
+        for part in row.parts:
+            if part.is_named and part.state == HERE:
+                part.state, part.is_doubted = UNSEEN, True
+        return True
 
     def note_unseen(self, path: str, extent: Extent) -> None:
         """What the disk has of this extent is damaged."""

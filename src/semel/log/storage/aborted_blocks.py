@@ -18,7 +18,8 @@ from semel.log.core.aborted import ABORTED_BYTES, AbortedTransactions
 from semel.log.core.partition import Partition
 from semel.log.storage.files import Buffer, File
 from semel.log.storage.journal import Damaged
-from semel.log.storage.segment import FilePart, SegmentFiles, Stretch
+from semel.log.storage.segment import FilePart, Stretch
+from semel.log.storage.segment_files import SegmentFiles
 from semel.wire.checksum import crc32c
 
 # A checksum precedes each block. It also covers the block's number, which is not stored.

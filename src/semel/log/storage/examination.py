@@ -22,7 +22,8 @@ from semel.log.storage.encoding import decode, name_of
 from semel.log.storage.files import File, Files
 from semel.log.storage.journal import Bookmark, Damaged, Lost, Misfit
 from semel.log.storage.recovery import check_note, entries_after, refuse_lost_checkpoint
-from semel.log.storage.segment import FOOTER_MAGIC, Segment, SegmentFiles, directory_of
+from semel.log.storage.segment import FOOTER_MAGIC, Segment, directory_of
+from semel.log.storage.segment_files import SegmentFiles
 from semel.log.storage.verification import VERIFIED_BYTES_MAX, Verification
 from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
 from semel.wire.checksum import crc32c

@@ -47,7 +47,8 @@ from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.producer_pages import ProducerPages
 from semel.log.storage.recovery import bring_back, put_away_strangers, recover, replay, take_partitions
 from semel.log.storage.repair import Repair
-from semel.log.storage.segment import Mark, Segment, SegmentFiles, Stretch, directory_of, warm
+from semel.log.storage.segment import Mark, Segment, Stretch, directory_of, warm
+from semel.log.storage.segment_files import SegmentFiles
 from semel.log.storage.verification import Verification
 from semel.wire import batch as batches
 from semel.wire.batch import BatchHeader
@@ -75,6 +76,8 @@ class Log:
         self.files = files
         self.settings = settings
         self._segment_files = SegmentFiles(files, settings.open_segments_max)
+        # The segments that are known to be damaged.
+        self.damage = self._segment_files.damage
         self.state: State[PartitionLog] = State(
             Catalog(topics_max=settings.topics_max, partitions_max=settings.partitions_max),
             Groups(
@@ -224,11 +227,6 @@ class Log:
     def end(self) -> int:
         """The position after the last entry of the journal, for which an answer may have to wait."""
         return self._journal.end
-
-    @property
-    def damaged(self) -> dict[str, tuple[int, int]]:
-        """Of segments known to be damaged, by path: how many bytes are right, and the offset after these."""
-        return self._segment_files.damaged
 
     @property
     def synced(self) -> int:

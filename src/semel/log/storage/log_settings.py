@@ -11,7 +11,7 @@ from semel.log.core.values import value
 from semel.log.storage import journal
 from semel.log.storage.aborted_blocks import BLOCK_LAYOUT, BlockLayout
 from semel.log.storage.producer_pages import INLINE_BYTES_MAX
-from semel.log.storage.segment import OPEN_SEGMENTS_MAX
+from semel.log.storage.segment_files import OPEN_SEGMENTS_MAX
 from semel.log.storage.verification import VERIFIED_BYTES_MAX
 
 

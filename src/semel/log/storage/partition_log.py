@@ -16,20 +16,19 @@ from semel.log.core.entries import PartitionName
 from semel.log.core.partition import Partition
 from semel.log.storage.aborted_blocks import AbortedBlocks, BlockLayout
 from semel.log.storage.checkpoint import PartitionFiles, PartitionParts, restore_state
-from semel.log.storage.journal import Corrupt, Damaged
+from semel.log.storage.damage import Misread
+from semel.log.storage.journal import Corrupt
 from semel.log.storage.segment import (
     SCAN_BYTES,
     Index,
     Mark,
     Segment,
-    SegmentFiles,
     SegmentsThen,
     Stretch,
     latest_ms_of,
-    place_after,
-    whole_batches,
 )
-from semel.wire.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
+from semel.log.storage.segment_files import SegmentFiles
+from semel.wire.batch import LENGTH_PREFIX_BYTES, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
 
 # A partition remembers the places of so many offsets at which the next fetch will probably begin.
 _REMEMBERED_PLACES_MAX: Final = 16
@@ -235,29 +234,25 @@ class PartitionLog:
         """
         if bytes_max <= 0 and not whole_first_batch:
             return b"", offset
+        while True:
+            try:
+                return self._read(offset, bytes_max, until, whole_first_batch)
+            except Misread:
+                # It is marked now, so the next try ends before it, or is refused.
+                continue
+
+    def _read(
+        self, offset: int, bytes_max: int, until: Mark, whole_first_batch: bool
+    ) -> tuple[bytes | memoryview, int]:
         segment, position, end = self._locate(offset, until)
         if segment is None:
             return b"", offset
-        size = max(min(bytes_max, end - position), 0)
-        if size == end - position:
-            next_offset = min(self._segment_files.right_until(segment)[1], until.offset)
-            return self._result(segment, position, self._segment_files.read(segment, position, size), next_offset)
-        indexed_position, indexed_offset = self._segment_files.index_of(segment).before_position(position + size)
-        if indexed_position > position:
-            # A batch begins there, so every byte that is read will be sent. The next fetch gets what might have fitted.
-            data = self._segment_files.read(segment, position, indexed_position - position)
-            return self._result(segment, position, data, indexed_offset)
-        data = memoryview(self._segment_files.read(segment, position, size))
-        whole_bytes, next_offset = whole_batches(segment, position, data)
-        if whole_bytes:
-            return self._result(segment, position, data[:whole_bytes], next_offset)
-        if not whole_first_batch:
-            return b"", offset
-        first = read_header(self._segment_files.read(segment, position, HEADER_BYTES))
-        if not HEADER_BYTES <= first.batch_bytes <= end - position:
-            raise Damaged(f"{segment.path}: no batch at offset {position}")
-        data = self._segment_files.read(segment, position, first.batch_bytes)
-        return self._result(segment, position, data, first.next_offset)
+        files = self._segment_files
+        end_offset = min(files.right_until(segment)[1], until.offset)
+        data, next_offset = files.batches(
+            segment, position, offset, end, end_offset, bytes_max, whole_first_batch=whole_first_batch
+        )
+        return self._result(segment, position, data, next_offset) if data else (b"", offset)
 
     def cold_index(self, offset: int, bytes_max: int, until: Mark) -> Stretch | None:
         """The index that `read`, with these arguments, would get from the disk; None if it is cached."""
@@ -272,7 +267,7 @@ class PartitionLog:
         if segment is None:
             return None
         if self._known_place_of(segment, offset) is None:
-            position = self._segment_files.index_of(segment).before_offset(offset)
+            position, _ = self._segment_files.index_of(segment).before_offset(offset)
             left = segment.size - position
             if not self._segment_files.file_of(segment).is_cached(min(SCAN_BYTES, left), position):
                 return Stretch(segment.path, position, min(SCAN_BYTES + bytes_max, left))
@@ -477,8 +472,7 @@ class PartitionLog:
         position = self._known_place_of(segment, offset)
         if position is not None:
             return position
-        position = self._segment_files.index_of(segment).before_offset(offset)
-        return place_after(self._segment_files.file_of(segment), segment, position, offset)
+        return self._segment_files.place_of(segment, offset)
 
     def _result(
         self, segment: Segment, position: int, data: bytes | memoryview, offset: int

@@ -23,7 +23,8 @@ from semel.log.storage.markers import write_markers
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.producer_pages import ProducerPages
 from semel.log.storage.repair import Repair
-from semel.log.storage.segment import TOPICS, Segment, SegmentFiles
+from semel.log.storage.segment import TOPICS, Segment
+from semel.log.storage.segment_files import SegmentFiles
 from semel.log.storage.verification import Verification, intact_batches
 from semel.wire.batch import read_header
 from semel.wire.checksum import crc32c

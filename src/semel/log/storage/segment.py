@@ -12,30 +12,27 @@ import contextlib
 import struct
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from semel.log.core.topics import Topic
+from semel.log.storage.damage import Misread
 from semel.log.storage.files import Buffer, File, Files, NotHere
-from semel.log.storage.journal import Damaged
-from semel.wire.batch import CONTROL_BIT, HEADER_BYTES, LENGTH, LENGTH_PREFIX_BYTES, BatchHeader, read_header
+from semel.wire.batch import CONTROL_BIT, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
 from semel.wire.checksum import crc32c
-from semel.wire.steps import APPEND_PIECES, Steps
 
 TOPICS: Final = "topics"
 
 INDEX_INTERVAL_BYTES: Final = 64 * 1024
-# The open files of segments, and the indexes of sealed segments in memory, at any time.
-OPEN_SEGMENTS_MAX: Final = 256
 # To find a batch between two entries of an index, this much is read at a time.
 SCAN_BYTES: Final = INDEX_INTERVAL_BYTES
 _REBUILT_BYTES: Final = 1024 * 1024
 # The numbers of a segment in a checkpoint.
 _RECORD: Final = struct.Struct("<8q")
-# The kernel takes 14 ms to remove a file of 256 MiB that is in the page cache, so such a file gets a turn to itself.
-_BYTES_REMOVED_PER_PIECE: Final = 512 * 1024
 
+# Of a batch's header: the base offset, the length, the format, and the distance of the last offset.
+_PLACE: Final = struct.Struct(">qi4xb6xi")
+_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 _FOOTER: Final = struct.Struct("<4sII")
 FOOTER_MAGIC: Final = b"smlx"
 
@@ -82,10 +79,10 @@ class Index:
         elif max_timestamp > self.max_timestamps[-1]:
             self.max_timestamps[-1] = max_timestamp
 
-    def before_offset(self, offset: int) -> int:
-        """The place of an indexed batch that begins at or before `offset`."""
+    def before_offset(self, offset: int) -> tuple[int, int]:
+        """Place and offset of the last indexed batch that begins at or before `offset`."""
         slot = bisect_right(self.offsets, offset) - 1
-        return self.positions[slot] if slot >= 0 else 0
+        return (self.positions[slot], self.offsets[slot]) if slot >= 0 else (0, 0)
 
     def before_position(self, position: int) -> tuple[int, int]:
         """Place and offset of the last indexed batch that begins at or before `position`."""
@@ -240,169 +237,14 @@ def _segment_path(directory: str, base_offset: int, generation: int = 0) -> str:
     return f"{directory}/{base_offset:020d}{f'-{generation}' if generation else ''}.log"
 
 
-class SegmentFiles:
-    """The files of segments. A bounded number is open, and the least recently used is closed first.
-
-    `dirty` has the files that were written to, and `grown` the directories with new names; a checkpoint takes both sets
-    and syncs them. `unnamed` has the files that can be removed when the next checkpoint is durable.
-    """
-
-    def __init__(self, files: Files, open_max: int = OPEN_SEGMENTS_MAX) -> None:
-        self.files = files
-        self.dirty: set[str] = set()
-        self.grown: set[str] = set()
-        self.unnamed: list[str] = []
-        self._open_max = open_max
-        self._open: OrderedDict[str, File] = OrderedDict()
-        self._indexes: OrderedDict[str, Index] = OrderedDict()
-        # Of segments that are damaged, by path: how many bytes are right, and the offset after these.
-        self.damaged: dict[str, tuple[int, int]] = {}
-
-    def check_size(self, path: str, known_bytes: int) -> None:
-        """`Damaged` if the file is missing, or is shorter than it was at the checkpoint."""
-        try:
-            file = self.files.open(path)
-        except FileNotFoundError:
-            raise Damaged(f"{self.files.describe(path)}: missing, the checkpoint names it") from None
-        size = file.size()
-        file.close()
-        if size < known_bytes:
-            raise Damaged(
-                f"{self.files.describe(path)}: ends at offset {size}, the checkpoint knows {known_bytes} bytes"
-            )
-
-    def write(self, segment: Segment, parts: list[Buffer], position: int) -> None:
-        self.file_of(segment).write_at(parts, position)
-        self.dirty.add(segment.path)
-
-    def write_beside(self, path: str, parts: list[Buffer], position: int) -> None:
-        """Write to another file in the directory of the segments, which is created if it does not exist."""
-        file = self._open.get(path)
-        if file is None:
-            file = self._created(path)
-        file.write_at(parts, position)
-        self.dirty.add(path)
-
-    def _create_directory(self, path: str) -> None:
-        """Make a directory and those above it; the next checkpoint syncs their names."""
-        self.files.make_directory(path)
-        while path:
-            self.grown.add(path)
-            path = path.rpartition("/")[0]
-        self.grown.add("")
-
-    def file_of(self, segment: Segment) -> File:
-        if segment.size == 0 and segment.path not in self._open:
-            return self._created(segment.path)
-        return self.opened(segment.path)
-
-    def opened(self, path: str) -> File:
-        """An existing file, opened if it is not open."""
-        file = self._open.get(path)
-        if file is not None:
-            self._open.move_to_end(path)
-            return file
-        return self._keep_open(path, self.files.open(path))
-
-    def _created(self, path: str) -> File:
-        # The directory may have been empty, and removed, since the segment was begun.
-        self._create_directory(path.rpartition("/")[0])
-        return self._keep_open(path, self.files.open(path, create=True))
-
-    def _keep_open(self, path: str, file: File) -> File:
-        self._open[path] = file
-        if len(self._open) > self._open_max:
-            self._open.popitem(last=False)[1].close()
-        return file
-
-    def read(self, segment: Segment, position: int, size: int) -> bytes | memoryview:
-        """`size` bytes of a segment; `Damaged` if the file is too short."""
-        data = self.file_of(segment).read_at(size, position)
-        if len(data) < size:
-            raise Damaged(f"{segment.path}: ends at offset {position + len(data)}, in the middle of a batch")
-        return data
-
-    def index_of(self, segment: Segment) -> Index:
-        if segment.index is not None:
-            return segment.index
-        index = self._indexes.get(segment.path)
-        if index is None:
-            file = self.file_of(segment)
-            index = _read_footer(file, segment.size) or scan_index(file, segment)
-            self._indexes[segment.path] = index
-            if len(self._indexes) > self._open_max:
-                self._indexes.popitem(last=False)
-        return index
-
-    def cold_index(self, segment: Segment) -> Stretch | None:
-        """Where the index of the segment lies, if `index_of` would get it from the disk; None if it is cached."""
-        if segment.index is not None or segment.path in self._indexes:
-            return None
-        file = self.file_of(segment)
-        size = file.size() - segment.size
-        return None if size <= 0 or file.is_cached(size, segment.size) else Stretch(segment.path, segment.size, size)
-
-    def right_until(self, segment: Segment) -> tuple[int, int]:
-        """How many bytes of the segment are right, as far as is known, and the offset after these."""
-        return self.damaged.get(segment.path, (segment.size, segment.next_offset))
-
-    def seal(self, segment: Segment) -> None:
-        """Seal the segment: write its index after the last batch."""
-        if segment.index is None:
-            return
-        self.write(segment, footer(segment.index), segment.size)
-        segment.index = None
-
-    def forget(self, path: str) -> None:
-        """Close a file that is about to be removed."""
-        self.dirty.discard(path)
-        self.damaged.pop(path, None)
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.close()
-        self._indexes.pop(path, None)
-
-    def remove(self, paths: list[str]) -> Steps[None]:
-        """Remove these files, and the directories that are empty then."""
-        for path in paths:
-            self.forget(path)
-            pieces = APPEND_PIECES
-            with contextlib.suppress(FileNotFoundError):
-                pieces += self._size_of(path) // _BYTES_REMOVED_PER_PIECE
-                self.files.remove(path)
-            yield pieces
-        for directory in dict.fromkeys(path.rpartition("/")[0] for path in paths):
-            self.remove_empty(directory)
-            yield APPEND_PIECES
-
-    def _size_of(self, path: str) -> int:
-        file = self.files.open(path)
-        try:
-            return file.size()
-        finally:
-            file.close()
-
-    def remove_empty(self, directory: str) -> None:
-        """Remove a partition's directory, and the topic's above it, if nothing is left in them."""
-        while directory.count("/") >= 1 and not self.files.names(directory):
-            self.grown.discard(directory)
-            # It stays if it is a link to a directory on another disk.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                self.files.remove_directory(directory)
-            directory = directory.rpartition("/")[0]
-
-    def close(self) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
-
-
 def footer(index: Index) -> list[Buffer]:
     """The bytes of the index after the last batch of a sealed segment."""
     data = index.to_bytes()
     return [_FOOTER.pack(FOOTER_MAGIC, len(data), crc32c(data)), data]
 
 
-def _read_footer(file: File, position: int) -> Index | None:
+def read_footer(file: File, position: int) -> Index | None:
+    """The index of a sealed segment, whose batches end there; None if it is missing or damaged."""
     head = file.read_at(_FOOTER.size, position)
     if len(head) < _FOOTER.size:
         return None
@@ -415,57 +257,84 @@ def _read_footer(file: File, position: int) -> Index | None:
 def scan_index(file: File, segment: Segment) -> Index:
     """The index of a segment, rebuilt from the headers of its batches."""
     index = Index()
-    position = 0
-    while position < segment.size:
-        chunk = file.read_at(min(_REBUILT_BYTES, segment.size - position), position)
-        end = 0
-        for at, header in headers(chunk, segment, position):
-            index.note(header.base_offset, position + at, header.max_timestamp)
-            end = at + header.batch_bytes
-        position += end
+    for position, header in _headers_from(file, segment, 0, segment.base_offset, _REBUILT_BYTES):
+        index.note(header.base_offset, position, header.max_timestamp)
     return index
 
 
-def headers(chunk: Buffer, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The header and the place of each batch in `chunk`, which was read at `position` of a segment."""
-    at = 0
-    while at + HEADER_BYTES <= len(chunk):
-        header = read_header(chunk, at)
-        if header.batch_bytes < HEADER_BYTES:
-            raise Damaged(f"{segment.path}: no batch at offset {position + at}")
-        yield at, header
-        at += header.batch_bytes
-    if at == 0:
-        raise Damaged(f"{segment.path}: ends at offset {position + len(chunk)}, in the middle of a batch")
-
-
-def place_after(file: File, segment: Segment, position: int, offset: int) -> int:
-    """Where the batch with `offset` begins, which is not before `position`; the end of the segment if it has none."""
-    while position < segment.size:
-        chunk = file.read_at(min(SCAN_BYTES, segment.size - position), position)
-        end = 0
-        for at, header in headers(chunk, segment, position):
-            if header.next_offset > offset:
-                return position + at
-            end = at + header.batch_bytes
-        position += end
+def place_after(file: File, segment: Segment, position: int, first: int, offset: int) -> int:
+    """Where the batch with `offset` begins, which is not before that with `first`, at `position`; the end of the
+    segment if it has none.
+    """
+    for at, header in _headers_from(file, segment, position, max(first, segment.base_offset), SCAN_BYTES):
+        if header.next_offset > offset:
+            return at
     return segment.size
 
 
-def whole_batches(segment: Segment, position: int, data: Buffer) -> tuple[int, int]:
-    """How many of these bytes, read at `position`, are whole batches, and the offset after the last of them."""
+def _headers_from(
+    file: File, segment: Segment, position: int, offset: int, chunk_bytes: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The place and the header of each batch from `position` on, whose offsets are not below `offset`."""
+    while position < segment.size:
+        chunk = file.read_at(min(chunk_bytes, segment.size - position), position)
+        end = 0
+        for at, header in headers(chunk, segment, position, offset):
+            if not offset <= header.base_offset < header.next_offset <= segment.next_offset:
+                raise Misread(segment.path, position + at, offset, segment.next_offset)
+            yield position + at, header
+            end, offset = at + header.batch_bytes, header.next_offset
+        position += end
+
+
+def headers(chunk: Buffer, segment: Segment, position: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The place and the header of each batch in `chunk`, which was read at `position` of a segment, where `offset` is
+    next. The last batch may go on behind the chunk.
+    """
     at = 0
-    next_offset = -1
-    size = len(data)
+    while at + HEADER_BYTES <= len(chunk):
+        header = read_header(chunk, at)
+        is_batch = header.magic == MAGIC and HEADER_BYTES <= header.batch_bytes <= segment.size - position - at
+        if not is_batch:
+            raise Misread(segment.path, position + at, offset, segment.next_offset)
+        yield at, header
+        at += header.batch_bytes
+        offset = header.next_offset
+    if at == 0:
+        cut = f"ends at offset {position + len(chunk)}, in the middle of a batch"
+        raise Misread(segment.path, position, offset, segment.next_offset, cut)
+
+
+def first_batch_bytes(data: Buffer) -> int:
+    """The size of the batch that begins here; of a header if there is none."""
+    return max(read_header(data).batch_bytes, HEADER_BYTES) if len(data) >= HEADER_BYTES else HEADER_BYTES
+
+
+def whole_batches(segment: Segment, data: Buffer, wanted: int, end_offset: int) -> tuple[int, int, bool]:
+    """How many of these bytes are whole batches of the segment before `end_offset`, of which the first one has the
+    record `wanted`, or the next one if that was removed; the offset after them; and whether what follows is right as
+    far as it is there.
+
+    Clients may end over bytes that are no batches. Each reader pays for this, so it compares only the fields that say
+    where a batch is, and no checksum.
+    """
+    at, offset, size = 0, segment.base_offset, len(data)
+    unpack = _PLACE.unpack_from
+    if size >= HEADER_BYTES and read_header(data).next_offset <= wanted:
+        return 0, wanted, False
     while at + HEADER_BYTES <= size:
-        length = LENGTH.unpack_from(data, at)[0] + LENGTH_PREFIX_BYTES
-        if length < HEADER_BYTES:
-            raise Damaged(f"{segment.path}: no batch at offset {position + at}")
-        if at + length > size:
+        base, length, magic, delta = unpack(data, at)
+        if length < _LENGTH_MIN or magic != MAGIC:
+            return at, offset if at else wanted, False
+        if base < offset or delta < 0 or base + delta >= end_offset:
+            # The bytes of another place: nobody can say which of these batches are right.
+            return 0, wanted, False
+        end = at + LENGTH_PREFIX_BYTES + length
+        if end > size:
             break
-        next_offset = read_header(data, at).next_offset
-        at += length
-    return at, next_offset
+        at = end
+        offset = base + delta + 1
+    return at, offset if at else wanted, True
 
 
 def warm(files: Files, stretches: list[Stretch]) -> None:
