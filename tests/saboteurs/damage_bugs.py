@@ -42,10 +42,31 @@ DAMAGE_BUGS: Final = (
     ),
     Bug(
         "a fetch goes on after the damage as if it had read it",
-        "semel.log.storage.partition_log:PartitionLog.read",
-        "self._segment_files.right_until(segment)[1]",
+        "semel.log.storage.partition_log:PartitionLog._read",
+        "files.right_until(segment)[1]",
         "segment.next_offset",
         (f"{_SCRUB}::test_a_reader_is_not_led_over_the_damage",),
+    ),
+    Bug(
+        "a reader gets whatever the disk has",
+        "semel.log.storage.segment:whole_batches",
+        "length < _LENGTH_MIN or magic != MAGIC",
+        "length < _LENGTH_MIN and magic == MAGIC",
+        ("tests/log/broker/test_damage_met_by_readers.py",),
+    ),
+    Bug(
+        "what a reader met on the disk is not fetched again",
+        "semel.log.replica.cached_files:CachedFiles.doubt",
+        "part.is_named and part.state == HERE",
+        "False",
+        ("tests/log/broker/test_damage_met_by_readers.py",),
+    ),
+    Bug(
+        "a directory that is not mounted has nothing in it",
+        "semel.log.store.directory:DirectoryStore._check_mounted",
+        "not is_same",
+        "False",
+        ("tests/log/replica/test_refusing_store.py",),
     ),
     Bug(
         "a pass begins anew with each start",

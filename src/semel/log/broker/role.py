@@ -182,6 +182,7 @@ class Role:
             clock=self._boot_clock,
             note_hole=self._note_hole,
         )
+        self._store.is_patient = True
         role_is_known = asyncio.get_running_loop().create_future()
 
         def note(lease: Lease) -> None:

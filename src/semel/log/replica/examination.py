@@ -14,14 +14,14 @@ from semel.log.replica.contents import NOTHING, Contents, Extent
 from semel.log.replica.floor import Floor, read_floor
 from semel.log.replica.holes import Overtaken, find_hole, find_replaced
 from semel.log.replica.lease import read_lease
-from semel.log.replica.membership import FORMAT_KEY, read_cluster_id
+from semel.log.replica.membership import read_cluster_id
 from semel.log.replica.restore import read_checkpoint
 from semel.log.replica.slot import JOURNAL, Slot, decode, digest_of, entries, key_of, slot_of
 from semel.log.storage.aborted_blocks import BLOCK_LAYOUT
 from semel.log.storage.examination import IMPOSSIBLE, Examined
 from semel.log.storage.files import MemoryFiles
 from semel.log.storage.journal import Damaged, JournalEntry
-from semel.log.store import Missing, Store
+from semel.log.store import FORMAT_KEY, Missing, Store
 
 # The active broker may delete what is being read. Then reading begins again, with a newer checkpoint.
 _ATTEMPTS: Final = 3

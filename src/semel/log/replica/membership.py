@@ -21,9 +21,8 @@ from semel.log.replica.reader import ROOM_SECONDS, SLOTS_PER_LOOK, NoRoom, SlotR
 from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.slot import JOURNAL
 from semel.log.replica.writer import Fenced, answered, create_surely
-from semel.log.store import Missing, Store, StoreError, Unsure
+from semel.log.store import FORMAT_KEY, Missing, Store, StoreError, Unsure
 
-FORMAT_KEY: Final = "format"
 VERSION: Final = 5
 _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a

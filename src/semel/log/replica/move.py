@@ -16,7 +16,7 @@ from semel.log.replica.contents import NOTHING, Contents
 from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
 from semel.log.replica.journal import SlotJournal
 from semel.log.replica.lease import LEASE_SECONDS, Lease, read_lease
-from semel.log.replica.membership import FORMAT_KEY, Membership, cluster_of, format_of
+from semel.log.replica.membership import Membership, cluster_of, format_of
 from semel.log.replica.reader import SlotReader
 from semel.log.replica.restore import Beginning, check_objects, read_checkpoint, restore
 from semel.log.replica.uploads import Uploads
@@ -30,7 +30,7 @@ from semel.log.storage.files import Files
 from semel.log.storage.journal import Bookmark, Damaged
 from semel.log.storage.log import Log
 from semel.log.storage.log_settings import LogSettings
-from semel.log.store import Missing, Store
+from semel.log.store import FORMAT_KEY, Missing, Store
 from semel.wire.steps import finish
 
 # The address in the lease while a log is moved out of the store.

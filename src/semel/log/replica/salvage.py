@@ -13,7 +13,7 @@ from semel.log.replica.floor import FLOOR_KEY, Floor, Piece, read_floor
 from semel.log.replica.holes import Overtaken
 from semel.log.replica.journal import SlotJournal
 from semel.log.replica.lease import read_lease
-from semel.log.replica.membership import FORMAT_KEY, read_cluster_id
+from semel.log.replica.membership import read_cluster_id
 from semel.log.replica.move import cache_without_limit, settle_down
 from semel.log.replica.reader import SLOTS_PER_LOOK, SlotReader
 from semel.log.replica.restore import read_checkpoint, restore
@@ -26,7 +26,7 @@ from semel.log.storage.files import Files
 from semel.log.storage.journal import Damaged
 from semel.log.storage.log import Log
 from semel.log.storage.log_settings import LogSettings
-from semel.log.store import Missing, Store
+from semel.log.store import FORMAT_KEY, Missing, Store
 from semel.log.store.contract import Found
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.log.replica.lease import LOOKS, PUTS, Addresses, Lease, LeaseWatch, boot_seconds
-from semel.log.replica.membership import FORMAT_KEY, read_cluster_id
+from semel.log.replica.membership import read_cluster_id
 from semel.log.replica.note import FOLDER, FORGOTTEN_SECONDS, NOTE_SECONDS, SILENT_SECONDS, decode_note, notes_in
-from semel.log.store import Missing, Store
+from semel.log.store import FORMAT_KEY, Missing, Store
 from semel.log.store.contents import Contents, contents_of
 
 _DAY_SECONDS: Final = 86_400

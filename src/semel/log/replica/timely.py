@@ -2,7 +2,8 @@
 engines wait for up to 20 seconds, because a large object over a slow line takes that long. A broker cannot: its lease
 ends sooner. So a call that is not answered in a third of the lease is given up here, and its outcome is unknown. The
 next call for the same object may take twice as long, for a store that is only slow; not for the lease, which has to be
-renewed in that time anyway. How each call ends is noted, for the operator. This must never repeat a call.
+renewed in that time anyway. How each call ends is noted, for the operator: a person may have to
+mount a directory, or give a right back, and until then the broker waits. This must never repeat a call.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import Final, TypeVar
 
 from semel.log.replica.health import CallKind, StoreHealth
 from semel.log.replica.lease import LEASE_KEY, PUTS
-from semel.log.store import Changed, Exists, Missing, Silent, Store, StoreError
+from semel.log.store import Changed, Exists, Missing, Silent, Store, StoreBroken, StoreError, StoreRefused, Unsure
 from semel.log.store.contract import Buffer, Found, Listed
 
 # The least time for a call: that of a busy store on another continent.
@@ -35,6 +36,8 @@ class TimelyStore:
         self._seconds = max(lease_seconds / PUTS, CALL_SECONDS_MIN)
         # The objects of which the last call was given up.
         self._slow: set[str] = set()
+        # Whether a call that is refused until a person acts is to be repeated until then. A start is not that patient.
+        self.is_patient = False
 
     async def create(self, key: str, body: Buffer) -> str:
         return await self._noted("create", self._in_time(key, self._store.create(key, body), memoryview(body).nbytes))
@@ -73,6 +76,9 @@ class TimelyStore:
             raise
         except StoreError as error:
             self._health.note(kind, began, error)
+            may_succeed = isinstance(error, StoreRefused) and not isinstance(error, StoreBroken)
+            if self.is_patient and may_succeed and kind != "other":
+                raise Unsure(str(error)) from error
             raise
         self._health.note(kind, began, None)
         return result

@@ -30,7 +30,7 @@ _REBUILT_BYTES: Final = 1024 * 1024
 # The numbers of a segment in a checkpoint.
 _RECORD: Final = struct.Struct("<8q")
 
-# Of a batch's header: the base offset, the length, the format, and the distance of the last offset.
+# The base offset, the length, the format and the distance of the last offset in the header of a batch.
 _PLACE: Final = struct.Struct(">qi4xb6xi")
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 _FOOTER: Final = struct.Struct("<4sII")
@@ -289,7 +289,7 @@ def _headers_from(
 
 def headers(chunk: Buffer, segment: Segment, position: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     """The place and the header of each batch in `chunk`, which was read at `position` of a segment, where `offset` is
-    next. The last batch may go on behind the chunk.
+    next. The last batch may go on after the chunk.
     """
     at = 0
     while at + HEADER_BYTES <= len(chunk):

@@ -1,7 +1,7 @@
 """The files of the segments of a log: which are open, which a checkpoint has to sync, and which it may remove.
 
 Readers get the bytes of a segment from here, after a look at whether they are its batches; clients may end over other
-bytes. This must never decide what becomes of damage: `damage` and the broker do.
+bytes. This must never decide what to do about damage.
 """
 
 import contextlib
@@ -127,7 +127,7 @@ class SegmentFiles:
         whole_first_batch: bool,
     ) -> tuple[bytes | memoryview, int]:
         """The whole batches from `position` on, where that with the record `wanted` begins, at most `bytes_max`, and
-        the offset after them; `end`, at `end_offset`, is the end of some batch behind them.
+        the offset after them; `end`, at `end_offset`, is the end of some batch after them.
         """
         size = max(min(bytes_max, end - position), 0)
         is_cut = size < end - position

@@ -6,6 +6,7 @@ must never depend on the meaning of the objects.
 from semel.log.store.address import open_store
 from semel.log.store.contract import (
     BODY_BYTES_MAX,
+    FORMAT_KEY,
     Changed,
     Exists,
     Found,
@@ -13,6 +14,7 @@ from semel.log.store.contract import (
     Missing,
     Silent,
     Store,
+    StoreBroken,
     StoreError,
     StoreRefused,
     Unsure,

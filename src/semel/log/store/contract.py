@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+# An object under this key never changes: it says whose the store is.
+FORMAT_KEY: Final = "format"
 # A segment has 64 MiB by default; PostgreSQL accepts no value above 1 GB, and needs twice its size in memory.
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 # S3 allows 1,024 bytes including the user's prefix, and a path on a disk 255 bytes in each part.
@@ -65,7 +67,13 @@ class Silent(Unsure):
 
 
 class StoreRefused(StoreError):
-    """The store will refuse this until a person changes something; the message says what."""
+    """The store will refuse this until a person changes something; the message says what. The same call may succeed
+    then.
+    """
+
+
+class StoreBroken(StoreRefused):
+    """This process must not call the store any more: what it was told of earlier calls may be wrong."""
 
 
 class Found(NamedTuple):

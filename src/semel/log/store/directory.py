@@ -25,7 +25,19 @@ from pathlib import Path
 from typing import Final
 
 from semel.log.storage.files import OUT_OF_SPACE, sync_with_metadata
-from semel.log.store.contract import Buffer, Changed, Exists, Found, Full, Listed, Missing, StoreRefused, Unsure
+from semel.log.store.contract import (
+    FORMAT_KEY,
+    Buffer,
+    Changed,
+    Exists,
+    Found,
+    Full,
+    Listed,
+    Missing,
+    StoreBroken,
+    StoreRefused,
+    Unsure,
+)
 
 _NEW: Final = ".new"
 _TURNS: Final = ".turns"
@@ -59,6 +71,8 @@ class DirectoryStore:
         self._root = root.absolute()
         self._sync = sync
         self._sync_failed = False
+        # The object that says whose store this is, once it was read or created.
+        self._format: bytes | None = None
         with self._errors("open"):
             for name in (_NEW, _TURNS):
                 self._make_folder(self._root / name)
@@ -74,6 +88,8 @@ class DirectoryStore:
                 self._sync_folder(path.parent)
                 raise Exists(f"{key} exists in {self.describe()}") from None
             self._sync_folder(path.parent)
+        if key == FORMAT_KEY:
+            self._format = bytes(body)
         return _version(body)
 
     def replace(self, key: str, body: Buffer, version: str) -> str:
@@ -94,6 +110,8 @@ class DirectoryStore:
     def get(self, key: str) -> Found:
         with self._errors(key):
             body = self._read(key)
+        if key == FORMAT_KEY:
+            self._format = self._format or body
         return Found(body, _version(body))
 
     def get_range(self, key: str, start: int, size: int) -> bytes:
@@ -103,6 +121,7 @@ class DirectoryStore:
     def list(self, folder: str, after: str = "") -> Iterator[list[Listed]]:
         page: list[Listed] = []
         with self._errors(folder or "/"):
+            self._check_mounted()
             for listed in self._walk(self._root / folder if folder else self._root):
                 if listed.key > after:
                     page.append(listed)
@@ -115,6 +134,7 @@ class DirectoryStore:
         path = self._path(key)
 
         def land(turn: Path) -> None:
+            self._check_mounted()
             if path.is_dir():
                 return
             try:
@@ -242,6 +262,7 @@ class DirectoryStore:
         """Create a folder and those above it, each durably."""
         if folder.is_dir():
             return
+        self._check_mounted()
         self._make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
@@ -263,13 +284,32 @@ class DirectoryStore:
         try:
             descriptor = os.open(self._path(key), os.O_RDONLY)
         except _ABSENT:
-            raise Missing(f"{key} is not in {self.describe()}") from None
+            raise self._missing(key) from None
         try:
             yield descriptor
         except IsADirectoryError:
-            raise Missing(f"{key} is not in {self.describe()}") from None
+            raise self._missing(key) from None
         finally:
             os.close(descriptor)
+
+    def _missing(self, key: str) -> Missing:
+        self._check_mounted()
+        return Missing(f"{key} is not in {self.describe()}")
+
+    def _check_mounted(self) -> None:
+        """Raise StoreRefused if the directory is not the one that this process has seen. Where a file system is no
+        longer mounted there is an empty directory, in which each object seems to be missing.
+        """
+        if self._format is None:
+            return
+        try:
+            is_same = (self._root / FORMAT_KEY).read_bytes() == self._format
+        except _ABSENT:
+            is_same = False
+        if not is_same:
+            raise StoreRefused(
+                f"{self.describe()}: {FORMAT_KEY} is not the one that was there: mount the directory again"
+            )
 
     def _read(self, key: str) -> bytes:
         with self._opened(key) as descriptor:
@@ -304,7 +344,7 @@ class DirectoryStore:
     def _errors(self, what: str) -> Iterator[None]:
         """A context in which errors of the operating system become errors of the contract."""
         if self._sync_failed:
-            raise StoreRefused(f"{self.describe()}: a sync of its directory has failed: check the disk, then restart")
+            raise StoreBroken(f"{self.describe()}: a sync of its directory has failed: check the disk, then restart")
         try:
             yield
         except OSError as error:
