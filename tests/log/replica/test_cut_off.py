@@ -126,7 +126,9 @@ def another_topic() -> dict[str, Any]:
     return {"topics": [topic], "timeout_ms": 1000, "validate_only": False}
 
 
-async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active() -> None:
+async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """By the clock that both have. It begins again in the same process when it is told of the other one."""
     store = MemoryStore()
     lines = Line(store), Line(store)
@@ -146,6 +148,8 @@ async def test_a_broker_has_no_clients_any_more_when_another_one_becomes_active(
     with pytest.raises(BrokerCutOff):
         async with asyncio.timeout(SECONDS_MAX):
             await first.failed
+    assert [one.levelname for one in caplog.records if "event=gave_way" in one.getMessage()] == ["WARNING"]
+    assert "stopped_serving" not in caplog.text
     client.close()
     await first.stop()
     await second.stop()

@@ -438,3 +438,19 @@ async def test_a_takeover_is_told_although_a_healthy_broker_logs_nothing(caplog:
             await standby.activated
         told = [(one.levelname, one.getMessage()) for one in caplog.records if "took_over" in one.getMessage()]
         assert told == [("WARNING", f"event=took_over former={former} epoch=2")]
+
+
+async def test_a_broker_that_starts_again_does_not_name_itself_as_the_active_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "semel")
+    store = MemoryStore()
+    first = Broker(store=store, lease_seconds=1.0)
+    await first.start()
+    port = first.listeners[0].port
+    await first.kill()
+    async with Broker(store=store, lease_seconds=1.0, port=port) as again, asyncio.timeout(60):
+        assert again.active_bootstrap == "nobody"
+        await again.activated
+    assert "event=standing_by active=nobody" in caplog.text
+    assert "took_over" not in caplog.text

@@ -44,7 +44,7 @@ from semel.log.broker.metrics import Metrics
 from semel.log.broker.open_files import shares_of_open_files, within_open_files
 from semel.log.broker.questions import Questions
 from semel.log.broker.receive_buffer import ReceiveMemory
-from semel.log.broker.role import Role
+from semel.log.broker.role import NOBODY, Role
 from semel.log.broker.runtime import Runtime
 from semel.log.broker.scrubber import Scrubber
 from semel.log.broker.security_log import SecurityLog
@@ -170,7 +170,7 @@ class Broker:
         self._stopping = False
         self._questions = Questions(lambda: self.role.is_in_doubt and not self._stopping)
         # The broker that was active while this one stood by.
-        self._stood_by_for = ""
+        self._stood_by_for = NOBODY
         # What `stop` waits for.
         self._progress = Progress()
 
@@ -241,7 +241,7 @@ class Broker:
     def _tell_if_started(self) -> None:
         """Tell that this broker serves, as soon as it is active and clients can connect."""
         if self.doors.are_open and self.role.is_active:
-            if self._stood_by_for:
+            if self._stood_by_for != NOBODY:
                 # The operator has to look after the former one, also where a healthy broker logs nothing.
                 self.events.tell(logging.WARNING, "took_over", former=self._stood_by_for, epoch=self.role.epoch)
             self.doors.tell_started(self.log)
@@ -346,8 +346,9 @@ class Broker:
 
     @property
     def active_bootstrap(self) -> str:
-        """The `bootstrap.servers` with which clients of the first listener reach the active broker at once."""
-        return shown_address(*self.role.active_at(self.listeners[0]))
+        """Where clients of the first listener reach the other broker that is active, not this one before a restart."""
+        host, port = self.role.active_at(self.listeners[0])
+        return shown_address(host, port) if port and self.role.is_another_active else NOBODY
 
     async def stop(self) -> None:
         """Answer the requests under way, if that takes only a moment, and then make everything durable."""

@@ -33,7 +33,10 @@ def tell_of_failure(events: Events, error: BaseException, *, was_cut_off: bool) 
         reason = f"a fault of its own: {error if isinstance(error, Torn) else repr(error)}"
     # The message of a torn log says which change failed, so an operator does not need the traceback.
     mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
-    events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
+    if was_cut_off and isinstance(error, Fenced):
+        events.tell(logging.WARNING, "gave_way", reason=f"{reason}; this one begins again, and stands by")
+    else:
+        events.tell(logging.CRITICAL, "stopped_serving", error=mistake, reason=reason)
     events.tell(logging.DEBUG, "stopped_where", error=error)
     if not isinstance(error, Fenced):
         return BrokerFailed(reason)

@@ -36,6 +36,8 @@ from semel.log.store import Store
 
 # The node ids of standbys are from here on: far above every epoch.
 STANDBY_IDS: Final = 1 << 30
+# In place of an address, if no other broker is known to be active. A command that writes a lease has port 0.
+NOBODY: Final = "nobody"
 # How many takeovers a client may have missed.
 FORMER_IDS_MAX: Final = 10
 

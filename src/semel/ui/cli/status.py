@@ -63,7 +63,9 @@ def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
         lines.append(("active", f"{_shown(lease.addresses)}, epoch {lease.epoch}"))
     else:
         how = "has stopped" if lease.is_released else "is silent"
-        lines.append(("active", f"nobody: {_shown(lease.addresses)} of epoch {lease.epoch} {how}"))
+        # A command that has moved the log here has no port.
+        who = _shown(lease.addresses) if any(port for _, port in lease.addresses.values()) else "the move"
+        lines.append(("active", f"nobody: {who} of epoch {lease.epoch} {how}"))
     lines += [("standby", _standby_shown(standby)) for standby in status.standbys] or [("standby", "none")]
     for name, part in status.contents.items():
         lines.append((name, f"{counted(part.objects, 'object')}, {part.size_bytes / 1e6:,.1f} MB"))
