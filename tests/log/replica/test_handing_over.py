@@ -19,6 +19,7 @@ from semel.log.replica import membership
 from semel.log.replica.floor import FLOOR_KEY, decode_floor
 from semel.log.replica.lease import LEASE_KEY, Lease, decode_lease
 from semel.log.replica.note import FOLDER
+from semel.log.replica.resignation import have_resign
 from semel.log.replica.slot import JOURNAL
 from semel.log.replica.uploads import CHECKPOINTS
 from semel.log.storage.files import MemoryFiles
@@ -454,3 +455,18 @@ async def test_a_broker_that_starts_again_does_not_name_itself_as_the_active_one
         await again.activated
     assert "event=standing_by active=nobody" in caplog.text
     assert "took_over" not in caplog.text
+
+
+async def test_clients_are_told_at_once_where_a_broker_that_has_resigned_will_stand_by() -> None:
+    """Before it is back: many ask for Metadata only once after a takeover."""
+    store = MemoryStore()
+    async with two_brokers(store, lease_seconds=1.0) as (active, standby):
+        resigning = asyncio.create_task(have_resign(store))
+        async with asyncio.timeout(60):
+            await active.resigned
+            await active.stop()
+            await standby.activated
+            await resigning
+        where = active.listeners[0].reached_at
+        assert where in standby.role.standbys_at(standby.listeners[0]).values()
+        assert not await standby.role.finds_standby(), "it cannot take over yet"

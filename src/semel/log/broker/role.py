@@ -280,7 +280,7 @@ class Role:
         # One of them is the active broker after this one.
         return [
             standby
-            for standby in self._membership.standbys
+            for standby in self._membership.standbys_told
             if self._active is None or standby != self._active.addresses
         ]
 

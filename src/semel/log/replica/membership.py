@@ -28,6 +28,8 @@ _AGAIN_SECONDS: Final = 0.2
 # How long a takeover, which goes on meanwhile, and a broker that stops wait for a search for standbys; and how long a
 # standby waits until such a search finds it.
 _SEARCH_SECONDS_MAX: Final = 1.0
+# A broker that has resigned begins again in its process, and reads the newest checkpoint.
+RETURN_SECONDS: Final = 30.0
 # How long a broker that stops waits for another one to become active with the lease that it has released.
 TAKEN_SECONDS_MAX: Final = 2.0
 _TAKEN_LOOK_SECONDS: Final = 0.05
@@ -157,6 +159,8 @@ class Membership:
         # Since this broker began to take over: where the standbys are.
         self._watch: NoteWatch
         self.standbys: Sequence[Addresses] = ()
+        # Where the former broker will stand by that has resigned, and until when this one says so.
+        self._returning: tuple[Addresses, float] | None = None
         # Set while this broker has the lease, after it has become active.
         self._has_lease = asyncio.Event()
         self._has_given_up = False
@@ -322,6 +326,9 @@ class Membership:
         Look for standbys meanwhile: clients ask for Metadata at once, and drop the brokers that are not in the answer.
         """
         self._watch = NoteWatch(self._store, (self._holder.nonce, self._nonce_before))
+        before = self._lease_before
+        if before is not None and before.is_released and before.resigns:
+            self._returning = before.addresses, self._clock() + RETURN_SECONDS
         looking = asyncio.get_running_loop().create_task(self._look_for_standbys())
         try:
             while True:
@@ -418,6 +425,15 @@ class Membership:
             standbys = await self._watch.look(self._clock(), time.time())
             # One that had this broker's address was an earlier process.
             self.standbys = [addresses for addresses in standbys if addresses != self.addresses]
+
+    @property
+    def standbys_told(self) -> Sequence[Addresses]:
+        """Where clients may look for the next broker: the standbys, and the one that will be back in a moment. Clients
+        ask for Metadata at once after a takeover, and then not for minutes.
+        """
+        returning, until = self._returning or ({}, 0.0)
+        is_missing = bool(returning) and returning not in self.standbys and self._clock() < until
+        return [*self.standbys, returning] if is_missing else self.standbys
 
     async def finds_standby(self) -> bool:
         """Whether there is a standby, as the store says now."""
