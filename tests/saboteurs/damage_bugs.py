@@ -48,10 +48,10 @@ DAMAGE_BUGS: Final = (
         (f"{_SCRUB}::test_a_reader_is_not_led_over_the_damage",),
     ),
     Bug(
-        "a reader gets whatever the disk has",
+        "a reader gets the batches of another place",
         "semel.log.storage.segment:whole_batches",
-        "length < _LENGTH_MIN or magic != MAGIC",
-        "length < _LENGTH_MIN and magic == MAGIC",
+        "base < offset or delta < 0 or base + delta >= end_offset",
+        "False",
         ("tests/log/broker/test_damage_met_by_readers.py",),
     ),
     Bug(
