@@ -5,6 +5,7 @@ takes, and that no statement commits rows without their claim.
 from __future__ import annotations
 
 import dataclasses
+from itertools import count
 from typing import Any
 
 import pytest
@@ -28,16 +29,28 @@ from pyspark.sql.types import (
 from test_table_commits import APPEND, BY_KEY, BY_VERSION, FIRST, SCHEMA, SECOND, asked, commit, rule_of, staged, stored
 
 from semel.spark.claims import Outcome
+from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.database import Database, Staged, Target
+from semel.spark.tables.mysql_columns import staging_types
 from semel.spark.tables.sql_sink import database_of, sql_sink
-from semel.spark.tables.statements import Write
+from semel.spark.tables.statements import Write, literal
 
+_numbers = count()
 TENANT = "tenant varchar(9) CHARACTER SET utf8mb4"
 REST = "id bigint NOT NULL, version bigint, name text"
 
 
 def table_of(url: str, write: Write = APPEND, **more: Any) -> Database:
     return database_of(url, dataclasses.replace(Target("payments", "payments", "semel_batches", write), **more))
+
+
+def in_staging(url: str, schema: StructType, *rows: tuple[Any, ...]) -> Staged:
+    """These rows in a table such as the one that tasks write into."""
+    table = f"staging{next(_numbers)}"
+    columns = ", ".join(f"{name} {kind}" for name, kind in staging_types(schema, "utf8mb4_nopad_bin").items())
+    lines = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
+    asked(url, f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES {lines}")
+    return Staged(f"(SELECT * FROM {table})", len(rows))
 
 
 def in_quarantine(url: str) -> list[Any]:
@@ -116,11 +129,34 @@ def test_a_row_that_is_like_another_one_only_outside_of_its_key_is_refused(maria
     assert reason == "another row has the same value in another unique index"
 
 
-def test_a_key_that_may_be_null_is_refused_beside_another_unique_index(mariadb_url: str) -> None:
-    key = f"{TENANT} COLLATE utf8mb4_nopad_bin"
-    asked(mariadb_url, f"CREATE TABLE payments ({key}, {REST}, UNIQUE (tenant, id), UNIQUE (version))")
-    with pytest.raises(ValueError, match="its key column 'tenant' has to be NOT NULL"):
-        commit(table_of(mariadb_url, BY_KEY), FIRST, ("a", 1, 1, "x"))
+@pytest.mark.parametrize(
+    "declared",
+    ["bigint AUTO_INCREMENT PRIMARY KEY", "bigint UNIQUE", "timestamp(6) NOT NULL PRIMARY KEY"],
+)
+@pytest.mark.parametrize("is_merge", [False, True])
+def test_a_row_that_is_like_another_one_is_refused_whatever_null_means_in_its_key(
+    mariadb_url: str, declared: str, is_merge: bool
+) -> None:
+    """Null is the next number in one of these columns, the time in another one: the row stored there got that key."""
+    kind: DataType
+    keys, kind = ("5", "7"), LongType()
+    if "timestamp" in declared:
+        keys, kind = ("TIMESTAMP '2020-01-01 00:00:00'", "TIMESTAMP '2021-01-01 00:00:00'"), TimestampType()
+        asked(mariadb_url, "SET GLOBAL explicit_defaults_for_timestamp = OFF")
+    try:
+        asked(mariadb_url, f"CREATE TABLE payments (id {declared}, other bigint UNIQUE, n bigint)")
+        combined = {"other": "max", "n": "sum"}
+        write = Write("merge", ("id",), merge=combined) if is_merge else Write("upsert", ("id",))
+        database = table_of(mariadb_url, write, quarantine="payments_quarantine")
+        fields = (StructField("id", kind), StructField("other", LongType()), StructField("n", LongType()))
+        with database.connected(StructType([*fields])) as connected:
+            for claim, key in zip((FIRST, SECOND), keys, strict=True):
+                one = Staged(f"(SELECT {key} AS id, 1 AS other, {claim.batch_id} AS n)", 1)
+                assert connected.commit(one, claim, rule_of(claim)) is Outcome.ACCEPTED
+    finally:
+        asked(mariadb_url, "SET GLOBAL explicit_defaults_for_timestamp = ON")
+    assert asked(mariadb_url, f"SELECT other, n FROM payments WHERE id = {keys[0]}") == [(1, 0)]
+    assert in_quarantine(mariadb_url) == [("another row has the same value in another unique index",)]
 
 
 def test_a_unique_index_on_a_part_of_the_key_is_not_enough(mariadb_url: str) -> None:
@@ -219,6 +255,26 @@ def test_the_statement_that_adds_a_column_can_be_run_as_it_is_shown(mariadb_url:
     statement = str(refused.value).partition("add_columns=True, or ")[2].partition("), or leave")[0]
     asked(mariadb_url, "SET sql_mode = ''", statement)
     assert commit(table_of(mariadb_url), FIRST, ("a", 1, 1, "x")) is Outcome.ACCEPTED
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "latin1_swedish_ci"])
+def test_texts_of_any_collation_are_replaced_and_compared_byte_by_byte(mariadb_url: str, collation: str) -> None:
+    """MariaDB's json is a text in utf8mb4_bin, too, and mixes with no other collation."""
+    text = f"varchar(9) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+    columns = f"v {text}, name {text}, nested json"
+    asked(mariadb_url, *(f"CREATE TABLE {table} (id bigint PRIMARY KEY, {columns})" for table in ("newer", "greater")))
+    kinds = {"id": LongType(), "v": StringType(), "name": StringType(), "nested": ArrayType(LongType())}
+    schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    rows = [("B", "first", "[1]"), ("a", "second", "[2]"), ("C", "older", "[3]")]
+    combined = {"v": "max", "name": "min", "nested": "max"}
+    writes = {"newer": Write("upsert", ("id",), "v"), "greater": Write("merge", ("id",), merge=combined)}
+    for table, write in writes.items():
+        with table_of(mariadb_url, write, table=table, sink=table).connected(schema) as connected:
+            for number, row in enumerate(rows):
+                claim = TableClaim("query", number, str(number))
+                connected.commit(in_staging(mariadb_url, schema, (1, *row)), claim, rule_of(claim))
+    assert asked(mariadb_url, "SELECT v, name, nested FROM newer") == [("a", "second", "[2]")]
+    assert asked(mariadb_url, "SELECT v, name, nested FROM greater") == [("a", "first", "[3]")]
 
 
 # Rows and claim

@@ -54,11 +54,13 @@ SAVEPOINT: Final = "semel_moving"
 NOW: Final = "UTC_TIMESTAMP(6)"
 TICK: Final = "`"
 
-_NULL, _DUPLICATE, _NO_SAVEPOINT, _DUPLICATE_COLUMN = 1048, 1062, 1305, 1060
+_NO_SAVEPOINT, _DUPLICATE_COLUMN = 1305, 1060
+# With this error the statement that is guarded refuses a row.
+_TWO_ROWS: Final = 1242
 # What the server, or a trigger in it, says of a row that it refuses: no place for a value, a broken constraint.
 _REFUSALS: Final = frozenset(
     {
-        *(_NULL, _DUPLICATE, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1451, 1452, 1526, 1644, 1690),
+        *(1048, 1062, _TWO_ROWS, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1451, 1452, 1526, 1644, 1690),
         *(1888, 3140, 3819, 4025, 4078),
     }
 )
@@ -211,11 +213,6 @@ class MysqlConnection(SqlConnection):
                 f"mode={self.target.write.mode!r}"
             )
         self.is_guarded = len(indexes) > 1
-        if self.is_guarded and not self.existing[key[0]].is_needed:
-            raise ValueError(
-                f"table {self.target.table} has more than one unique index, so its key column {key[0]!r} has to be NOT "
-                "NULL: MySQL updates a row that is like the new one in any of them"
-            )
 
     def held(self) -> TableClaim | None:
         [row] = self.claim("")
@@ -330,7 +327,7 @@ class MysqlConnection(SqlConnection):
         return None
 
     def reason_of(self, error: Any) -> str:
-        if self.is_guarded and error.args[0] == _NULL and repr(self.target.write.key[0]) in str(error.args[1]):
+        if self.is_guarded and error.args[0] == _TWO_ROWS:
             return "another row has the same value in another unique index"
         return one_line(error.args[1])
 
@@ -350,7 +347,7 @@ class MysqlConnection(SqlConnection):
         stored = {
             name: f"CONVERT({qualified(table)}.{quoted(name)} USING utf8mb4) COLLATE {self.collation}"
             for name, column in self.existing.items()
-            if column.is_text
+            if column.is_text or column.kind == "json"
         }
         self.run(by_duplicate_key(write, table, columns, rows, self.is_guarded, stored))
 

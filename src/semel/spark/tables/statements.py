@@ -33,6 +33,10 @@ COMBINED = {
 }
 
 
+# A value that no row can have, of any type: a statement that needs it fails.
+_TWO_ROWS = "(SELECT NULL UNION ALL SELECT NULL)"
+
+
 @dataclass(frozen=True)
 class Write:
     """How the rows of a batch are written."""
@@ -196,11 +200,12 @@ def by_duplicate_key(
     write: Write, table: str, columns: Sequence[str], rows: str, is_guarded: bool, stored: Mapping[str, str]
 ) -> str:
     """`upsert` and `combine` for MySQL, whose statement updates a row that is like the new one in any unique index. So
-    where the table has more of them, it is guarded: a row with another key gets null for it, which its column refuses.
-    `stored` has another spelling for some of the table's columns. Assignments happen from left to right, and each sees
-    those before it: the version is the last one.
+    where the table has more of them, it is guarded: for a row with another key it fails. Null for the key would not do,
+    because a column that counts takes it for zero, and another one for the time. `stored` spells columns of the table
+    as the rows have them. Assignments happen from left to right, and each sees those before it: the version is the
+    last one.
     """
-    old = {name: f"{qualified(table)}.{quoted(name)}" for name in columns}
+    old = {**{name: f"{qualified(table)}.{quoted(name)}" for name in columns}, **stored}
     new = {name: f"newest.{quoted(name)}" for name in columns}
     others = [name for name in columns if name not in write.key]
     if isinstance(write.merge, Mapping):
@@ -208,7 +213,7 @@ def by_duplicate_key(
         source = f"(SELECT {listed(write.key)}, {aggregates} FROM {rows} AS staged GROUP BY {listed(write.key)})"
         changes = {
             name: f"CASE WHEN {new[name]} IS NULL THEN {old[name]} WHEN {old[name]} IS NULL THEN {new[name]} "
-            f"ELSE {_both(how, stored.get(name, old[name]), new[name])} END"
+            f"ELSE {_both(how, old[name], new[name])} END"
             for name, how in write.merge.items()
         }
     else:
@@ -221,7 +226,7 @@ def by_duplicate_key(
         changes = {name: f"IF({later}, {new[name]}, {old[name]})" for name in ordered}
     if is_guarded:
         is_same = " AND ".join(f"{old[name]} = {new[name]}" for name in write.key)
-        changes = {write.key[0]: f"IF({is_same}, {old[write.key[0]]}, NULL)", **changes}
+        changes = {write.key[0]: f"IF({is_same}, {old[write.key[0]]}, {_TWO_ROWS})", **changes}
     elif not changes:
         changes = {write.key[0]: old[write.key[0]]}
     assigned = ", ".join(f"{quoted(name)} = {value}" for name, value in changes.items())
