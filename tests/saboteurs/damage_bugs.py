@@ -55,6 +55,20 @@ DAMAGE_BUGS: Final = (
         ("tests/log/broker/test_damage_met_by_readers.py",),
     ),
     Bug(
+        "an empty page in a large answer is not looked for",
+        "semel.log.storage.segment:look_right",
+        "_EMPTY_PAGE not in bytes(data[::_SAMPLED_BYTES])",
+        "True",
+        ("tests/log/broker/test_damage_met_by_readers.py",),
+    ),
+    Bug(
+        "a large answer has the batches of another place",
+        "semel.log.storage.segment:look_right",
+        "magic != MAGIC or base != offsets[slot]",
+        "False",
+        ("tests/log/broker/test_damage_met_by_readers.py",),
+    ),
+    Bug(
         "what a reader met on the disk is not fetched again",
         "semel.log.replica.cached_files:CachedFiles.doubt",
         "part.is_named and part.state == HERE",

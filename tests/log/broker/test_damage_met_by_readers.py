@@ -14,9 +14,11 @@ from eventually import eventually
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
 from semel.log.storage.log_settings import LogSettings
+from semel.log.storage.segment import INDEX_INTERVAL_BYTES
 from semel.testing.stores import MemoryStore
 from semel.wire.batch import HEADER_BYTES, read_header
 from semel.wire.errors import ErrorCode
+from semel.wire.records import Record
 
 RECORDS = 100
 BATCHES = 6
@@ -104,6 +106,38 @@ async def test_a_reader_gets_an_error_and_no_bytes_that_nobody_sent(
             assert await asyncio.to_thread(ask.produce, "payments", at(7)) == BATCHES * RECORDS
             again = await fetched(ask, BATCHES * RECORDS)
             assert (again.error_code, len(again.records) > 0) == (0, True), "what comes later can be read"
+
+
+def pages_of_zeros(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[:half] + bytes(8192) + content[half + 8192 :]
+
+
+def exchanged(content: bytes) -> bytes:
+    """Two intervals of the index, of batches that are all of one size."""
+    batch_bytes = read_header(content).batch_bytes
+    size = -(-INDEX_INTERVAL_BYTES // batch_bytes) * batch_bytes
+    return content[:size] + content[2 * size : 3 * size] + content[size : 2 * size] + content[3 * size :]
+
+
+@pytest.mark.parametrize("how", [zeros, pages_of_zeros, exchanged])
+async def test_an_answer_too_large_to_be_compared_batch_by_batch_has_no_bytes_that_nobody_sent(
+    tmp_path: Path, how: Callable[[bytes], bytes]
+) -> None:
+    async with Broker(tmp_path) as broker:
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            await asyncio.to_thread(ask.create, "payments")
+            for number in range(16):
+                await asyncio.to_thread(ask.produce, "payments", [Record(b"%x" % number * 16_000)])
+            [path] = (tmp_path / "topics").glob("*/0/*.log")
+            whole = path.read_bytes()
+            change(tmp_path, how)
+            seen = 0
+            while not (answer := await fetched(ask, seen)).error_code:
+                assert bytes(answer.records) in whole
+                seen = next_offset_of(bytes(answer.records))
+            assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+            assert broker.log.damage.marks
 
 
 @pytest.mark.parametrize("how", DAMAGE)

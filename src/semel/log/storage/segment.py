@@ -11,7 +11,7 @@ and read on demand. If the index is missing or damaged, it is rebuilt from the b
 import contextlib
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -32,6 +32,9 @@ _RECORD: Final = struct.Struct("<8q")
 
 # The base offset, the length, the format and the distance of the last offset in the header of a batch.
 _PLACE: Final = struct.Struct(">qi4xb6xi")
+# A disk loses pages. In bytes that are not compared batch by batch, one of these is looked at.
+_SAMPLED_BYTES: Final = 2048
+_EMPTY_PAGE: Final = bytes(4096 // _SAMPLED_BYTES)
 _LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 _FOOTER: Final = struct.Struct("<4sII")
 FOOTER_MAGIC: Final = b"smlx"
@@ -315,8 +318,8 @@ def whole_batches(segment: Segment, data: Buffer, wanted: int, end_offset: int) 
     record `wanted`, or the next one if that was removed; the offset after them; and whether what follows is right as
     far as it is there.
 
-    Clients may end over bytes that are no batches. Each reader pays for this, so it compares only the fields that say
-    where a batch is, and no checksum.
+    Clients may end over bytes that are no batches. Only the fields that say where a batch is are compared, and no
+    checksum.
     """
     at, offset, size = 0, segment.base_offset, len(data)
     unpack = _PLACE.unpack_from
@@ -335,6 +338,23 @@ def whole_batches(segment: Segment, data: Buffer, wanted: int, end_offset: int) 
         at = end
         offset = base + delta + 1
     return at, offset if at else wanted, True
+
+
+def look_right(index: Index, data: Buffer, position: int, wanted: int) -> bool:
+    """Whether these bytes, read at `position`, look like batches of which the first one has the record `wanted`, or the
+    next one: those of the index begin where it says, and no page is empty. Each reader pays for this, so it does not go
+    from batch to batch; that takes as long as to send them.
+    """
+    offsets, places = index.offsets, index.positions
+    unpack = _PLACE.unpack_from
+    first, _, magic, last = unpack(data, 0)
+    if magic != MAGIC or first + last < wanted:
+        return False
+    for slot in range(bisect_left(places, position), bisect_left(places, position + len(data) - HEADER_BYTES)):
+        base, _, magic, _ = unpack(data, places[slot] - position)
+        if magic != MAGIC or base != offsets[slot]:
+            return False
+    return _EMPTY_PAGE not in bytes(data[::_SAMPLED_BYTES])
 
 
 def warm(files: Files, stretches: list[Stretch]) -> None:

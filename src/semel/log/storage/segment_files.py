@@ -17,6 +17,7 @@ from semel.log.storage.segment import (
     Stretch,
     first_batch_bytes,
     footer,
+    look_right,
     place_after,
     read_footer,
     scan_index,
@@ -27,6 +28,8 @@ from semel.wire.steps import APPEND_PIECES, Steps
 
 # The open files of segments, and the indexes of sealed segments in memory, at any time.
 OPEN_SEGMENTS_MAX: Final = 256
+# The largest answer that is compared batch by batch; of a larger one, some places are.
+WALKED_BYTES_MAX: Final = 16 * 1024
 # The kernel takes 14 ms to remove a file of 256 MiB that is in the page cache, so such a file gets a turn to itself.
 _BYTES_REMOVED_PER_PIECE: Final = 512 * 1024
 
@@ -153,6 +156,9 @@ class SegmentFiles:
         there, or if the last batch is not whole, unless the caller has cut it.
         """
         data = self.file_of(segment).read_at(size, position)
+        is_large = not is_cut and WALKED_BYTES_MAX < size == len(data)
+        if is_large and look_right(self.index_of(segment), data, position, wanted):
+            return data, end_offset
         whole_bytes, next_offset, is_right = whole_batches(segment, data, wanted, end_offset)
         if is_right and len(data) == size and (is_cut or whole_bytes == size):
             return memoryview(data)[:whole_bytes] if is_cut else data, next_offset
