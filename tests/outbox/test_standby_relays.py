@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,20 +12,18 @@ from typing import Any
 
 import pytest
 from relaying import Relays, add, count_batches
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine
 
 from committed_records import committed_values
 from eventually import eventually
 from semel import outbox
-from semel.outbox import Relay
-from semel.outbox.tables import shards
+from semel.outbox import Relay, processes
 from semel.testing.clock import Clock
 
 
 def test_a_relay_that_stands_by_begins_when_the_lease_is_given_up_or_over(
     engine: Engine, topic: str, bootstrap: str, relays: Relays
 ) -> None:
-    # Later than this process has begun: before that, no relay of it can have the lease.
     clock = Clock(10**15)
     first = relays.run(stands_by=True, clock=clock)
     assert eventually(lambda: first.relay.why_not_ready(60) == "")
@@ -76,19 +75,36 @@ def test_what_waits_for_a_person_does_not_make_a_relay_late(engine: Engine, topi
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_relay_that_died_on_this_machine_keeps_nobody_waiting(engine: Engine, relays: Relays, url: str) -> None:
-    """In a container, its successor may have its number."""
+    clock = Clock(10**15)
+    dead = relays.make(clock=clock, lease_ms=10**9)
+    dead._owner_name = _owner(_number_of_nobody())
+    dead._prepared(stands_by=True)
+    following = relays.run(stands_by=True, clock=clock)
+    assert eventually(partial(_is_active, following.relay))
+
+
+def test_a_process_is_dead_only_where_its_number_is_seen_and_is_no_longer_its() -> None:
+    """Containers may share a host name, and count their processes each for itself: there, relays fenced each other for
+    ever. In one container, each life of a program may have the same number."""
+    nobody = _number_of_nobody()
+    assert processes.is_dead(_owner(nobody))
+    assert processes.is_dead(_owner(os.getpid(), began="1"))
+    assert not processes.is_dead(processes.own_name())
+    assert not processes.is_dead(_owner(nobody, place="0123456789abcdef"))
+    assert not processes.is_dead(_owner(os.getpid(), place="0123456789abcdef", began="1"))
+    assert not processes.is_dead(f"process {nobody} on {socket.gethostname()}")
+
+
+def _number_of_nobody() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    clock = Clock(10**15)
-    for number, since_ms in ((ended.pid, clock.ms), (os.getpid(), 0)):
-        dead = relays.make(clock=clock, lease_ms=10**9)
-        dead._owner_name = f"process {number} on {socket.gethostname()}"
-        dead._prepared(stands_by=True)
-        with engine.begin() as connection:
-            connection.execute(update(shards).values(owned_since_ms=since_ms))
-        following = relays.run(stands_by=True, clock=clock)
-        assert eventually(partial(_is_active, following.relay))
-        following.stop()
+    return ended.pid
+
+
+def _owner(number: int, **changes: str) -> str:
+    match = re.fullmatch(r"process \d+ on (?P<host>.*)#(?P<place>.*)-(?P<began>.*)", processes.own_name())
+    assert match is not None
+    return "process {} on {host}#{place}-{began}".format(number, **match.groupdict() | changes)
 
 
 def _is_active(relay: Relay) -> bool:

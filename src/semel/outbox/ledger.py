@@ -90,17 +90,17 @@ def lease(
     connection: Connection,
     life: str,
     owner_name: str,
-    is_dead: Callable[[str, int], bool],
+    is_dead: Callable[[str], bool],
     now_ms: int,
     until_ms: int,
 ) -> str | None:
     """Take all shards with their lease, and return None; or the name of the relay that has the lease now. `is_dead`
-    knows of some relays, by their name and since when they have the shard, that they have died."""
+    knows of some relays, by their name, that they have died."""
     # The rows are locked in one order, so that of two relays that stand by one gets all.
     rows = connection.execute(select(shards).order_by(shards.c.shard).with_for_update()).all()
     for row in rows:
         has_lease = row.owner != life and (row.lease_until_ms or 0) > now_ms
-        if has_lease and not is_dead(row.owner_name, row.owned_since_ms):
+        if has_lease and not is_dead(row.owner_name):
             return str(row.owner_name)
     mine = {"owner": life, "owner_name": owner_name, "owned_since_ms": now_ms, "lease_until_ms": until_ms}
     connection.execute(update(shards).values(mine))

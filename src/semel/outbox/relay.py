@@ -9,10 +9,7 @@ away for a time.
 
 import contextlib
 import logging
-import os
-import re
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +25,7 @@ from semel.database.clock import Clock, now_ms, time_by
 from semel.database.dialects import dialect_of
 from semel.database.engines import prompt, read_only
 from semel.database.kinds import WrongKind, check_callable, check_engine, check_kind
-from semel.outbox import layout, ledger
+from semel.outbox import layout, ledger, processes
 from semel.outbox.bell import FALLBACK_SECONDS, Bell, sleeper_for
 from semel.outbox.counters import FENCED, PUBLISHED
 from semel.outbox.errors import RelayFailed, RelayFenced, RelayRefused
@@ -68,29 +65,6 @@ _CLIENT: Final[Mapping[str, Any]] = {"topic.metadata.propagation.max.ms": 5_000}
 _BOOTSTRAP: Final = "bootstrap.servers"
 
 logger = logging.getLogger("semel.outbox")
-
-
-# Before this, no relay of this process can have taken a shard.
-_BEGAN_MS: Final = now_ms()
-_NAME: Final = re.compile(r"process (\d+) on (.*)")
-
-
-def _is_dead(owner_name: str, since_ms: int) -> bool:
-    """Whether a relay is known to have died, because it ran on this machine. So one that was killed and started again
-    goes on at once. If this is wrong, the living one is fenced."""
-    match = _NAME.fullmatch(owner_name)
-    if match is None or match[2] != socket.gethostname():
-        return False
-    if int(match[1]) == os.getpid():
-        # In a container, each life of a program may have the same number.
-        return since_ms < _BEGAN_MS
-    try:
-        os.kill(int(match[1]), 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    return False
 
 
 class Progress(NamedTuple):
@@ -179,7 +153,7 @@ class Relay:
         self._budget = budget
         self._clock = clock
         self._life = secrets.token_hex(8)
-        self._owner_name = f"process {os.getpid()} on {socket.gethostname()}"
+        self._owner_name = processes.own_name()
         self._stopping = threading.Event()
         self._bell = Bell()
         self._mutex = threading.Lock()
@@ -327,7 +301,7 @@ class Relay:
         with self._begun() as connection:
             at_ms = time_by(self._clock, connection)
             until_ms = at_ms + self._lease_ms
-            return ledger.lease(connection, self._life, self._owner_name, _is_dead, at_ms, until_ms)
+            return ledger.lease(connection, self._life, self._owner_name, processes.is_dead, at_ms, until_ms)
 
     def _settled(self) -> Layout:
         with self._begun() as connection:
