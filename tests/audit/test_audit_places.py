@@ -460,7 +460,7 @@ def test_a_file_of_sqlite_is_named_as_the_audit_or_as_the_sink_names_it(address:
         ("parquet://x/y?id=id", "would be a host"),
         ("parquet:?id=id", "says no path"),
         ("parquet:/x?id=id&id=key", "gives an option twice"),
-        ("parquet:/x?id=id&tiem=at", "was time meant"),
+        ("parquet:/x?id=id&tiem=at", "was 'time' meant"),
         ("parquet:/x?id=id.$.", "names neither a column nor a field"),
         ("delta:/x?id=id&version=new", "is no version"),
         (f"delta:/x?id=id&version={1 << 64}", "is no version"),

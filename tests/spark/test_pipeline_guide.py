@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GUIDE = chapter("spark-pipeline", "A whole pipeline")
 CONTENTS = {
     "orders": "SELECT id, cents FROM orders ORDER BY 1",
-    "quarantine": "SELECT DISTINCT outcome, text FROM quarantine",
+    "quarantine": "SELECT DISTINCT reason, text FROM quarantine",
     "totals": "SELECT customer, minute, orders, cents FROM totals ORDER BY 1, 2",
 }
 
@@ -34,7 +34,7 @@ def test_the_pipeline_of_the_page_gives_the_same_when_everything_is_sent_again(
     """Each block is a file of its own, as a reader has it."""
     blocks = re.findall(r"^```python\n(# \w+\.py\n.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     promised = [line for block in blocks for line in re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)]
-    assert (len(blocks), len(promised)) == (5, 5)
+    assert (len(blocks), len(promised)) == (5, 6)
     monkeypatch.syspath_prepend(tmp_path)
     with semel.broker() as broker:
         for _ in range(2):

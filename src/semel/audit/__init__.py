@@ -16,6 +16,7 @@ from semel.audit.addresses import place
 from semel.audit.errors import AuditFailed
 from semel.audit.places import Place
 from semel.audit.places.given import Given
+from semel.audit.places.together import Together
 from semel.audit.run import Plan, Progress, run
 from semel.audit.spark_engine import on_spark
 from semel.audit.totals import Total, TotalsVerdict, WrongTotal, compare_totals
@@ -42,7 +43,7 @@ __all__ = [
 
 def audit(
     source: str | Place,
-    sinks: str | Place | Sequence[str | Place],
+    sinks: str | Place | Sequence[str | Place | tuple[str | Place, ...]],
     *,
     window_ms: int | None = None,
     since_ms: int | None = None,
@@ -55,7 +56,8 @@ def audit(
     client: Mapping[str, object] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Compare every sink with the source. Each is an address as for `semel audit`, or `Given`, the program's ids.
+    """Compare every sink with the source. Each is an address as for `semel audit`, or `Given`, the program's ids;
+    a tuple of them among the sinks counts as one sink, such as a table and its quarantine.
 
     The verdict names up to `limit` ids of each kind of finding; its counts are exact. With `once`, an id that the
     source has several times is expected once in each window and with each amount. The same `key` gives exactly the same
@@ -89,5 +91,7 @@ def audit_totals(
     )
 
 
-def _place(where: str | Place, client: Mapping[str, object]) -> Place:
+def _place(where: str | Place | tuple[str | Place, ...], client: Mapping[str, object]) -> Place:
+    if isinstance(where, tuple):
+        return Together([_place(one, client) for one in where])
     return place(where, client) if isinstance(where, str) else where

@@ -12,7 +12,6 @@ Besides `id`, `time=` says when the event happened and `amount=` what it is wort
 name, so that a typing error never leads to another audit than the one that was meant.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, meant
 from semel.audit.places import Place
 from semel.audit.rows import Selector, Wanted
 
@@ -107,9 +106,7 @@ class Address:
         known = (*_ROW_OPTIONS, *more)
         for option in self.options:
             if option not in known:
-                close = difflib.get_close_matches(option, known, n=1)
-                hint = f"; was {close[0]} meant?" if close else f": there are {', '.join(known)}"
-                raise AuditFailed(f"{self.name}: option {option} is not known{hint}")
+                raise AuditFailed(f"{self.name}: option {option} is not known{meant(option, known)}")
 
 
 def _shown(text: str) -> str:

@@ -237,6 +237,19 @@ def _values(columns: dict[str, Any], selector: Selector, convert: Callable[[obje
     return pa.array([None if value is None else convert(value) for value in leaves], pa.string())
 
 
+def unknown_field(texts: Any, path: tuple[str, ...]) -> tuple[str, set[str]] | None:
+    """The first name of the path that no object in these JSON texts has, and the names that the objects have; None if
+    there is no object that could have it.
+    """
+    inner = [_look(text, ()) for text in texts.to_pylist()]
+    for name in path:
+        objects = [one for one in inner if isinstance(one, dict)]
+        inner = [one[name] for one in objects if name in one]
+        if objects and not inner:
+            return name, {key for one in objects for key in one}
+    return None
+
+
 def _look(value: str | bytes | None, path: tuple[str, ...]) -> object:
     """The value at the path; None if there is no such value.
 

@@ -23,10 +23,10 @@ from semel.audit.comparison import (
     group_count,
     with_ids,
 )
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, meant
 from semel.audit.hashes import KEY_BYTES
 from semel.audit.places import Piece, Place
-from semel.audit.rows import Span, Wanted
+from semel.audit.rows import Selector, Span, Wanted, unknown_field
 from semel.audit.tally import NO_TIME, Chosen, Grid, Tally, agree_in, differing, everything, rows_in
 from semel.audit.verdict import KINDS, LISTED_DEFAULT, Counted, Findings, SinkVerdict, Verdict, WindowCount
 from semel.audit.workers import PROCESSES_FROM_ROWS, Workers, cores
@@ -36,6 +36,8 @@ BUCKETS_DEFAULT: Final = 16_384
 # The buckets of each window, if there are windows.
 WINDOW_BUCKETS_DEFAULT: Final = 1_024
 BUCKETS_MAX: Final = 1_048_576
+# Among how many rows the audit looks for the names of fields, if no row has the field that it was told.
+FIELDS_FROM_ROWS: Final = 1_000
 
 # What is being done, how many rows have been read, and about how many there are; 0 if unknown.
 Progress = Callable[[str, int, int], None]
@@ -145,6 +147,17 @@ def _count(task: _PieceToCount) -> Tally:
     return tally
 
 
+def _refuse_unknown_field(side: _Side) -> None:
+    """Without this, a wrong name in an address would make every id of the other side a finding."""
+    id = side.place.wanted.id
+    rows = (rows for piece in side.pieces for rows in piece.read(Wanted(Selector(id.column))))
+    first = next((rows.ids for rows in rows if len(rows.ids)), None) if id.path else None
+    unknown = None if first is None else unknown_field(first.slice(0, FIELDS_FROM_ROWS), id.path)
+    if unknown is not None:
+        name, known = unknown
+        raise AuditFailed(f"{side.place.name}: no row has a field {name!r} in {id.column}{meant(name, known)}")
+
+
 class _Audit:
     """The steps of one audit."""
 
@@ -163,6 +176,8 @@ class _Audit:
         for piece_tally in workers.each(_count, tasks):
             tally.merge(piece_tally)
             self._progress(f"counting {side.place.name}", tally.rows, side.rows)
+        if tally.without_id and not tally.rows:
+            _refuse_unknown_field(side)
         return tally
 
     def judge(self, source: _Side, sink: _Side, sent: Tally, stored: Tally, workers: Workers) -> SinkVerdict:

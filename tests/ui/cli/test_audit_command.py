@@ -197,3 +197,16 @@ def test_a_verdict_that_was_kept_is_what_the_audit_said(source: str, tmp_path: P
     told = json.loads(kept.read_text())
     assert (ran.returncode, told["verdict"]) == (1, json.loads(ran.stdout))
     assert told["asked"]["once"] is False
+
+
+def test_an_event_may_be_in_the_quarantine_of_a_sink(source: str, tmp_path: Path) -> None:
+    stored = sink(tmp_path, ("p1", 0, 1.5), ("p2", 60_000, 2.0))
+    quarantine = tmp_path / "quarantine.parquet"
+    pq.write_table(pa.table({"row": ['{"id": "p3", "at": 120000, "amount": 4.25}']}), quarantine)
+    beside = f"parquet:{quarantine}?id=row.$.id&time=row.$.at&amount=row.$.amount"
+    ran = semel("audit", "--source", source, "--sink", stored, "--or", beside, "--window", "1m")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"sink    sqlite:{tmp_path}/app.db/payments or parquet:{quarantine}" in ran.stdout
+    misplaced = semel("audit", "--source", source, "--or", beside)
+    assert misplaced.returncode == 2
+    assert misplaced.stderr.splitlines()[-1].endswith("--or names another place of a sink: put it after a --sink")

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyarrow.fs import PyFileSystem
 
-from semel.audit.errors import AuditFailed, failed
+from semel.audit.errors import AuditFailed, failed, meant
 from semel.audit.places import Piece
 from semel.audit.places.parquet import pieces_of
 from semel.audit.rows import Wanted
@@ -42,6 +42,9 @@ class DeltaPlace:
         real = self.path if is_store else str(Path(self.path).resolve())
         if not is_store and unquote(real) != real:
             raise AuditFailed(f"{self.name}: deltalake would read {real} as another path, {unquote(real)}: link to it")
+        if not is_store and not Path(real, "_delta_log").is_dir():
+            near = [path.parent.name for path in Path(real).parent.glob("*/_delta_log")]
+            raise AuditFailed(f"{self.name}: there is no Delta table in {real}{meant(Path(real).name, near)}")
         try:
             table = DeltaTable(self.path, version=self.version, storage_options={**self.options})
             # This refuses tables with features that only some readers understand.

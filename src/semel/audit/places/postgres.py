@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import csv
 
-from semel.audit.errors import AuditFailed, failed
+from semel.audit.errors import AuditFailed, failed, meant
 from semel.audit.places import BATCH_ROWS, Piece
 from semel.audit.rows import Rows, Wanted
 
@@ -37,6 +37,15 @@ _SETTINGS: Final = {
     # If a policy would hide rows from this user, the statement fails, as in pg_dump: otherwise it would just get fewer.
     "row_security": "off",
 }
+# The tables of users, as an address names them.
+_TABLES: Final = """
+    SELECT CASE WHEN pg_table_is_visible(pg_class.oid) THEN relname ELSE nspname || '.' || relname END
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND nspname <> 'information_schema' AND NOT starts_with(nspname, 'pg_')
+"""
+_COLUMNS: Final = """
+    SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
 _BYTEA: Final = "bytea"
 _NUMERIC: Final = "numeric"
 _ID_TYPES: Final = ("smallint", "integer", "bigint", "text", "character varying", "character", "uuid", _BYTEA, _NUMERIC)
@@ -59,6 +68,7 @@ class PostgresTable:
 
     def pieces(self) -> Sequence[Piece]:
         with self._connection() as connection:
+            self._refuse_unknown_names(connection)
             types = _types(connection, self._relation, self.wanted.columns)
         kind = types[self.wanted.id.column]
         if not self.wanted.id.path and kind not in _ID_TYPES:
@@ -66,6 +76,16 @@ class PostgresTable:
                 f"{self.name}: {self.wanted.id} is of type {kind}: an id is text, bytes, a whole number or a UUID"
             )
         return [replace(self, types=types)]
+
+    def _refuse_unknown_names(self, connection: Any) -> None:
+        quoted = self._relation.as_string(connection)
+        if connection.execute("SELECT to_regclass(%s)", [quoted]).fetchone() == (None,):
+            tables = [name for (name,) in connection.execute(_TABLES)]
+            raise AuditFailed(f"{self.name}: there is no table {self.table!r}{meant(self.table, tables)}")
+        columns = [name for (name,) in connection.execute(_COLUMNS, [quoted])]
+        for column in self.wanted.columns:
+            if column not in columns:
+                raise AuditFailed(f"{self.name}: there is no column {column!r}{meant(column, columns)}")
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         columns = sql.SQL(", ").join(_as_text(column, self.types[column]) for column in wanted.columns)

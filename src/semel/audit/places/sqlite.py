@@ -5,6 +5,7 @@ one column. A floating-point number comes as its shortest text. It is no id: its
 """
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,13 +15,15 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from semel.audit.errors import AuditFailed
+from semel.audit.errors import AuditFailed, meant
 from semel.audit.places import BATCH_BYTES, Piece
 from semel.audit.places.cursors import fetched
 from semel.audit.rows import ID_TYPE, Rows, Wanted
 
 # How long to wait while another connection has the database locked.
 BUSY_SECONDS_MAX = 10.0
+# What SQLite says of a name in the address that it does not know.
+_UNKNOWN = re.compile(r"no such (?P<what>table|column): (?P<name>.*)")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,20 @@ class SQLiteTable:
                     arrays = {name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns.items()}
                     yield wanted.rows_of(arrays)
         except sqlite3.Error as error:
-            raise AuditFailed(f"{self.name}: {error}") from None
+            raise AuditFailed(f"{self.name}: {error}{self._meant(str(error))}") from None
+
+    def _meant(self, error: str) -> str:
+        """Which table or column was probably meant, if there is none of the name that SQLite complains of."""
+        unknown = _UNKNOWN.fullmatch(error)
+        if unknown is None:
+            return ""
+        schema, _, table = self.table.rpartition(".")
+        tables = f"SELECT name FROM {_quoted(schema or 'main')}.sqlite_master WHERE type IN ('table', 'view')"
+        columns = f"SELECT name FROM pragma_table_xinfo('{table.replace(chr(39), 2 * chr(39))}')"
+        with closing(self._connection()) as connection:
+            connection.text_factory = str
+            found = connection.execute(tables if unknown["what"] == "table" else columns).fetchall()
+        return meant(unknown["name"], [name for (name,) in found])
 
     def _connection(self) -> sqlite3.Connection:
         uri = f"file:{quote(str(self.path))}?mode=ro"

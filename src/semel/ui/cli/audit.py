@@ -66,7 +66,17 @@ _WORDS: Final = {
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="ADDRESS", help="what was sent")
     parser.add_argument(
-        "--sink", action="append", metavar="ADDRESS", help="where it belongs; may be given several times"
+        "--sink",
+        action="append",
+        type=_alone,
+        metavar="ADDRESS",
+        help="where all of it belongs; may be given several times",
+    )
+    parser.add_argument(
+        "--or",
+        action=_Or,
+        metavar="ADDRESS",
+        help="another place of the sink before it, such as a quarantine: each event belongs into one of the two",
     )
     parser.add_argument(
         "--window", type=_duration, metavar="1h", help="count events in windows of this length, and name the windows"
@@ -151,7 +161,7 @@ def _audit(options: argparse.Namespace) -> int:
 
     if not options.source or not options.sink:
         raise AuditFailed("name the places to compare: --source ADDRESS --sink ADDRESS, or parquet DIR")
-    for address in (options.source, *options.sink):
+    for address in (options.source, *(address for sink in options.sink for address in sink)):
         warn_of_password(address)
     client = {} if options.command_config is None else read_client_settings(options.command_config)
     shown = _Shown()
@@ -401,6 +411,21 @@ def _number_shown(number: Decimal | int | None) -> str:
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
+
+
+def _alone(address: str) -> tuple[str]:
+    return (address,)
+
+
+class _Or(argparse.Action):
+    """Adds another place to the sink that was named last."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option_string: object = None
+    ) -> None:
+        if not options.sink:
+            parser.error("--or names another place of a sink: put it after a --sink")
+        options.sink[-1] = (*options.sink[-1], value)
 
 
 def _duration(text: str) -> int:
