@@ -110,6 +110,42 @@ def test_texts_that_an_ordinary_collation_takes_for_one_are_different_keys(maria
         assert sorted(stored(mariadb_url)) == sorted(rows)
 
 
+def test_keys_that_differ_only_at_their_ends_are_different_ones(mariadb_url: str) -> None:
+    """A server sorts the first 1024 bytes of a text, unless it is told to sort more."""
+    schema = StructType([StructField("k", StringType()), StructField("v", LongType())])
+    declared = "CHARACTER SET latin1 COLLATE latin1_nopad_bin"
+    asked(mariadb_url, f"CREATE TABLE greatest (k varchar(3072) {declared} PRIMARY KEY, v bigint)")
+    for table, begin in (("payments", "é" * 767), ("greatest", "u" * 3071)):
+        given = in_staging(mariadb_url, schema, (begin + "A", 1), (begin + "B", 2))
+        with table_of(mariadb_url, Write("upsert", ("k",), "v"), table=table, sink=table).connected(
+            schema
+        ) as connected:
+            connected.commit(given, FIRST, rule_of(FIRST))
+        assert asked(mariadb_url, f"SELECT right(k, 1), v FROM {table} ORDER BY v") == [("A", 1), ("B", 2)]
+
+
+def test_of_two_long_rows_with_one_version_the_same_one_stays_in_any_order(mariadb_url: str) -> None:
+    """And the greater one in what begins a text."""
+    fields = {"k": LongType(), "v": LongType(), "name": StringType(), "nested": ArrayType(LongType())}
+    schema = StructType([StructField(name, kind) for name, kind in fields.items()])
+    ends = [(1, 1, "x" * 70000 + end, "[]") for end in ("A", "B", "C")]
+    begins = [(2, 1, "a", "[2]"), (2, 1, "b", "[1]"), (2, 1, "b", "[0]")]
+    for table, rows in (("forth", [*ends, *begins]), ("back", [*reversed(ends), *reversed(begins)])):
+        database = table_of(mariadb_url, Write("upsert", ("k",), "v"), table=table, sink=table)
+        with database.connected(schema) as connected:
+            connected.commit(in_staging(mariadb_url, schema, *rows), FIRST, rule_of(FIRST))
+    kept = asked(mariadb_url, "SELECT * FROM forth ORDER BY k")
+    assert kept == asked(mariadb_url, "SELECT * FROM back ORDER BY k")
+    assert kept[1][2:] == ("b", "[1]")
+
+
+def test_a_version_that_is_too_long_to_be_sorted_is_refused(mariadb_url: str) -> None:
+    schema = StructType([StructField("k", LongType()), StructField("v", StringType())])
+    with table_of(mariadb_url, Write("upsert", ("k",), "v")).connected(schema) as connected:
+        fits: Any = connected.fits(staging_types(schema, ""))  # type: ignore[attr-defined]
+        assert fits["v"].bytes_max == 3072
+
+
 @pytest.mark.parametrize("write", [BY_KEY, BY_VERSION, Write("merge", ("tenant", "id"), merge={"version": "sum"})])
 def test_a_row_that_is_like_another_one_only_outside_of_its_key_is_refused(mariadb_url: str, write: Write) -> None:
     """MySQL would replace the other one."""

@@ -9,12 +9,12 @@ without a word: each is in the table, or in the quarantine, or the batch fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.database import Staged, Target
-from semel.spark.tables.statements import Write, doubled_keys, has_null, listed, quoted, shown
+from semel.spark.tables.statements import Write, by_age, doubled_keys, has_null, listed, shown
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,6 +35,8 @@ class Mover(Protocol):
     """How a table of the transaction is dropped."""
     nulls: str
     """What has nulls come first in an order, where that is not so by itself."""
+    long: Collection[str]
+    """The columns of which the database sorts only the beginning."""
 
     def tried(self, rows: str) -> str | None:
         """Moves these rows into the table. If the table refuses one of them, moves none, and says why."""
@@ -80,7 +82,7 @@ def move(mover: Mover, target: Target, columns: Sequence[str], staged: Staged, c
     doubled = doubled_keys(write, rows)
     if doubled is not None and mover.number_of(doubled):
         raise doubled_key(write)
-    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} AS {in_order(write, columns, rows, mover.nulls)}")
+    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} AS {in_order(write, columns, rows, mover)}")
     count = mover.number_of(f"SELECT count(*) FROM {NUMBERED}")
     for place, why in refused(0, count, lambda first, end: mover.tried(between(columns, first, end))):
         one = between(columns, place, place + 1)
@@ -104,12 +106,11 @@ def refused(first: int, end: int, tried: Callable[[int, int], str | None]) -> It
     yield from refused(middle, end, tried)
 
 
-def in_order(write: Write, columns: Sequence[str], rows: str, nulls: str) -> str:
+def in_order(write: Write, columns: Sequence[str], rows: str, mover: Mover) -> str:
     """The rows, each with its place. If two have one key, the one that has to stay is the later one."""
     order = ""
     if write.version is not None:
-        tied = [name for name in columns if name not in (*write.key, write.version)]
-        ascending = ", ".join(f"{quoted(name)}{nulls}" for name in (write.version, *tied))
+        ascending = ", ".join(f"{term}{mover.nulls}" for term in by_age(write, columns, mover.long))
         order = f"ORDER BY {listed(write.key)}, {ascending}"
     return f"SELECT {listed(columns)}, row_number() OVER ({order}) - 1 AS {PLACE} FROM {rows} AS staged"
 

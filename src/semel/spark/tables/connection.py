@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from semel.spark.tables.bad_rows import as_json
@@ -20,6 +20,7 @@ from semel.spark.tables.statements import count_statement, keyless, keyless_stat
 class SqlConnection:
     drop_temporary = "DROP TABLE"
     nulls = " NULLS FIRST"
+    long: Collection[str] = ()
     loss = "the server crashed meanwhile, or somebody emptied the staging table"
     """Why staged rows may be gone."""
 

@@ -22,7 +22,7 @@ from semel.spark.tables.columns import in_hexadecimal, travelling
 from semel.spark.tables.connection import SqlConnection, stage_prefix
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.mysql_columns import Column, check_columns, check_key, staging_types, table_types
-from semel.spark.tables.mysql_rows import Fit, Sending, opened, send_task
+from semel.spark.tables.mysql_rows import SORTED_BYTES_MAX, Fit, Sending, opened, send_task
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
@@ -132,6 +132,7 @@ class MysqlConnection(SqlConnection):
         # Byte by byte, spaces at the end included: what both servers have in common is not.
         self.collation = "utf8mb4_nopad_bin" if is_mariadb(connection) else "utf8mb4_0900_bin"
         self.types = table_types(schema, target.write.key, self.collation)
+        self.long = [*(name for name, type_ in staging_types(schema, "").items() if type_.startswith("long"))]
         self.existing: dict[str, Column] = {}
         self.claims = qualified(target.claims_table)
         self.is_guarded = False
@@ -267,9 +268,12 @@ class MysqlConnection(SqlConnection):
         for name, type_ in types.items():
             column = self.existing.get(name)
             limits = Fit() if column is None else Fit(column.characters_max, column.bytes_max, column.is_needed)
+            bytes_max = limits.bytes_max
+            if name in (*self.target.write.key, self.target.write.version):
+                bytes_max = min(bytes_max or SORTED_BYTES_MAX, SORTED_BYTES_MAX)
             # A null in the key has a message of its own.
             is_needed = limits.is_needed and name not in self.target.write.key
-            fits[name] = Fit(limits.characters_max, limits.bytes_max, is_needed, type_ == "longblob")
+            fits[name] = Fit(limits.characters_max, bytes_max, is_needed, type_ == "longblob")
         return fits
 
     def stage_prefix(self) -> str:
@@ -349,7 +353,7 @@ class MysqlConnection(SqlConnection):
             for name, column in self.existing.items()
             if column.is_text or column.kind == "json"
         }
-        self.run(by_duplicate_key(write, table, columns, rows, self.is_guarded, stored))
+        self.run(by_duplicate_key(write, table, columns, rows, self.is_guarded, stored, self.long))
 
 
 def parted(table: str) -> tuple[str, str]:

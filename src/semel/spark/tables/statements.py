@@ -6,7 +6,7 @@ Every statement gives the same table for any order of the rows, because Spark pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +32,9 @@ COMBINED = {
     "max": "CASE WHEN excluded.{0} > target.{0} THEN excluded.{0} ELSE target.{0} END",
 }
 
+
+# How many characters of a long text decide its place in an order of MySQL, before its hash does.
+SORTED_CHARACTERS_MAX = 255
 
 # A value that no row can have, of any type: a statement that needs it fails.
 _TWO_ROWS = "(SELECT NULL UNION ALL SELECT NULL)"
@@ -197,7 +200,13 @@ def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str)
 
 
 def by_duplicate_key(
-    write: Write, table: str, columns: Sequence[str], rows: str, is_guarded: bool, stored: Mapping[str, str]
+    write: Write,
+    table: str,
+    columns: Sequence[str],
+    rows: str,
+    is_guarded: bool,
+    stored: Mapping[str, str],
+    long: Collection[str],
 ) -> str:
     """`upsert` and `combine` for MySQL, whose statement updates a row that is like the new one in any unique index. So
     where the table has more of them, it is guarded: for a row with another key it fails. Null for the key would not do,
@@ -217,7 +226,7 @@ def by_duplicate_key(
             for name, how in write.merge.items()
         }
     else:
-        source = newest(write, columns, rows, nulls="")
+        source = newest(write, columns, rows, "", long)
         changes = {name: new[name] for name in others}
     if write.version is not None:
         version = write.version
@@ -240,15 +249,27 @@ def _both(how: str, old: str, new: str) -> str:
     return f"{old} + {new}" if how == "sum" else f"{'LEAST' if how == 'min' else 'GREATEST'}({old}, {new})"
 
 
-def newest(write: Write, columns: Sequence[str], rows: str, nulls: str = " NULLS LAST") -> str:
+def newest(
+    write: Write, columns: Sequence[str], rows: str, nulls: str = " NULLS LAST", long: Collection[str] = ()
+) -> str:
     """The rows that may go into the table: with a version column, one for each key."""
     if write.version is None:
         return rows
-    tied = [name for name in columns if name not in (*write.key, write.version)]
-    order = ", ".join(f"{quoted(name)} DESC{nulls}" for name in [write.version, *tied])
+    order = ", ".join(f"{term} DESC{nulls}" for term in by_age(write, columns, long))
     rank = f"row_number() OVER (PARTITION BY {listed(write.key)} ORDER BY {order}) AS {RANK_COLUMN}"
     ranked = f"(SELECT {listed(columns)}, {rank} FROM {rows} AS staged)"
     return f"(SELECT {listed(columns)} FROM {ranked} AS ranked WHERE {RANK_COLUMN} = 1)"
+
+
+def by_age(write: Write, columns: Sequence[str], long: Collection[str] = ()) -> list[str]:
+    """What decides which of two rows of one key is the later one, from left to right. MySQL sorts only the beginnings
+    of `long` columns, so a hash decides between two that begin alike."""
+    others = [quoted(name) for name in columns if name not in (*write.key, write.version)]
+    cut = [quoted(name) for name in long]
+    begins = [f"left({column}, {SORTED_CHARACTERS_MAX})" if column in cut else column for column in others]
+    is_longer = "IF(char_length({0}) > " + str(SORTED_CHARACTERS_MAX) + ", sha2({0}, 256), NULL)"
+    hashes = [is_longer.format(column) for column in others if column in cut]
+    return [quoted(str(write.version)), *begins, *hashes]
 
 
 def not_older(write: Write, row: str) -> str:
