@@ -151,12 +151,13 @@ def test_without_a_quarantine_it_ends_the_query_with_row_column_and_remedy(maria
     assert asked(mariadb_url, "SELECT * FROM stage") == []
 
 
-def test_a_row_that_is_longer_than_the_server_takes_is_kept(mariadb_url: str) -> None:
+def test_a_row_that_is_longer_than_the_server_takes_ends_the_query_by_name(mariadb_url: str) -> None:
     schema = StructType([StructField("n", LongType()), StructField("name", StringType())])
     [(packet_bytes,)] = asked(mariadb_url, "SELECT @@max_allowed_packet")
     names = ["short", "x" * packet_bytes, "short too"]
     batch = pyarrow.record_batch({"n": pyarrow.array(range(3), pyarrow.int64()), "name": names})
     # The quarantine would refuse it as well, so the query fails by name, and the server's connection does not.
-    with pytest.raises(ValueError, match=r"payments refuses a row.*longer than the server's max_allowed_packet"):
-        stage(mariadb_url, schema, {}, batch, keeps=False)
+    for keeps in (False, True):
+        with pytest.raises(ValueError, match=r"payments refuses a row.*longer than the server's max_allowed_packet"):
+            stage(mariadb_url, schema, {}, batch, keeps=keeps)
     assert asked(mariadb_url, "SELECT * FROM stage") == []

@@ -89,6 +89,26 @@ def test_a_table_of_another_database_of_the_server_is_meant_by_its_full_name(mar
     assert commit(table_of(mariadb_url), FIRST, ("a", 1, 1, "x")) is Outcome.DUPLICATE
 
 
+def test_two_sinks_never_share_a_claim_because_somebody_converted_the_table_of_claims(mariadb_url: str) -> None:
+    assert commit(table_of(mariadb_url, sink="Payments"), FIRST, ("a", 1, 1, "x")) is Outcome.ACCEPTED
+    asked(mariadb_url, "ALTER TABLE semel_batches CONVERT TO CHARACTER SET utf8mb4")
+    with pytest.raises(ValueError, match="key column 'sink_id' of semel_batches is compared by") as refused:
+        commit(table_of(mariadb_url), FIRST, ("b", 1, 1, "x"))
+    asked(mariadb_url, str(refused.value).partition("one: ")[2])
+    assert commit(table_of(mariadb_url), FIRST, ("b", 1, 1, "x")) is Outcome.ACCEPTED
+    asked(mariadb_url, "ALTER TABLE semel_batches DROP PRIMARY KEY")
+    with pytest.raises(ValueError, match=r"semel_batches needs a primary key or a unique index on exactly \(sink_id\)"):
+        commit(table_of(mariadb_url), SECOND, ("c", 1, 1, "x"))
+
+
+def test_a_quarantine_that_could_cut_a_row_is_refused(mariadb_url: str) -> None:
+    database = table_of(mariadb_url, quarantine="payments_quarantine")
+    commit(database, FIRST, ("a", 1, 1, "x"))
+    asked(mariadb_url, 'ALTER TABLE payments_quarantine MODIFY "row" char(200)')
+    with pytest.raises(ValueError, match=r"column 'row' is string in the rows and char\(200\) in payments_quarantine"):
+        commit(database, SECOND, ("a", 1, 1, "x"))
+
+
 # Keys
 
 
@@ -206,7 +226,8 @@ def test_a_unique_index_on_a_part_of_the_key_is_not_enough(mariadb_url: str) -> 
 
 LOSSES: list[tuple[DataType, str]] = [
     *((DecimalType(4, 3), declared) for declared in ("decimal(10,2)", "int", "text")),
-    *((DoubleType(), declared) for declared in ("decimal(10,2)", "bigint", "float")),
+    *((DoubleType(), declared) for declared in ("decimal(10,2)", "bigint", "float", "double(10,2)")),
+    (FloatType(), "float(7,2)"),
     *((StringType(), declared) for declared in ("bigint", "decimal(10,2)", "double", "datetime(6)", "char(9)")),
     *((StringType(), declared) for declared in ("enum('A')", "binary(9)", "bit(8)")),
     *((LongType(), declared) for declared in ("double", "float", "year", "bit(8)", "text")),
@@ -329,6 +350,35 @@ def test_a_transaction_that_the_users_own_statement_has_ended_is_not_taken_for_t
         with pytest.raises(RuntimeError, match="has ended the transaction of the claim"):
             connected.commit(staged(database, ("a", 1, 1, "x")), FIRST, rule_of(FIRST))
     assert asked(mariadb_url, "SELECT query_id FROM semel_batches") == [(None,)]
+
+
+def test_a_claim_that_another_driver_does_not_let_go_is_named_with_the_remedy(mariadb_url: str) -> None:
+    impatient = table_of(f"{mariadb_url}?init_command=SET+innodb_lock_wait_timeout=0")
+    with table_of(mariadb_url).connected(SCHEMA) as other:
+        other.run("BEGIN")  # type: ignore[attr-defined]
+        other.claim("FOR UPDATE")  # type: ignore[attr-defined]
+        with pytest.raises(RuntimeError, match=r"another driver holds the claim of sink 'payments'.*KILL"):
+            commit(impatient, FIRST, ("a", 1, 1, "x"))
+
+
+def test_a_driver_may_be_silent_while_tasks_stage_and_not_while_it_holds_the_claim(mariadb_url: str) -> None:
+    database = table_of(mariadb_url)
+    with database.connected(SCHEMA) as connected:
+        ask: Any = connected.answer  # type: ignore[attr-defined]
+        assert ask("SELECT @@wait_timeout") == [(30 * 24 * 60 * 60,)]
+        connected.commit(staged(database, ("a", 1, 1, "x")), FIRST, rule_of(FIRST))
+        assert ask("SELECT @@wait_timeout") == [(600,)]
+
+
+def test_a_refused_row_that_no_quarantine_can_have_ends_the_query_by_name(mariadb_url: str) -> None:
+    """As JSON a row may be longer than it was."""
+    asked(mariadb_url, "CREATE TABLE payments (n bigint CHECK (n < 2), name longtext CHARACTER SET utf8mb4)")
+    schema = StructType([StructField("n", LongType()), StructField("name", StringType())])
+    with table_of(mariadb_url, quarantine="payments_quarantine").connected(schema) as connected:
+        rows = Staged("(SELECT 5 AS n, repeat(char(10), @@max_allowed_packet * 0.6) AS name UNION SELECT 1, 'x')", 2)
+        with pytest.raises(ValueError, match=r'payments refuses a row, {"n": 5, .*Raise max_allowed_packet'):
+            connected.commit(rows, FIRST, rule_of(FIRST))
+    assert asked(mariadb_url, "SELECT * FROM payments") == []
 
 
 def test_a_claim_that_somebody_deletes_meanwhile_has_its_batch_run_again(mariadb_url: str) -> None:

@@ -21,8 +21,16 @@ from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import in_hexadecimal, travelling
 from semel.spark.tables.connection import SqlConnection, stage_prefix
 from semel.spark.tables.database import Staged, Target
-from semel.spark.tables.mysql_columns import Column, check_columns, check_key, staging_types, table_types
-from semel.spark.tables.mysql_rows import SORTED_BYTES_MAX, Fit, Sending, opened, send_task
+from semel.spark.tables.mysql_columns import Column, check_columns, check_key, schema_of, staging_types, table_types
+from semel.spark.tables.mysql_rows import (
+    SORTED_BYTES_MAX,
+    Fit,
+    Sending,
+    bytes_of_packet,
+    check_length,
+    opened,
+    send_task,
+)
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
@@ -50,11 +58,15 @@ except ImportError as error:
 ENGINE: Final = "InnoDB"
 # How long the drop of a table that a crash left waits for a zombie that still writes to it: the next batch tries again.
 DROP_WAIT_SECONDS: Final = 1
+# For so long the driver's connection may be silent while tasks stage, and then in a transaction, whose lock would else
+# stay for hours when the driver's machine is gone.
+STAGING_SECONDS_MAX: Final = 30 * 24 * 60 * 60
+IDLE_SECONDS_MAX: Final = 600
 SAVEPOINT: Final = "semel_moving"
 NOW: Final = "UTC_TIMESTAMP(6)"
 TICK: Final = "`"
 
-_NO_SAVEPOINT, _DUPLICATE_COLUMN = 1305, 1060
+_NO_SAVEPOINT, _DUPLICATE_COLUMN, _LOCK_WAIT = 1305, 1060, 1205
 # With this error the statement that is guarded refuses a row.
 _TWO_ROWS: Final = 1242
 # What the server, or a trigger in it, says of a row that it refuses: no place for a value, a broken constraint.
@@ -112,6 +124,7 @@ class Mysql:
     def connected(self, schema: StructType) -> Iterator[MysqlConnection]:
         with self.opened() as connection:
             connected = MysqlConnection(connection, self.settings, self.target, schema)
+            connected.run(f"SET wait_timeout = {STAGING_SECONDS_MAX}")
             connected.make_tables()
             yield connected
 
@@ -154,18 +167,28 @@ class MysqlConnection(SqlConnection):
         name = f"varchar(255) CHARACTER SET utf8mb4 COLLATE {self.collation}"
         text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
         claim = {"sink_id": name, "query_id": name, "batch_id": "bigint", "digest": name}
-        self.make(self.target.claims_table, {**claim, "row_count": "bigint", "committed_at": "datetime(6)"}, "sink_id")
+        noted = {**claim, "row_count": "bigint", "committed_at": "datetime(6)"}
+        self.make_own(self.target.claims_table, noted, "sink_id")
         if self.target.quarantine is not None:
             bad = {"sink_id": name, "query_id": name, "batch_id": "bigint", "reason": text, "row": text}
-            self.make(self.target.quarantine, {**bad, "written_at": "datetime(6)"})
+            self.make_own(self.target.quarantine, {**bad, "written_at": "datetime(6)"})
         if isinstance(self.target.write.merge, str):
             self.check_engine(self.target.table)
         else:
             self.make(self.target.table, self.types, *self.target.write.key)
             self.look_at_columns()
         # In a transaction of its own: two drivers that insert it and then lock it would be in each other's way.
-        with suppress(pymysql.err.IntegrityError):
+        with self.waiting(), suppress(pymysql.err.IntegrityError):
             self.run(f"INSERT INTO {self.claims} (sink_id) VALUES ({literal(self.target.sink)})")
+
+    def make_own(self, table: str, types: Mapping[str, str], *key: str) -> None:
+        """Makes a table of the sink's own. Somebody may have converted one that exists, so that two sinks are one."""
+        self.make(table, types, *key)
+        columns = columns_of(self.connection, table)
+        check_columns(table, schema_of(types), columns)
+        if key:
+            self.check_unique(table, key)
+            check_key(table, key, columns, self.collation)
 
     def make(self, table: str, types: Mapping[str, str], *key: str) -> None:
         if not self.check_engine(table):
@@ -200,20 +223,18 @@ class MysqlConnection(SqlConnection):
         check_columns(table, self.schema, existing)
         self.existing = existing
         if key:
-            self.check_unique(key)
+            self.is_guarded = self.check_unique(table, key) > 1
             check_key(table, key, existing, self.collation)
 
-    def check_unique(self, key: tuple[str, ...]) -> None:
+    def check_unique(self, table: str, key: tuple[str, ...]) -> int:
+        """How many unique indexes there are; raises if none is on exactly the key."""
         indexes: dict[str, list[tuple[str, int | None]]] = {}
-        for index, column, part in self.answer(_UNIQUE.format(of(self.target.table))):
+        for index, column, part in self.answer(_UNIQUE.format(of(table))):
             indexes.setdefault(index, []).append((column, part))
         whole = sorted((name, None) for name in key)
         if whole not in [sorted(parts, key=str) for parts in indexes.values()]:
-            raise ValueError(
-                f"table {self.target.table} needs a primary key or a unique index on exactly ({', '.join(key)}) for "
-                f"mode={self.target.write.mode!r}"
-            )
-        self.is_guarded = len(indexes) > 1
+            raise ValueError(f"table {table} needs a primary key or a unique index on exactly ({', '.join(key)})")
+        return len(indexes)
 
     def held(self) -> TableClaim | None:
         [row] = self.claim("")
@@ -228,6 +249,21 @@ class MysqlConnection(SqlConnection):
                 "somebody deleted it. Nothing was written; the batch has to run again"
             )
         return found
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While another driver may hold the claim."""
+        try:
+            yield
+        except pymysql.err.OperationalError as error:
+            if error.args[0] != _LOCK_WAIT:
+                raise
+            raise RuntimeError(
+                f"another driver holds the claim of sink {self.target.sink!r} in {self.target.claims_table} for longer "
+                "than innodb_lock_wait_timeout: it still writes, or its machine is gone and the server does not know "
+                f"yet, which ends after {IDLE_SECONDS_MAX} s. Nothing was written; run the batch again, or end that "
+                "connection (SHOW PROCESSLIST, KILL)"
+            ) from None
 
     @contextmanager
     def staged(self, rows: DataFrame) -> Iterator[Staged]:
@@ -288,9 +324,11 @@ class MysqlConnection(SqlConnection):
         self.run("SET lock_wait_timeout = DEFAULT")
 
     def commit(self, staged: Staged, claim: TableClaim, rule: Rule) -> Outcome:
+        self.run(f"SET wait_timeout = {IDLE_SECONDS_MAX}")
         self.connection.begin()
         try:
-            [held] = self.claim("FOR UPDATE")
+            with self.waiting():
+                [held] = self.claim("FOR UPDATE")
             if rule(None if held[0] is None else TableClaim(*held)) is Outcome.DUPLICATE:
                 return Outcome.DUPLICATE
             self.check_whole(staged)
@@ -338,7 +376,13 @@ class MysqlConnection(SqlConnection):
     def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
         whose = ", ".join(map(literal, (self.target.sink, claim.query_id, claim.batch_id)))
         into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES"
-        return sum(self.run(f"{into} ({whose}, {literal(reason)}, {literal(row)}, {NOW})") for reason, row in bad)
+        packet_bytes = bytes_of_packet(self.connection)
+        count = 0
+        for reason, row in bad:
+            statement = f"{into} ({whose}, {literal(reason)}, {literal(row)}, {NOW})"
+            check_length(self.target.table, reason, row, statement, packet_bytes)
+            count += self.run(statement)
+        return count
 
     def move(self, rows: str) -> None:
         write, table, columns = self.target.write, self.target.table, list(self.types)

@@ -90,6 +90,15 @@ def staging_types(schema: StructType, collation: str) -> dict[str, str]:
     return {name: type_ + texts * (type_ == "longtext") for name, type_ in types.items()}
 
 
+def schema_of(types: Mapping[str, str]) -> StructType:
+    """The types of Spark whose values such columns keep."""
+    kinds = {"bigint": spark_types.LongType(), "datetime(6)": spark_types.TimestampNTZType()}
+    text = spark_types.StringType()
+    return spark_types.StructType(
+        [spark_types.StructField(name, kinds.get(type_, text)) for name, type_ in types.items()]
+    )
+
+
 def check_columns(table: str, schema: StructType, columns: Mapping[str, Column]) -> None:
     """Raises if a column of the table could change a value that is written into it."""
     for field in schema.fields:
@@ -115,7 +124,10 @@ def check_key(table: str, key: Iterable[str], columns: Mapping[str, Column], col
 
 def keeps(kind: DataType, column: Column) -> bool:
     """Whether each value of this type is in the column afterwards as it was, or is refused."""
-    if type(kind) in _BIT_LENGTHS:
+    if column.kind in _FLOAT_DIGITS and column.scale is not None:
+        # double(10,2) rounds.
+        is_kept = False
+    elif type(kind) in _BIT_LENGTHS:
         bits = _BIT_LENGTHS[type(kind)]
         is_kept = column.kind in (*_INTEGERS, "decimal") or bits <= _FLOAT_BITS.get(column.kind, 0)
     elif isinstance(kind, spark_types.DecimalType):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from semel.spark.tables.bad_rows import as_json, bad_row, values_of
-from semel.spark.tables.statements import literal, quoted
+from semel.spark.tables.bad_rows import ROW_SHOWN_MAX, as_json, bad_row, values_of
+from semel.spark.tables.statements import literal, quoted, shown
 
 if TYPE_CHECKING:
     import pyarrow
@@ -102,7 +102,7 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
             if connection is None:
                 connection = opened(into.settings)
                 connection.begin()
-                packet_bytes = _packet_bytes(connection)
+                packet_bytes = bytes_of_packet(connection)
             good, bad = _parted(batch, into, packet_bytes, task)
             bad_count += len(bad)
             count += batch.num_rows - len(bad)
@@ -110,10 +110,13 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
                 for statement in _statements(good, into.staging, min(packet_bytes, STATEMENT_BYTES_MAX)):
                     cursor.execute(statement)
                 for row, reason in bad.items():
+                    shown_row = as_json(values_of(batch, row))
                     if into.bad is None:
-                        raise bad_row(into.table, reason, as_json(values_of(batch, row)))
-                    kept = f"{literal(reason)}, {literal(as_json(values_of(batch, row)))}, {task}"
-                    cursor.execute(f"INSERT INTO {quoted(into.bad)} VALUES ({kept})")
+                        raise bad_row(into.table, reason, shown_row)
+                    kept = f"{literal(reason)}, {literal(shown_row)}, {task}"
+                    keeping = f"INSERT INTO {quoted(into.bad)} VALUES ({kept})"
+                    check_length(into.table, reason, shown_row, keeping, packet_bytes)
+                    cursor.execute(keeping)
         if connection is not None:
             connection.commit()
     finally:
@@ -122,11 +125,21 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
     return count, bad_count
 
 
-def _packet_bytes(connection: Any) -> int:
+def bytes_of_packet(connection: Any) -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@max_allowed_packet")
         [(packet_bytes,)] = cursor.fetchall()
     return int(packet_bytes) - _PACKET_BYTES_SPARE
+
+
+def check_length(table: str, reason: str, row: str, statement: str, packet_bytes: int) -> None:
+    """Raises if the server does not take the statement that writes a refused row into the quarantine."""
+    if len(statement.encode()) > packet_bytes:
+        raise ValueError(
+            f"{table} refuses a row, {shown(row, ROW_SHOWN_MAX)}: {reason}. The quarantine cannot have it either: the "
+            f"row is longer there than the server's max_allowed_packet of {packet_bytes} bytes. Nothing was written. "
+            "Raise max_allowed_packet, change the row (columns=...), or leave such rows out (where=...)"
+        )
 
 
 def _parted(
