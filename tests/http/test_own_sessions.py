@@ -1,7 +1,8 @@
 """A session of the application's own that sends its changes only when it commits, behind the answer: the request is
 refused before that, and so is the commit."""
 
-import logging
+import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
@@ -14,9 +15,10 @@ from litestar import Litestar
 from litestar import post as litestar_post
 from litestar.di import Provide
 from litestar.testing import TestClient as LitestarClient
-from sqlalchemy import Engine, func, select, text, update
+from orders import Base, Order, Outer, errors, is_problem, kept, orders, plain
+from sqlalchemy import Engine, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse
@@ -25,19 +27,8 @@ from starlette.routing import Route
 from semel import inbox
 from semel.database import WrittenElsewhere, elsewhere, read_only
 from semel.http import AsgiIdempotency, Idempotency, WsgiIdempotency
-from semel.http.tables import keys
 
 HEADERS = {"Idempotency-Key": "k-1", "X-Caller": "anna"}
-
-
-class Base(DeclarativeBase):
-    pass
-
-
-class Order(Base):
-    __tablename__ = "orders"
-    id: Mapped[int] = mapped_column(primary_key=True)
-    item: Mapped[str] = mapped_column()
 
 
 @pytest.fixture(autouse=True)
@@ -46,26 +37,6 @@ def tables(engine: Engine) -> None:
     inbox.metadata.create_all(engine)
     with Session(engine) as session, session.begin():
         session.add(Order(item="of before"))
-
-
-def orders(engine: Engine) -> list[str]:
-    with engine.connect() as connection:
-        return sorted(connection.scalars(select(Order.item)))
-
-
-def kept(engine: Engine) -> int:
-    with engine.connect() as connection:
-        return connection.scalar(select(func.count()).select_from(keys)) or 0
-
-
-def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == "semel.http" and one.levelno == logging.ERROR]
-
-
-def is_problem(answer: Any) -> bool:
-    problem = answer.get_json(force=True) if hasattr(answer, "get_json") else answer.json()
-    assert (answer.status_code, problem["type"]) == (500, "urn:semel:problem:written-elsewhere")
-    return True
 
 
 Work = Callable[[Session], object]
@@ -317,3 +288,203 @@ def test_a_step_and_a_block_of_a_claim_refuse_it_and_let_their_own_session_send_
     with Session(engine) as session, session.begin(), inbox.once(session, consumer="shop", message_id="e-1"):
         add(session)
     assert orders(engine) == ["of before", "pen", "pen"]
+
+
+@pytest.mark.parametrize("path", ["/changes", "/deletes"])
+def test_a_loaded_object_of_a_session_that_was_open_before_the_key_is_refused_if_the_handler_changes_it(
+    engine: Engine, path: str
+) -> None:
+    async def handler(request: StarletteRequest) -> JSONResponse:
+        order = request.scope["order"]
+        if path == "/changes":
+            order.item = "pencil"
+        else:
+            Session.object_session(order).delete(order)  # type: ignore[union-attr]
+        return JSONResponse({}, 201)
+
+    inner: Any = Starlette(routes=[Route(path, handler, methods=["POST"])])
+    app = Outer(AsgiIdempotency(inner, Idempotency(engine, scope=caller)), engine)
+    with TestClient(app, headers=HEADERS, raise_server_exceptions=False) as client:
+        assert all(is_problem(client.post(path)) for _ in range(2))
+    assert (orders(engine), kept(engine)) == (["of before"], 0)
+
+
+@pytest.mark.parametrize(("path", "rows"), [("/reads", 1), ("/changed-before", 2)])
+def test_a_session_that_was_open_before_the_key_may_be_read_and_keeps_what_it_held_before(
+    engine: Engine, path: str, rows: int
+) -> None:
+    async def handler(request: StarletteRequest) -> JSONResponse:
+        return JSONResponse(request.scope["order"].item, 201)
+
+    inner: Any = Starlette(routes=[Route(path, handler, methods=["POST"])])
+    app = Outer(AsgiIdempotency(inner, Idempotency(engine, scope=caller)), engine)
+    with TestClient(app, headers=HEADERS) as client:
+        assert client.post(path).status_code == 201
+    assert (len(orders(engine)), kept(engine)) == (rows, 1)
+
+
+def test_a_session_for_all_requests_may_write_in_the_next_one_without_a_key(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = Session(plain(engine))
+    idempotency = Idempotency(engine, scope=caller, required=())
+    answers = []
+    for kind in (Flask, FastAPI):
+        app: Any = kind("shop") if kind is Flask else kind()
+
+        @app.post("/read")
+        def read() -> dict[str, int]:
+            return {"orders": len(own.scalars(select(Order)).all())}
+
+        @app.post("/write")
+        def put() -> dict[str, int]:
+            own.scalars(select(Order)).first().item += "!"  # type: ignore[union-attr]
+            own.commit()
+            return {}
+
+        if kind is Flask:
+            app.wsgi_app = WsgiIdempotency(app.wsgi_app, idempotency)
+        else:
+            app.add_middleware(AsgiIdempotency, idempotency=idempotency)
+        client: Any = app.test_client() if kind is Flask else TestClient(app)
+        headers = {**HEADERS, "Idempotency-Key": f"k-{kind.__name__}"}
+        answers += [client.post("/read", headers=headers).status_code, client.post("/write").status_code]
+    own.close()
+    assert (answers, orders(engine), errors(caplog)) == ([200] * 4, ["of before!!"], [])
+
+
+@pytest.mark.parametrize("lets_go", [None, Session.expunge_all, Session.rollback])
+def test_a_change_for_the_answer_alone_is_refused_with_its_remedy_and_let_through_with_it(
+    engine: Engine, caplog: pytest.LogCaptureFixture, lets_go: Work | None
+) -> None:
+    own = Session(read_only(engine), autoflush=False)
+
+    def upper(_: Session) -> None:
+        order = own.scalars(select(Order)).one()
+        order.item = order.item.upper()
+        if lets_go is not None:
+            lets_go(own)
+
+    answer = of_fastapi(engine, upper).post("/orders/7")
+    own.close()
+    if lets_go is None:
+        assert is_problem(answer)
+        assert "call expunge() or rollback() of that session before the answer" in errors(caplog)[0]
+    else:
+        assert (answer.status_code, errors(caplog)) == (201, [])
+
+
+def test_a_task_that_is_started_elsewhere_may_write_before_the_answer_and_after_it(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = FastAPI()
+    app.add_middleware(AsgiIdempotency, idempotency=Idempotency(engine, scope=caller))
+    tasks: list[asyncio.Task[None]] = []
+    has_read, has_answered = asyncio.Event(), asyncio.Event()
+
+    async def audit() -> None:
+        with Session(plain(engine)) as session:
+            session.scalars(select(Order)).all()
+            has_read.set()
+            await has_answered.wait()
+            add(session)
+            session.commit()
+
+    @app.post("/orders")
+    async def place() -> dict[str, int]:
+        with elsewhere():
+            tasks.append(asyncio.create_task(audit()))
+        await has_read.wait()
+        return {}
+
+    @app.get("/audited")
+    async def audited() -> dict[str, int]:
+        has_answered.set()
+        await asyncio.gather(*tasks)
+        return {}
+
+    with TestClient(app, headers=HEADERS) as client:
+        assert client.post("/orders").status_code == client.get("/audited").status_code == 200
+    assert (orders(engine), kept(engine), errors(caplog)) == (["of before", "pen"], 1, [])
+
+
+def test_a_commit_in_the_teardown_of_flask_is_answered_with_the_problem_and_one_behind_the_answer_is_logged(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    flask = Flask("shop")
+
+    @flask.post("/teardown")
+    def place() -> str:
+        g.own = Session(engine)
+        add(g.own)
+        return ""
+
+    @flask.teardown_appcontext
+    def commit(_error: BaseException | None) -> None:
+        if "own" in g:
+            g.own.commit()
+
+    @flask.post("/behind")
+    def behind() -> Any:
+        own = Session(read_only(engine))
+        order = own.scalars(select(Order)).one()
+
+        def later() -> None:
+            order.item = "late"
+            own.commit()
+
+        answer = flask.make_response("")
+        answer.call_on_close(later)
+        return answer
+
+    flask.wsgi_app = WsgiIdempotency(flask.wsgi_app, Idempotency(engine, scope=caller))  # type: ignore[method-assign]
+    client = flask.test_client()
+    assert is_problem(client.post("/teardown", headers=HEADERS))
+    assert kept(engine) == 0
+    assert client.post("/behind", headers=HEADERS).status_code == 200
+    first, second = errors(caplog)
+    assert "POST /teardown was refused" in first
+    assert "POST /behind: after its answer a change was refused" in second
+    assert (orders(engine), kept(engine)) == (["of before"], 1)
+
+
+def test_each_savepoint_of_a_request_costs_as_many_calls_as_the_one_before(engine: Engine) -> None:
+    idempotency = Idempotency(sessionmaker(engine), scope=caller)
+    flask = Flask("shop")
+    calls: list[int] = []
+
+    @flask.post("/orders")
+    def place() -> str:
+        session = idempotency.session(request)
+        for _ in range(8):
+            calls.append(0)
+            sys.setprofile(count)
+            with session.begin_nested():
+                add(session)
+            sys.setprofile(None)
+        return ""
+
+    def count(frame: Any, kind: str, _argument: object) -> None:
+        calls[-1] += kind == "call" and frame.f_globals.get("__name__") == "semel.database.effects"
+
+    flask.wsgi_app = WsgiIdempotency(flask.wsgi_app, idempotency)  # type: ignore[method-assign]
+    assert flask.test_client().post("/orders", headers=HEADERS).status_code == 200
+    assert len(set(calls[1:])) == 1
+
+
+def test_a_session_that_a_thread_of_the_handler_changes_meanwhile_is_looked_at_again(engine: Engine) -> None:
+    class Shared(Session):
+        changes = 2
+
+        @property
+        def new(self) -> Any:
+            self.changes -= 1
+            if self.changes >= 0:
+                raise RuntimeError("dictionary changed size during iteration")
+            return super().new
+
+    own = Shared(engine)
+    client = of_fastapi(engine, lambda _: add(own))
+    assert is_problem(client.post("/orders/7"))
+    own.close()
+    assert (orders(engine), kept(engine)) == (["of before"], 0)

@@ -59,6 +59,20 @@ TRAP_BUGS: Final[tuple[Bug, ...]] = (
         (_OWN, "-k", "postgresql and middleware_that_commits"),
     ),
     Bug(
+        "a session that was open before the key is not looked at before the answer",
+        "semel.database.effects:Work.begin",
+        "_begun_here() if self.has_end else ()",
+        "()",
+        (_OWN, "-k", "sqlite and open_before_the_key_is_refused"),
+    ),
+    Bug(
+        "a session belongs to the request of a key for ever",
+        "semel.database.effects:Work.end",
+        "session.info.pop(_WORK, None)",
+        "pass",
+        (_OWN, "-k", "sqlite and for_all_requests"),
+    ),
+    Bug(
         "a session that takes the claim's connection from the pool is taken for the claim's",
         "semel.database.effects:_has_connection",
         "_left_by(session) is None",

@@ -3,10 +3,10 @@ not, and happens again when the event or the request is repeated.
 
 Code that does the work of a claim notes so in its context, with the connection of the claim. Each engine of SQLAlchemy
 and each connection of Django looks there before a statement, and refuses one that writes on another connection. A
-session that begins in the work, or takes an object in, belongs to it, also if it sends its changes only later, when its
-owner commits it: they are refused at the end of the work, and whenever they would be sent. Nobody sees what goes past
-all of these, such as a driver's own connection. This module must never refuse a statement that only reads, nor one
-outside of a claim's work.
+session that begins in the work, takes an object in, or was open in the same context before, belongs to it, also if it
+sends its changes only later, when its owner commits it: they are refused at the end of the work, and whenever they
+would be sent. Nobody sees what goes past all of these, such as a driver's own connection. This module must never refuse
+a statement that only reads, nor one outside of a claim's work.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.util import IdentitySet
 
 from semel.database.dialects import COMMENTS
 from semel.database.refusals import WrittenElsewhere, told_of_end
@@ -51,16 +52,32 @@ class Work:
         # What has to happen at once with a refusal, because nobody checks at the end.
         self.fail: Callable[[WrittenElsewhere], None] = lambda _error: None
         self.refused: WrittenElsewhere | None = None
-        self.sessions: WeakSet[Session] = WeakSet()
+        # Whether `end` is called, so that sessions which were open before belong to this work as well.
+        self.has_end = True
+        # With the objects whose changes each of them held before. No WeakSet, because the handler's own threads may add
+        # to it while it is copied.
+        self.sessions: dict[ref[Session], IdentitySet] = {}
 
     def begin(self) -> None:
         """What comes next in the caller's context is this work, as long as it is open."""
         listen()
         _works.set((*_works_without(self), self))
+        for session in _begun_here() if self.has_end else ():
+            its = _work_of(session)
+            if (its is None or not its.is_open()) and not _is_on_any(session, self):
+                _give(session, self)
+                self.sessions[ref(session)] = _unsent(session)
 
     def end(self) -> None:
-        """Remove this work from the caller's context."""
+        """Remove this work from the caller's context. Sessions that hold no change of it belong to it no longer."""
         _works.set(_works_without(self))
+        for session in self._members():
+            if _change_of(self, session) is None or _is_on_any(session, self):
+                session.info.pop(_WORK, None)
+
+    def _members(self) -> list[Session]:
+        sessions = (one() for one in list(self.sessions))
+        return [one for one in sessions if one is not None and _work_of(one) is self]
 
     def refuse(self, error: WrittenElsewhere) -> None:
         self.fail(error)
@@ -72,9 +89,9 @@ class Work:
         session has not sent yet is missing as well, or would be sent apart from the claim."""
         if self.refused is not None:
             raise self.refused
-        for session in list(self.sessions):
-            changed = _unwritten(session)
-            if changed is not None and _work_of(session) is self and not _is_on(session, self.driver):
+        for session in self._members():
+            changed = _change_of(self, session)
+            if changed is not None and not _is_on_any(session, self):
                 self.refuse(_refusal_of(changed))
 
 
@@ -124,6 +141,7 @@ def work_on(connection: Connection) -> Work:
     work = Work(lambda: root is not None and (one := root()) is not None and one.is_active)
     work.driver, work.file = driver_of(connection), file_of(connection)
     work.fail = lambda _error: refuse_commit(its_connection())
+    work.has_end = False
     return work
 
 
@@ -185,6 +203,11 @@ def _before_statement(_cursor: object, statement: str, _parameters: object, cont
         work = _elsewhere_from(driver_of(context.root_connection))
         if work is not None and writes(statement):
             work.refuse(_refusal_of_statement(statement, "another connection of SQLAlchemy"))
+    if _session_on:
+        session = _session_on.get(context.root_connection, _nobody)()
+        work = None if session is None else _left_by(session)
+        if work is not None and writes(statement):
+            work.refuse(_refusal_of_statement(statement, "a session of another connection"))
 
 
 def _before_bare_statement(cursor: object, statement: str, context: Any) -> None:
@@ -252,21 +275,51 @@ def _djangos_is_made(*, connection: Any, **_more: object) -> None:
 # -- sessions that send their changes later ----------------------------------------------------------------------------
 
 
-# To which work the transaction of a session belongs, and its connections. A work may refer to the session, and so must
-# not be kept here.
-_works_of: Final[WeakKeyDictionary[Session, ref[Work]]] = WeakKeyDictionary()
+# Where in `Session.info` stands to which work the transaction of a session belongs. The work may refer to the session,
+# so a dictionary with weak keys would keep both.
+_WORK: Final = "semel.database.effects"
 _connections_of: Final[WeakKeyDictionary[Session, WeakSet[Connection]]] = WeakKeyDictionary()
+# The sessions that belong to a work. No listener at the connection itself: each savepoint would add one.
+_session_on: Final[WeakKeyDictionary[Connection, Callable[[], Session | None]]] = WeakKeyDictionary()
+# The sessions that have begun in this context outside of any work. A tuple, because contexts are copied.
+_begun: Final[ContextVar[tuple[ref[Session], ...]]] = ContextVar("begun", default=())
+
+
+def _nobody() -> None:
+    return None
 
 
 def _work_of(session: Session) -> Work | None:
-    work = _works_of.get(session)
-    return None if work is None else work()
+    work: Work | None = session.info.get(_WORK)
+    return work
 
 
-def _unwritten(session: Session) -> str | None:
-    """The kind of an object whose changes this session has not sent."""
-    changed = (*session.new, *session.deleted, *(one for one in session.dirty if session.is_modified(one)))
-    return type(changed[0]).__name__ if changed else None
+def _begun_here() -> list[Session]:
+    sessions = (one() for one in _begun.get())
+    return [one for one in sessions if one is not None and one.in_transaction()]
+
+
+def _unsent(session: Session) -> IdentitySet:
+    """The objects whose changes this session has not sent. If a thread that the handler has left changes the session
+    meanwhile, SQLAlchemy raises a RuntimeError."""
+    for _ in range(_LOOKS_MAX):
+        with contextlib.suppress(RuntimeError):
+            return _unsent_now(session)
+    return _unsent_now(session)
+
+
+_LOOKS_MAX: Final = 100
+
+
+def _unsent_now(session: Session) -> IdentitySet:
+    return IdentitySet((*session.new, *session.deleted, *(one for one in session.dirty if session.is_modified(one))))
+
+
+def _change_of(work: Work, session: Session) -> str | None:
+    """The kind of an object that was changed in this work, and that this session has not sent."""
+    before = work.sessions.get(ref(session))
+    changed = _unsent(session) if before is None else _unsent(session) - before
+    return next((type(one).__name__ for one in changed), None)
 
 
 def _is_on(session: Session, driver: object) -> bool:
@@ -275,22 +328,47 @@ def _is_on(session: Session, driver: object) -> bool:
     return any(not one.closed and not one.invalidated and driver_of(one) is driver for one in own)
 
 
+def _is_on_any(session: Session, work: Work) -> bool:
+    """Whether it works on the connection of this work, or of another one that is open around it."""
+    return any(_is_on(session, one.driver) for one in (work, *_open_works()))
+
+
 def _refusal_of(changed: str) -> WrittenElsewhere:
-    return WrittenElsewhere(f"a session on a connection of its own holds an unsent change of {changed}")
+    return WrittenElsewhere(
+        f"a session on a connection of its own holds an unsent change of {changed} (if it is for the answer alone, and "
+        "not to be written, call expunge() or rollback() of that session before the answer)"
+    )
 
 
-def _belongs(session: Session, *_object: object) -> None:
+def _give(session: Session, work: Work) -> None:
+    session.info[_WORK] = work
+    for connection in _connections_of.get(session, ()):
+        _hear(session, connection)
+
+
+def _hear(session: Session, connection: Connection) -> None:
+    if not isinstance(session.bind, Connection):
+        _session_on[connection] = ref(session)
+
+
+def _belongs(session: Session, _object: object) -> None:
     works = _open_works() if _works.get() else []
-    if works:
-        _works_of[session] = ref(works[-1])
-        works[-1].sessions.add(session)
+    if works and _work_of(session) is not works[-1]:
+        _give(session, works[-1])
+        works[-1].sessions.setdefault(ref(session), IdentitySet())
 
 
 def _begins(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.parent is None:
-        _works_of.pop(session, None)
-        _connections_of.pop(session, None)
-        _belongs(session)
+    if transaction.parent is not None:
+        return
+    session.info.pop(_WORK, None)
+    _connections_of.pop(session, None)
+    works = _open_works() if _works.get() else []
+    if works:
+        _give(session, works[-1])
+        works[-1].sessions[ref(session)] = IdentitySet()
+    elif not _is_apart.get():
+        _begun.set((*(ref(one) for one in _begun_here() if one is not session), ref(session)))
 
 
 def _left_by(session: Session) -> Work | None:
@@ -298,31 +376,22 @@ def _left_by(session: Session) -> Work | None:
     work = _work_of(session)
     if work is None or work.is_open() or _is_apart.get():
         return None
-    return None if any(_is_on(session, one.driver) for one in (work, *_open_works())) else work
+    return None if _is_on_any(session, work) else work
 
 
-def _has_connection(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
-    # One that it takes after the end may be the claim's by chance: it is from the same pool.
-    if _left_by(session) is None:
-        _connections_of.setdefault(session, WeakSet()).add(connection)
-    if session in _works_of and not isinstance(session.bind, Connection):
-        its_session = ref(session)
-        event.listen(
-            connection,
-            "before_cursor_execute",
-            lambda _connection, _cursor, statement, *_more: _before_statement_of(its_session(), statement),
-        )
-
-
-def _before_statement_of(session: Session | None, statement: str) -> None:
-    work = None if session is None else _left_by(session)
-    if work is not None and writes(statement):
-        work.refuse(_refusal_of_statement(statement, "a session of another connection"))
+def _has_connection(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+    # A savepoint is on the connection of its transaction.
+    if transaction.parent is None:
+        # One that it takes after the end may be the claim's by chance: it is from the same pool.
+        if _left_by(session) is None:
+            _connections_of.setdefault(session, WeakSet()).add(connection)
+        if _work_of(session) is not None:
+            _hear(session, connection)
 
 
 def _sends(session: Session, *_flush: object) -> None:
     work = _left_by(session)
-    changed = None if work is None else _unwritten(session)
+    changed = None if work is None else _change_of(work, session)
     if work is not None and changed is not None:
         work.refuse(_refusal_of(changed))
 

@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive_async
-from semel.database.refusals import WaitsForItself
 from semel.http.answers import Answer, Fate, RequestRefused, lowered, streams, ttl_header
-from semel.http.holders import Holder, claimed, holder_of, refusal, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, refusable, refusal, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.requests import KEY_HEADER
 from semel.steps.heartbeat import beating
@@ -172,9 +171,8 @@ class _Exchange:
                 with self._holder.executing():
                     await app(self._scope, self._receive, self._hold_back)
             except Exception as error:
-                waits = error if isinstance(error, WaitsForItself) else None
-                beside = self._holder.written_elsewhere(Fate.FORGOTTEN) or waits
-                if beside is not None and not self._is_settled:
+                beside = None if self._is_settled else refusable(self._holder, error)
+                if beside is not None:
                     await self._replace(await drive_async(refusal(self._holder, beside)))
                 raise
             await self._settle_at_return()

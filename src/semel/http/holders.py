@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from semel.database.effects import Work, driver_of
 from semel.database.errors import is_conflict
 from semel.database.procedures import Procedure
-from semel.database.refusals import WrittenElsewhere, told_of_end
+from semel.database.refusals import WaitsForItself, WrittenElsewhere, told_of_end
 from semel.database.writers import file_of, writing
 from semel.http.answers import (
     ANSWER_NOT_KEPT,
@@ -232,6 +232,11 @@ def settled(holder: Holder, fate: Fate, status: int, answer: Answer | None) -> P
         holder.tally.count("forgotten" if fate is Fate.FORGOTTEN else "accepted")
         return None
     return _counted(holder, outcome)
+
+
+def refusable(holder: Holder, error: Exception) -> Exception | None:
+    """Why the client of a handler that has raised this gets a refusal; None if it gets what its server makes of it."""
+    return holder.written_elsewhere(Fate.FORGOTTEN) or (error if isinstance(error, WaitsForItself) else None)
 
 
 def refusal(holder: Holder, error: Exception) -> Procedure[Answer]:

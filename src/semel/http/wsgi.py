@@ -4,6 +4,7 @@ Like the one for ASGI, it holds back the answer to a request with a key until cl
 does not change a request without a key, and only ends what its handler has taken by `session`.
 """
 
+import contextlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.database.kinds import check_callable, check_kind
 from semel.database.procedures import drive
+from semel.database.refusals import WrittenElsewhere
 from semel.http.answers import Answer, Fate, Headers, RequestRefused, lowered, streams, ttl_header
-from semel.http.holders import Holder, claimed, holder_of, settled, tallied
+from semel.http.holders import Holder, claimed, holder_of, refusable, refusal, settled, tallied
 from semel.http.idempotency import CONTEXT, UNKEYED, Idempotency, Request
 from semel.http.unkeyed import Unkeyed
 from semel.steps.heartbeat import beating_in_thread
@@ -133,7 +135,13 @@ class _Exchange:
             drive(self._holder.release())
 
     def _execute(self, app: "WSGIApplication", start_response: "StartResponse") -> Iterable[bytes]:
-        pieces = app(self._environ, self._start)
+        try:
+            pieces = app(self._environ, self._start)
+        except Exception as error:
+            beside = refusable(self._holder, error)
+            if beside is None:
+                raise
+            return _send_answer(start_response, drive(refusal(self._holder, beside)))
         rest = iter(pieces)
         try:
             is_whole = self._read(rest)
@@ -153,7 +161,9 @@ class _Exchange:
         self._is_sent = True
         start_response(self._started[0], [*self._started[1], *self._ttl(fate)])
         if is_whole:
-            _close(pieces)
+            # The answer is kept, so it is sent; the log has told of what was refused after it.
+            with contextlib.suppress(WrittenElsewhere):
+                _close(pieces)
             return [bytes(self._written)]
         return _Passing(bytes(self._written), rest, pieces)
 
