@@ -160,7 +160,7 @@ CORE_MUTANTS: Final[tuple[Bug, ...]] = (
     Bug(
         "a quote in the name of a column ends it",
         "semel.spark.tables.statements:quoted",
-        "name.replace('\"', '\"\"')",
+        "name.replace(quote, quote * 2)",
         "name",
         ("tests/spark/tables/test_table_commits.py", "-k", "with_quotes"),
     ),

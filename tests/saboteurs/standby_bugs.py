@@ -36,7 +36,7 @@ STANDBY_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "no client is told where the standby is",
         "semel.log.broker.role:Role._standbys",
-        "self._membership.standbys",
+        "self._membership.standbys_told",
         "()",
         (f"{_ANSWERS}::test_a_standby_is_named_while_it_runs_and_one_that_was_lost_is_not",),
     ),
