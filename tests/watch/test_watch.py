@@ -21,6 +21,7 @@ from semel.inbox.quarantine import Aside, Cause, State, move, put
 from semel.metrics import Count, hook
 from semel.metrics.counters import CATALOG
 from semel.outbox.tables import quarantine
+from semel.service.door import READY_GAUGE
 from semel.testing.clock import Clock
 from semel.watch import Gauge, gauges
 from semel.watch.collectors import known
@@ -136,4 +137,4 @@ def test_verdicts_of_the_inbox_are_counted(url: str) -> None:
 def test_the_page_names_each_metric_and_no_other() -> None:
     """Rules that can be copied are of use only if what they ask for is there."""
     named = set(re.findall(r"semel_[a-z_]+", PAGE))
-    assert named == {*CATALOG, *GAUGES}
+    assert named == {*CATALOG, *GAUGES, READY_GAUGE}

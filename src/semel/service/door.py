@@ -20,6 +20,7 @@ from semel.log.small_http import LIVE_PATH, METRICS_PATH, READY_PATH, Request, c
 from semel.service.options import ServiceRefused
 from semel.wire.hosts import shown_address
 
+READY_GAUGE: Final = "semel_service_ready"
 PATHS: Final = (METRICS_PATH, LIVE_PATH, READY_PATH)
 # A probe of Kubernetes gives up after a second, unless it is told another time; a scrape of Prometheus after ten.
 ANSWER_SECONDS_MAX: Final = 5.0
@@ -75,7 +76,7 @@ class Door:
         # The application may show these figures already, in a process that has several such programs.
         with contextlib.suppress(ValueError):
             text = "1, or 0 while this program cannot do its work as it should: /ready says why."
-            ready = Gauge("semel_service_ready", text, ("service",))
+            ready = Gauge(READY_GAUGE, text, ("service",))
             ready.labels(self._name).set_function(lambda: not self._why_not())
         if engine is not None:
             with contextlib.suppress(ValueError):
