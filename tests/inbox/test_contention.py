@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import re
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +17,7 @@ import psycopg
 import pytest
 from effects import done, effects
 from sqlalchemy import Connection, Engine, insert, text
-from sqlalchemy.exc import InterfaceError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection
 from test_async_loop import asynchronous
@@ -25,7 +27,10 @@ from test_loop import AT_ONCE, committed, handle, held, identity, inbox_of, mess
 from test_quarantine import retry, waiting
 
 from semel import database
-from semel.inbox import Counts, Message, Outcome, Retries, is_passing
+from semel.database import engine_of
+from semel.database.procedures import drive
+from semel.inbox import Counts, Message, Outcome, Retries, is_passing, metadata
+from semel.inbox.retries import Outage
 from semel.retries import RetryBudget
 from semel.testing.clock import Clock
 
@@ -260,6 +265,37 @@ def test_what_passes_does_not_count_among_the_attempts_and_is_said_once(
         "waiting: ConnectionError: away for now",
         "going on: the error has passed",
     ]
+
+
+def test_a_probe_is_told_the_kind_of_an_error_and_no_text_that_may_have_rows_or_passwords(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage(Retries(attempts=1))
+    with caplog.at_level(logging.WARNING, "semel.inbox"):
+        outage.wait_seconds(OperationalError("INSERT INTO payments", ("4111111111111111",), Exception("locked")), 0.5)
+    assert outage.why == "OperationalError"
+    assert caplog.messages == ["waiting: OperationalError: locked"]
+    try:
+        raise ConnectionError("https://user:s3cret@pay.example")
+    except ConnectionError as error:
+        outage.wait_seconds(error, 0.5)
+    assert re.fullmatch(r"ConnectionError at test_contention.py:\d+", str(outage.why))
+
+
+def test_an_outage_that_an_idle_loop_has_met_is_over_when_its_next_look_succeeds(tmp_path: Path) -> None:
+    clock = Clock()
+    engine = engine_of(f"sqlite:///{tmp_path}/app.db")
+    quick = Retries(attempts=1, first_wait_ms=1, wait_ms_max=1)
+    inbox = inbox_of(engine, retries=quick, passing=lambda error: True, clock=clock)
+    drive(inbox._look_after(None))
+    assert str(inbox._outage.why).startswith("OperationalError")
+    metadata.create_all(engine)
+    # Nothing was due, so nobody has looked.
+    drive(inbox._look_after(None))
+    assert inbox._outage.why is not None
+    clock.ms += 1000
+    drive(inbox._look_after(None))
+    assert inbox._outage.why is None
 
 
 def test_who_is_told_to_stop_during_an_outage_leaves_the_message_to_the_next_one(engine: Engine) -> None:

@@ -22,6 +22,7 @@ from committed_records import committed_values, make_topic
 from eventually import eventually
 from semel import outbox, schema
 from semel.database import engine_of
+from semel.service.options import options_of
 from semel.steps import Workflow, start
 from semel_command import started
 
@@ -218,6 +219,7 @@ def test_a_relay_that_stands_by_goes_on_when_the_other_one_is_killed(
     ("words", "says"),
     [
         (("--metrics", "nowhere"), "'nowhere' is not an address"),
+        (("--metrics", "a..b:9464"), "cannot listen on a..b:9464: "),
         (("--grace", "-1"), "--grace takes a number of seconds"),
     ],
 )
@@ -230,3 +232,8 @@ def test_a_mistake_in_the_options_is_one_line(
         main(["http", "reap", "--every", "1", "--database", place, *words])
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith(f"semel: {says}")
+
+
+def test_figures_without_a_host_are_for_this_machine_only() -> None:
+    words = {"metrics": ":9464", "log_format": "text", "grace": 1.0, "behind": 1.0}
+    assert options_of(words).metrics == ("127.0.0.1", 9464)

@@ -5,7 +5,9 @@ never wait.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
+from traceback import extract_tb
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -17,6 +19,13 @@ from semel.database.dialects import DIALECTS, is_of_a_kind
 def one_line(error: Exception) -> str:
     raised = error.orig if isinstance(error, DBAPIError) else error
     return str(raised).strip().partition("\n")[0]
+
+
+def kind_of(error: BaseException) -> str:
+    """The class of an error and the line that raised it, for readers who must not see its text."""
+    frames = extract_tb(error.__traceback__)
+    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"
 
 
 # -- a table of semel's is missing -------------------------------------------------------------------------------------

@@ -112,6 +112,8 @@ class Loop(ABC, Generic[DatabaseT]):
         self._passing = passing
         self._budget = budget
         self._outage = Outage(self._retries)
+        # Whether the last look at the quarantine met an error that passes.
+        self._meets_outage = False
         self._retention_ms = checked_retention(retention_ms)
         self._clock = clock
         self._chance = chance
@@ -326,6 +328,7 @@ class Loop(ABC, Generic[DatabaseT]):
         except Exception as error:
             if not self._passing(error):
                 raise
+            self._meets_outage = True
             wait_seconds = self._outage.wait_seconds(error, self._chance())
             yield self._pause(max(wait_seconds, self._budget.take_on_credit()))
 
@@ -339,6 +342,10 @@ class Loop(ABC, Generic[DatabaseT]):
             if self._is_stopping or (until_ms is not None and self._clock() >= until_ms):
                 return False
             yield from self._retry(handler, number)
+        # An outage that this has met may end here: on an idle topic, no message says that it is over.
+        if self._meets_outage:
+            self._meets_outage = False
+            self._outage.is_over()
         return True
 
     def _retry(self, handler: Any, number: int) -> Procedure[None]:

@@ -9,9 +9,11 @@ nor use a database; random numbers come in as an argument.
 import logging
 from collections.abc import Callable
 
+from sqlalchemy.exc import DBAPIError
+
 from semel.database import TransactionBroken
 from semel.database import is_passing as is_passing_database
-from semel.database.errors import causes, singly
+from semel.database.errors import causes, kind_of, singly
 from semel.inbox.events import IdentityIsPlace, Message, Outcome, Version
 from semel.inbox.quarantine import one_line
 from semel.retries.backoff import Retries, is_no_answer
@@ -38,20 +40,23 @@ class Outage:
     def __init__(self, retries: Retries) -> None:
         self._retries = retries
         self._count = 0
-        self._reason = ""
+        self._kind = ""
 
     @property
     def why(self) -> str | None:
-        """The error of an outage that lasts; a few errors are none."""
-        return self._reason if self._count >= self._retries.attempts else None
+        """The kind of the error of an outage that lasts; a few errors are none. A probe shows it to anybody, and the
+        text of an error may have rows, or a URL with a password."""
+        return self._kind if self._count >= self._retries.attempts else None
 
     def wait_seconds(self, error: BaseException, chance: float) -> float:
         """How long to wait after this error: longer each time, until the outage is over."""
         self._count += 1
-        self._reason = one_line(f"{type(error).__name__}: {error}")
+        self._kind = kind_of(error)
         # A few errors are normal, for example if two transactions want the same row, so the first ones are not logged.
         if self._count == self._retries.attempts:
-            logger.warning("waiting: %s", self._reason)
+            # The text of the driver has neither the statement nor its values.
+            raised = error.orig if isinstance(error, DBAPIError) else error
+            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {raised}"))
         return self._retries.wait_seconds(self._count, chance)
 
     def is_over(self) -> None:

@@ -243,7 +243,8 @@ class Relay:
         the database, from any thread."""
         waits_for = self.progress().waits_for
         if waits_for is not None:
-            return f"waiting for {waits_for}"
+            # What is away, and not the text of the error, which may have a password: a probe has no login.
+            return f"waiting for {waits_for.partition(': ')[0]}: the log says why"
         with read_only(self._engine).connect() as connection:
             oldest_ms, at_ms = ledger.oldest_ms(connection), self._clock()
         if self._stands_by_for is not None:

@@ -8,6 +8,7 @@ a bounded time, and share the question that is under way.
 import asyncio
 import contextlib
 import importlib.util
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, Final, Self
 
 from sqlalchemy import Engine
 
-from semel.database.errors import one_line
+from semel.database.errors import kind_of, one_line
 from semel.log.small_http import LIVE_PATH, METRICS_PATH, READY_PATH, Request, check_get, listen, probed, response
 from semel.service.options import ServiceRefused
 from semel.wire.hosts import shown_address
@@ -24,6 +25,8 @@ READY_GAUGE: Final = "semel_service_ready"
 PATHS: Final = (METRICS_PATH, LIVE_PATH, READY_PATH)
 # A probe of Kubernetes gives up after a second, unless it is told another time; a scrape of Prometheus after ten.
 ANSWER_SECONDS_MAX: Final = 5.0
+
+logger: Final = logging.getLogger("semel.service")
 
 
 class Door:
@@ -47,9 +50,10 @@ class Door:
         try:
             listening = listen(self._answer, self._host, self._port)
             self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             self._end()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number) if number and number > 0 else error
             place = shown_address(self._host, self._port)
             raise ServiceRefused(f"cannot listen on {place}: {reason}: choose another port, or 0 for any") from None
         self._register(engine)
@@ -97,7 +101,9 @@ class Door:
         try:
             return self._asked()
         except Exception as error:
-            return f"{type(error).__name__}: {one_line(error)}"
+            # Not its text: that may have rows or a password, and a probe has no login.
+            logger.warning("/ready was not answered: %s: %s", type(error).__name__, one_line(error))
+            return kind_of(error)
 
     async def _soon(self, ask: Callable[[], str]) -> str:
         """The answer of a function that may block; in a daemon thread, so that no answer holds up the process's end."""

@@ -11,6 +11,7 @@ GRACE_SECONDS: Final = 20.0
 BEHIND_SECONDS: Final = 60.0
 _ADDRESS: Final = re.compile(r"\[?([^\[\],]*?)\]?:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class ServiceRefused(ValueError):
@@ -53,7 +54,8 @@ def options_of(words: Mapping[str, Any]) -> Options:
         match = _ADDRESS.fullmatch(words["metrics"])
         if match is None or int(match[2]) > _PORT_MAX:
             raise ServiceRefused(f"{words['metrics']!r} is not an address: write HOST:PORT, such as 127.0.0.1:9464")
-        address = match[1], int(match[2])
+        # The figures have no login, so nobody opens them to the network by a host that is left out.
+        address = match[1] or _LOOPBACK, int(match[2])
     for name in ("grace", "behind"):
         if not 0 <= words[name] <= 1_000_000:
             raise ServiceRefused(f"--{name} takes a number of seconds from 0 to 1000000, not {words[name]:g}")

@@ -2,11 +2,16 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
 from semel.database import is_passing
-from semel.database.errors import one_line
+from semel.database.errors import kind_of, one_line
+
+# How long after a failed pass the next one begins: first, and at most, each time twice as long.
+_AGAIN_SECONDS: Final = 1.0
+_AGAIN_SECONDS_MAX: Final = 60.0
 
 logger: Final = logging.getLogger("semel.reaper")
 
@@ -16,27 +21,44 @@ class Repeated:
 
     role: Final = "active"
 
-    def __init__(self, work: Callable[[], str], every_seconds: float) -> None:
+    def __init__(
+        self, work: Callable[[], str], every_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._work = work
         self._every_seconds = every_seconds
         self._stopping = threading.Event()
+        self._clock = clock
         self._failure = "the first pass has not ended"
+        # When the present pass began; None between two passes.
+        self._began: float | None = None
 
     def run(self) -> None:
         """Errors of the database that pass by themselves are waited out."""
+        pause_seconds = _AGAIN_SECONDS
         while not self._stopping.is_set():
+            self._began = self._clock()
             try:
                 logger.info("%s", self._work())
                 self._failure = ""
+                pause_seconds = _AGAIN_SECONDS
             except Exception as error:
                 if not is_passing(error):
                     raise
-                self._failure = f"the last pass failed: {one_line(error)}"
-                logger.warning("%s", self._failure)
-            self._stopping.wait(self._every_seconds)
+                self._failure = f"the last pass failed: {kind_of(error)}"
+                logger.warning("the last pass failed: %s", one_line(error))
+            self._began = None
+            if not self._failure:
+                self._stopping.wait(self._every_seconds)
+            else:
+                self._stopping.wait(min(pause_seconds, self._every_seconds))
+                pause_seconds = min(2 * pause_seconds, _AGAIN_SECONDS_MAX)
 
     def stop(self) -> None:
         self._stopping.set()
 
     def why_not_ready(self, behind_seconds: float) -> str:
+        began = self._began
+        age_seconds = 0.0 if began is None else self._clock() - began
+        if not self._failure and age_seconds > behind_seconds:
+            return f"behind: the present pass has run for {age_seconds:.0f} s"
         return self._failure
