@@ -73,9 +73,9 @@ PIPELINE_MUTANTS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "of rows of one version any may stay",
-        "semel.spark.tables.statements:newest",
-        "[write.version, *tied]",
-        "[write.version]",
+        "semel.spark.tables.statements:by_age",
+        "[quoted(str(write.version)), *begins, *hashes]",
+        "[quoted(str(write.version))]",
         (_COMMITS, "-k", "in_any_order"),
     ),
     Bug(
