@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from asking import Asker
+from eventually import eventually
 from ledger import SETTINGS, Caller, Ledger, batch
 from semel.log.core.entries import OffsetsCommitted, PartitionName, StoredOffset, TransactionalOffsets
 from semel.log.storage.aborted_blocks import BLOCK_LAYOUT
@@ -121,6 +123,20 @@ def test_open_transactions_and_groups_are_shown_with_what_would_come_of_them(tmp
         "    lab-0  offset 1  committed 5  noted 'half way'",
         "    lab-0  offset 2  if producer 1000 commits",
     ]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_members_of_a_group_are_shown_when_their_broker_was_killed(tmp_path: Path, protocol: str) -> None:
+    broker = FaultyBroker(tmp_path / "data").start()
+    broker.create_topic("orders")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "readers", "group.protocol": protocol}
+    consumer = Consumer({**settings, "log_level": 0})
+    consumer.subscribe(["orders"])
+    assert eventually(lambda: consumer.poll(0.1) is None and consumer.assignment())
+    broker.kill()
+    [members] = [line for line in semel_lines("dump", str(tmp_path / "data"), "--groups") if "    members " in line]
+    assert "rdkafka" in members
+    consumer.close()
 
 
 def test_the_directory_of_a_running_broker_is_left_alone(copy: Path) -> None:

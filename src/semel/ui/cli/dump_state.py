@@ -3,7 +3,7 @@
 import json
 import struct
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 from semel.log.at_rest import SECRET_FIELDS, BatchAppended, Catalog, Entry, Examined, TopicCreated, decode
 from semel.ui.cli.display import counted, printable
@@ -138,7 +138,12 @@ def show_groups(examined: Examined) -> None:
                 where = f"{_name_of(examined.state.catalog, name.number)}-{name.partition}"
                 show(f"    {where}  offset {offset.offset}  if producer {producer_id} commits")
         if group.machine is not None:
-            show(f"    members {json.dumps(group.machine.snapshot())}")
+            show(f"    members {json.dumps(group.machine.snapshot(), default=_in_hexadecimal)}")
+
+
+def _in_hexadecimal(of_a_member: Any) -> str:
+    """What a member says of itself, and what it was assigned, are bytes of its client's."""
+    return bytes(of_a_member).hex()
 
 
 def _name_of(catalog: Catalog, number: int) -> str:
