@@ -4,12 +4,12 @@ Like every question to a `Cluster`, these make one attempt. A question must neve
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from semel.client.cluster import Cluster
 from semel.client.errors import UnknownTopic
-from semel.client.places import Isolation, Position, Topic, TopicPartition
+from semel.client.places import LATEST, Isolation, Position, Topic, TopicPartition
 
 # How much of a topic's name has to agree with a name that no topic has: two letters that changed places in six.
 NEARNESS_MIN: Final = 0.75
@@ -42,3 +42,14 @@ def offsets_of(
     time or later are left out.
     """
     return {where: offset for where, offset in cluster.offsets(partitions, at, isolation) if offset is not None}
+
+
+def stable_and_ends(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where the oldest open transaction of each partition begins, or the partition ends, and where it ends. They differ
+    only for a transaction: a partition may grow between the two questions, so that of the ends is asked first.
+    """
+    ends = offsets_of(cluster, partitions, LATEST)
+    stable = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
+    return stable, {where: max(end, stable.get(where, end)) for where, end in ends.items()}

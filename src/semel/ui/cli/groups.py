@@ -16,9 +16,9 @@ from semel.client.cluster import GROUP, Cluster
 from semel.client.errors import RefusedByBroker
 from semel.client.groups import Committed, Listed, Member, Shared
 from semel.client.lag import Lag, Standing, lags
-from semel.client.places import LATEST, Isolation, TopicPartition
+from semel.client.places import TopicPartition
 from semel.client.settings import Address
-from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.client.topics import partitions_of, stable_and_ends, topic_of
 from semel.ui.cli.broker_door import add_door, door_in
 from semel.ui.cli.cluster import cluster_actions, cluster_at, coordinator_of
 from semel.ui.cli.display import NOTHING, is_confirmed, print_table, printable
@@ -185,8 +185,7 @@ def _rows(
 ) -> Iterable[Row]:
     places = sorted({*committed, *owners})
     there = _existing(cluster, places)
-    ends = offsets_of(cluster, there, LATEST)
-    stable = offsets_of(cluster, there, LATEST, Isolation.READ_COMMITTED)
+    stable, ends = stable_and_ends(cluster, there)
     standings = {where: Standing(where, one.offset) for where, one in committed.items()}
     found = lags(cluster, standings.values(), stable, COUNTED_BYTES_MAX)
     for where in places:

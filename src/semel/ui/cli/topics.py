@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from semel.client import admin
 from semel.client.cluster import Cluster
-from semel.client.places import EARLIEST, LATEST, Isolation, Topic, TopicPartition
-from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.client.places import EARLIEST, Topic, TopicPartition
+from semel.client.topics import offsets_of, partitions_of, stable_and_ends, topic_of
 from semel.ui.cli.cluster import cluster_actions, cluster_at
 from semel.ui.cli.display import counted, is_confirmed, print_table, printable, time_shown
 from semel.ui.cli.errors import Failure
@@ -69,10 +69,9 @@ class _Edges(NamedTuple):
 
 def _edges(cluster: Cluster, topic: Topic) -> _Edges:
     partitions = partitions_of(topic)
-    # In this order, because a partition may grow meanwhile: each edge is at or after the one before.
+    # The beginnings first, because a partition may grow meanwhile: each edge is at or after the one before.
     first = offsets_of(cluster, partitions, EARLIEST)
-    stable = offsets_of(cluster, partitions, LATEST, Isolation.READ_COMMITTED)
-    return _Edges(first, stable, offsets_of(cluster, partitions, LATEST))
+    return _Edges(first, *stable_and_ends(cluster, partitions))
 
 
 def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:
