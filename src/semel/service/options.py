@@ -1,16 +1,15 @@
 """The options that each of these programs takes, for `semel` as for `manage.py`."""
 
 import argparse
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from semel.wire.hosts import address_of
+
 # Less than the half minute that Kubernetes gives a program between SIGTERM and SIGKILL.
 GRACE_SECONDS: Final = 20.0
 BEHIND_SECONDS: Final = 60.0
-_ADDRESS: Final = re.compile(r"\[?([^\[\],]*?)\]?:([0-9]{1,5})")
-_PORT_MAX: Final = 65_535
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -51,11 +50,11 @@ def options_of(words: Mapping[str, Any]) -> Options:
     """From the words of a command line, by their names."""
     address = None
     if words["metrics"] is not None:
-        match = _ADDRESS.fullmatch(words["metrics"])
-        if match is None or int(match[2]) > _PORT_MAX:
+        address = address_of(words["metrics"])
+        if address is None:
             raise ServiceRefused(f"{words['metrics']!r} is not an address: write HOST:PORT, such as 127.0.0.1:9464")
         # The figures have no login, so nobody opens them to the network by a host that is left out.
-        address = match[1] or _LOOPBACK, int(match[2])
+        address = address[0] or _LOOPBACK, address[1]
     for name in ("grace", "behind"):
         if not 0 <= words[name] <= 1_000_000:
             raise ServiceRefused(f"--{name} takes a number of seconds from 0 to 1000000, not {words[name]:g}")

@@ -1,5 +1,5 @@
-"""Hosts in addresses and in Host headers: shows them with a port, and says whether they are the loopback or the
-server's own.
+"""Hosts in addresses and in Host headers: reads and shows them with a port, and says whether they are the loopback or
+the server's own.
 
 The rule for Host headers prevents DNS rebinding. A browser may show a page of another site, whose owner makes its name
 resolve to this machine. The browser then takes requests of that page to this machine for requests to the page's own
@@ -13,6 +13,15 @@ from typing import Final
 
 # An IPv6 address in brackets, or anything without brackets and colons; and perhaps a port.
 _HOST: Final = re.compile(r"(\[[^\[\]:]*:[^\[\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
+# A host with colons may be in brackets.
+_ADDRESS: Final = re.compile(r"\[?([^\[\],]*?)\]?:([0-9]{1,5})")
+_PORT_MAX: Final = 65_535
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """The host, which may be empty, and the port in HOST:PORT; None if this is no address."""
+    match = _ADDRESS.fullmatch(text)
+    return None if match is None or int(match[2]) > _PORT_MAX else (match[1], int(match[2]))
 
 
 def shown_address(host: str, port: int) -> str:
