@@ -26,7 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "steps": {"database", "metrics"},
     "http": {"database", "metrics", "retries", "steps"},
     "django": {"database", "http", "inbox", "outbox", "publish", "schema", "service"},
-    "service": {"database", "log", "watch", "wire"},
+    "service": {"database", "log", "retries", "watch", "wire"},
     **{room: {"database", "metrics", "retries", "publish"} for room in ("outbox", "inbox")},
     "celery": {"database", "outbox", "inbox"},
     **{room: {"database", "outbox", "inbox", "http", "offsets", "steps"} for room in ("schema", "watch")},

@@ -8,10 +8,10 @@ from typing import Final
 
 from semel.database import is_passing
 from semel.database.errors import kind_of, one_line
+from semel.retries.backoff import Retries
 
-# How long after a failed pass the next one begins: first, and at most, each time twice as long.
-_AGAIN_SECONDS: Final = 1.0
-_AGAIN_SECONDS_MAX: Final = 60.0
+# How long after a failed pass the next one begins.
+_RETRIES: Final = Retries(first_wait_ms=1_000, wait_ms_max=60_000)
 
 logger: Final = logging.getLogger("semel.reaper")
 
@@ -34,24 +34,21 @@ class Repeated:
 
     def run(self) -> None:
         """Errors of the database that pass by themselves are waited out."""
-        pause_seconds = _AGAIN_SECONDS
+        failed = 0
         while not self._stopping.is_set():
             self._began = self._clock()
             try:
                 logger.info("%s", self._work())
-                self._failure = ""
-                pause_seconds = _AGAIN_SECONDS
+                self._failure, failed = "", 0
             except Exception as error:
                 if not is_passing(error):
                     raise
-                self._failure = f"the last pass failed: {kind_of(error)}"
+                self._failure, failed = f"the last pass failed: {kind_of(error)}", failed + 1
                 logger.warning("the last pass failed: %s", one_line(error))
             self._began = None
-            if not self._failure:
-                self._stopping.wait(self._every_seconds)
-            else:
-                self._stopping.wait(min(pause_seconds, self._every_seconds))
-                pause_seconds = min(2 * pause_seconds, _AGAIN_SECONDS_MAX)
+            # No chance in it: few reapers run, and passes take unlike times.
+            again_seconds = _RETRIES.wait_seconds(failed, 0.0) if failed else self._every_seconds
+            self._stopping.wait(min(again_seconds, self._every_seconds))
 
     def stop(self) -> None:
         self._stopping.set()
