@@ -16,9 +16,13 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from semel.database.dialects import DIALECTS, is_of_a_kind
 
 
+def raised_by(error: BaseException) -> BaseException | None:
+    """What the driver has raised, whose text has neither the statement nor its values; or the error itself."""
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
 def one_line(error: Exception) -> str:
-    raised = error.orig if isinstance(error, DBAPIError) else error
-    return str(raised).strip().partition("\n")[0]
+    return str(raised_by(error)).strip().partition("\n")[0]
 
 
 def kind_of(error: BaseException) -> str:
@@ -114,5 +118,5 @@ def _verdict_of_statement(raised: BaseException | None) -> bool | None:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether a transaction was given up because of another one, and may succeed when it is repeated."""
-    raised = error.orig if isinstance(error, DBAPIError) else error
+    raised = raised_by(error)
     return any(dialect.is_conflict(raised) for dialect in DIALECTS)

@@ -9,11 +9,9 @@ nor use a database; random numbers come in as an argument.
 import logging
 from collections.abc import Callable
 
-from sqlalchemy.exc import DBAPIError
-
 from semel.database import TransactionBroken
 from semel.database import is_passing as is_passing_database
-from semel.database.errors import causes, kind_of, singly
+from semel.database.errors import causes, kind_of, raised_by, singly
 from semel.inbox.events import IdentityIsPlace, Message, Outcome, Version
 from semel.inbox.quarantine import one_line
 from semel.retries.backoff import Retries, is_no_answer
@@ -54,9 +52,7 @@ class Outage:
         self._kind = kind_of(error)
         # A few errors are normal, for example if two transactions want the same row, so the first ones are not logged.
         if self._count == self._retries.attempts:
-            # The text of the driver has neither the statement nor its values.
-            raised = error.orig if isinstance(error, DBAPIError) else error
-            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {raised}"))
+            logger.warning("waiting: %s", one_line(f"{type(error).__name__}: {raised_by(error)}"))
         return self._retries.wait_seconds(self._count, chance)
 
     def is_over(self) -> None:
