@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semel.audit.errors import AuditFailed, failed
 from semel.audit.places import BATCH_BYTES, Piece
-from semel.audit.places.cursors import fetched
+from semel.audit.places.cursors import columns_of
 from semel.audit.rows import ID_TYPE, Rows, Wanted
 
 try:
@@ -66,8 +66,7 @@ class MysqlTable:
             kinds = _kinds(cursor, self.table)
             shown = ", ".join(_as_bytes(column, kinds.get(column, "")) for column in wanted.columns)
             cursor.execute(f"SELECT {shown} FROM {_quoted(self.table)}")
-            while rows := fetched(cursor, self.batch_bytes):
-                values = dict(zip(wanted.columns, zip(*rows, strict=True), strict=True))
+            for values in columns_of(cursor, wanted.columns, self.batch_bytes):
                 yield wanted.rows_of({name: pa.array(column, ID_TYPE) for name, column in values.items()})
 
     @contextmanager

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from semel.audit.errors import AuditFailed, meant
 from semel.audit.places import BATCH_BYTES, Piece
-from semel.audit.places.cursors import fetched
+from semel.audit.places.cursors import columns_of
 from semel.audit.rows import ID_TYPE, Rows, Wanted
 
 # How long to wait while another connection has the database locked.
@@ -50,8 +50,7 @@ class SQLiteTable:
         try:
             with closing(self._connection()) as connection:
                 cursor = connection.execute(f"SELECT {shown} FROM {self._from}")
-                while rows := fetched(cursor, self.batch_bytes):
-                    columns = dict(zip(wanted.columns, zip(*rows, strict=True), strict=True))
+                for columns in columns_of(cursor, wanted.columns, self.batch_bytes):
                     if not wanted.id.path:
                         columns[wanted.id.column] = tuple(map(_id_of, columns[wanted.id.column]))
                     arrays = {name: pa.array(map(_bytes_of, values), ID_TYPE) for name, values in columns.items()}
