@@ -144,6 +144,7 @@ class MysqlConnection(SqlConnection):
         self.schema = schema
         # Byte by byte, spaces at the end included: what both servers have in common is not.
         self.collation = "utf8mb4_nopad_bin" if is_mariadb(connection) else "utf8mb4_0900_bin"
+        self.text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
         self.types = table_types(schema, target.write.key, self.collation)
         self.long = [*(name for name, type_ in staging_types(schema, "").items() if type_.startswith("long"))]
         self.existing: dict[str, Column] = {}
@@ -165,12 +166,11 @@ class MysqlConnection(SqlConnection):
         how keys are compared. With a merge statement that the user wrote, the rows may have other columns than the
         table, and the table has to exist."""
         name = f"varchar(255) CHARACTER SET utf8mb4 COLLATE {self.collation}"
-        text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
         claim = {"sink_id": name, "query_id": name, "batch_id": "bigint", "digest": name}
         noted = {**claim, "row_count": "bigint", "committed_at": "datetime(6)"}
         self.make_own(self.target.claims_table, noted, "sink_id")
         if self.target.quarantine is not None:
-            bad = {"sink_id": name, "query_id": name, "batch_id": "bigint", "reason": text, "row": text}
+            bad = {"sink_id": name, "query_id": name, "batch_id": "bigint", "reason": self.text, "row": self.text}
             self.make_own(self.target.quarantine, {**bad, "written_at": "datetime(6)"})
         if isinstance(self.target.write.merge, str):
             self.check_engine(self.target.table)
@@ -278,8 +278,7 @@ class MysqlConnection(SqlConnection):
         self.run(f"{create_table(table, {**types, TASK_COLUMN: 'bigint'}, ())} ENGINE={ENGINE}")
         bad = None if self.target.quarantine is None else f"{table}_bad"
         if bad is not None:
-            text = f"longtext CHARACTER SET utf8mb4 COLLATE {self.collation}"
-            kept = {"reason": text, "row": text, TASK_COLUMN: "bigint"}
+            kept = {"reason": self.text, "row": self.text, TASK_COLUMN: "bigint"}
             self.run(f"{create_table(bad, kept, ())} ENGINE={ENGINE}")
         try:
             sending = send_task(Sending(self.settings, self.target.table, table, bad, self.fits(types)))
