@@ -2,8 +2,8 @@
 engines wait for up to 20 seconds, because a large object over a slow line takes that long. A broker cannot: its lease
 ends sooner. So a call that is not answered in a third of the lease is given up here, and its outcome is unknown. The
 next call for the same object may take twice as long, for a store that is only slow; not for the lease, which has to be
-renewed in that time anyway. How each call ends is noted, for the operator: a person may have to
-mount a directory, or give a right back, and until then the broker waits. This must never repeat a call.
+renewed in that time anyway. How each call ends is noted, for the operator: a person may have to mount a directory, or
+give a right back, and until then the broker waits. This must never repeat a call.
 """
 
 import asyncio
