@@ -75,6 +75,15 @@ def test_whatever_is_asked_for_the_answer_is_whole_batches_from_the_right_one_on
         assert partition.read(until.offset, 1000, until, whole_first_batch=True) == (b"", until.offset)
 
 
+def test_small_batches_after_one_that_is_larger_than_any_read_are_read_too(files: Files) -> None:
+    partition = made(files)
+    roomy = parse({"segment.bytes": str(SEGMENT_BYTES_DEFAULT)})
+    sent = [append(partition, size, configs=roomy) for size in (300_000, 100, 100, 300_000, 100)]
+    assert [bytes(data) for _, data in partition.batches(0, partition.readable)] == sent
+    for offset, large in ((0, sent[0]), (3, sent[3])):
+        assert partition.read(offset, 1, partition.readable, whole_first_batch=True) == (large, offset + 1)
+
+
 def test_a_mark_ends_reading_where_it_was_set_however_the_log_has_grown_and_rolled(files: Files) -> None:
     partition = made(files)
     sent = [append(partition) for _ in range(2)]

@@ -146,17 +146,26 @@ class SegmentFiles:
         if not data and whole_first_batch:
             head = self.file_of(segment).read_at(HEADER_BYTES, position)
             size = min(first_batch_bytes(head), end - position)
-            return self._whole(segment, position, size, wanted, end_offset, is_cut=False)
+            return self._whole(segment, position, size, wanted, end_offset, is_cut=False, is_one=True)
         return data, next_offset
 
     def _whole(
-        self, segment: Segment, position: int, size: int, wanted: int, end_offset: int, *, is_cut: bool
+        self,
+        segment: Segment,
+        position: int,
+        size: int,
+        wanted: int,
+        end_offset: int,
+        *,
+        is_cut: bool,
+        is_one: bool = False,
     ) -> tuple[bytes | memoryview, int]:
         """The whole batches in these bytes, and the offset after them. The segment is damaged if something else is
-        there, or if the last batch is not whole, unless the caller has cut it.
+        there, or if the last batch is not whole, unless the caller has cut it. If they are one batch, they end before
+        `end_offset`.
         """
         data = self.file_of(segment).read_at(size, position)
-        is_large = not is_cut and WALKED_BYTES_MAX < size == len(data)
+        is_large = not (is_cut or is_one) and WALKED_BYTES_MAX < size == len(data)
         if is_large and look_right(self.index_of(segment), data, position, wanted):
             return data, end_offset
         whole_bytes, next_offset, is_right = whole_batches(segment, data, wanted, end_offset)
