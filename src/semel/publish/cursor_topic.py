@@ -57,6 +57,8 @@ _PASSING: Final = frozenset(
 _NOT_THERE: Final = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 )
+# librdkafka asks for the coordinator of the group in its settings. The reader joins no group, so a refusal costs nothing.
+_NOT_NEEDED: Final = frozenset((KafkaError.GROUP_AUTHORIZATION_FAILED,))
 _FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
 
@@ -179,10 +181,8 @@ class CursorTopic:
                 if (message.offset() or 0) >= end:
                     return cursor
                 patience = Deadline(min(deadline.left_seconds, _UNDECIDED_SECONDS_MAX))
-            elif error.code() not in _PASSING | _NOT_THERE:
-                # The reader joins no group, but asks for the coordinator of the group in its settings.
-                is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-                right = lacking(error.code(), "Describe" if is_of_group else "Read", self._topic)
+            elif error.code() not in _PASSING | _NOT_THERE | _NOT_NEEDED:
+                right = lacking(error.code(), "Read", self._topic)
                 raise CursorRefused(f"the cursor of publisher {self._name!r} cannot be read: {error.str()}{right}")
         if patience is deadline:
             raise PublishFailed(f"no broker showed the cursor of publisher {self._name!r} in time")
