@@ -57,7 +57,7 @@ _PASSING: Final = frozenset(
 _NOT_THERE: Final = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 )
-# librdkafka asks for the coordinator of the group in its settings. The reader joins no group, so a refusal costs nothing.
+# librdkafka asks for the coordinator of the group in its settings. The reader joins no group and needs no answer.
 _NOT_NEEDED: Final = frozenset((KafkaError.GROUP_AUTHORIZATION_FAILED,))
 _FORBIDDEN: Final = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 

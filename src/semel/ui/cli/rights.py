@@ -30,8 +30,8 @@ PIECES: Final[Mapping[str, Piece]] = {
             _TOPICS_OF_RECORDS,
             Right(_OWN_TOPIC, "topic:semel-publish-{name}"),
             Right(("write",), "transactional-id:semel-publish-{name}"),
-            # The reader of the cursor joins no group, but its client asks for the coordinator of one. Without this right
-            # all works, and the broker logs a refusal at each start.
+            # The reader of the cursor joins no group, but its client asks for the coordinator of one. All works without
+            # this right; the broker then logs a refusal at each start.
             Right(("describe",), "group:semel-publish-{name}"),
         ),
         "the publisher's name",
