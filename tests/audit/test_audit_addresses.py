@@ -1,6 +1,7 @@
 """Addresses with a wrong name, which an audit answers by the name that was meant, and several places in one sink."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -9,24 +10,52 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from mariadb_under_test import asked
 from semel.audit import AuditFailed, Given, audit
-from semel.testing.postgres import PostgresServer
 
 
-def test_a_wrong_name_is_answered_by_the_one_that_was_meant(postgres: PostgresServer, tmp_path: Path) -> None:
-    url = postgres.new_database()
+def in_postgresql(request: pytest.FixtureRequest, _: Path) -> str:
+    url: str = request.getfixturevalue("postgres_url")
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE payments (id text)")
-    with closing(sqlite3.connect(tmp_path / "x.db")) as file, file:
+    return url
+
+
+def in_mariadb(request: pytest.FixtureRequest, _: Path) -> str:
+    url: str = request.getfixturevalue("mariadb_url")
+    asked(url, "CREATE TABLE payments (id text)")
+    return url
+
+
+def in_sqlite(_: pytest.FixtureRequest, directory: Path) -> str:
+    with closing(sqlite3.connect(directory / "x.db")) as file, file:
         file.execute("CREATE TABLE payments (id TEXT)")
-    deltalake.write_deltalake(tmp_path / "payments", pa.table({"id": ["1"]}))
-    for where in (url, f"sqlite:{tmp_path}/x.db", f"delta:{tmp_path}"):
-        with pytest.raises(AuditFailed, match=r"no (such |Delta )?table.* was 'payments' meant\?$") as failed:
-            audit(Given([]), f"{where}/paymnets?id=id")
-        assert "\n" not in str(failed.value)
-    for where in (url, f"sqlite:{tmp_path}/x.db"):
+    return f"sqlite:{directory}/x.db"
+
+
+def in_delta(_: pytest.FixtureRequest, directory: Path) -> str:
+    deltalake.write_deltalake(directory / "payments", pa.table({"id": ["1"]}))
+    return f"delta:{directory}"
+
+
+@pytest.mark.parametrize("made", [in_postgresql, in_mariadb, in_sqlite, in_delta])
+def test_a_wrong_name_is_answered_by_the_one_that_was_meant(
+    made: Callable[[pytest.FixtureRequest, Path], str], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    where = made(request, tmp_path)
+    with pytest.raises(AuditFailed, match=r"no (such |Delta )?table.* was 'payments' meant\?$") as failed:
+        audit(Given([]), f"{where}/paymnets?id=id")
+    assert "\n" not in str(failed.value)
+    if made is not in_delta:
         with pytest.raises(AuditFailed, match=r"no (such )?column.* was 'id' meant\?$"):
             audit(Given([]), f"{where}/payments?id=idd")
+
+
+def test_a_wrong_table_of_another_database_is_answered_by_its_whole_name(mariadb_url: str) -> None:
+    asked(mariadb_url, "CREATE TABLE payments (id text)")
+    server, _, database = mariadb_url.rpartition("/")
+    with pytest.raises(AuditFailed, match=rf"was '{database}\.payments' meant"):
+        audit(Given([]), f"{server}/information_schema/{database}.paymnets?id=id")
 
 
 def test_a_field_that_no_row_has_is_answered_by_the_one_that_was_meant() -> None:

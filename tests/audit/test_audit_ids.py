@@ -60,6 +60,8 @@ def found_in_mariadb(url: str, kind: str, *values: str) -> list[str]:
     [
         ("smallint", ["-3", "17"], ["-3", "17"]),
         ("bigint unsigned", ["18446744073709551615"], ["18446744073709551615"]),
+        ("int(5) zerofill", ["17", "0", "1234567"], ["0", "1234567", "17"]),
+        ("decimal(9,2) zerofill", ["17", "0.5", "0"], ["0", "0.5", "17"]),
         ("decimal(40,2)", ["17.00", "10.5", "1" + "0" * 30], ["1" + "0" * 30, "10.5", "17"]),
         ("uuid", [f"'{SOME_UUID}'"], [str(SOME_UUID)]),
         ("varbinary(9)", ["'17'", "X'ff00'"], ["0xff00", "17"]),
@@ -79,7 +81,7 @@ def test_mariadb_holds_types_that_are_no_ids(mariadb_url: str, kind: str) -> Non
 def test_of_mariadb_a_table_and_a_server_that_are_not_there_are_told_in_a_line(mariadb_url: str) -> None:
     secret = mariadb_url.replace("semel@", "semel:secret@")
     for address, said in (
-        (f"{secret}/nothing?id=id", "there is no such table"),
+        (f"{secret}/nothing?id=id", "there is no table 'nothing'"),
         (f"{secret}_not/rows?id=id", "Unknown database"),
         (f"{secret}/rows?id=id&charsets=x", "charsets"),
         ("mysql://semel:secret@127.0.0.1:1/shop/rows?id=id", "127.0.0.1"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from semel.audit.errors import AuditFailed, failed
+from semel.audit.errors import AuditFailed, failed, meant
 from semel.audit.places import Piece
 from semel.audit.rows import Rows, Wanted
 
@@ -77,6 +77,6 @@ class IcebergPlace:
             raise failed(self.name, error) from None
         for column in self.wanted.columns:
             if column not in columns:
-                raise AuditFailed(f"{self.name} has no column {column!r}: there are {', '.join(columns)}")
+                raise AuditFailed(f"{self.name} has no column {column!r}{meant(column, columns)}")
         metadata = table.metadata.model_dump_json()
         return [IcebergFile(self.name, metadata, table.io, task) for task in tasks]

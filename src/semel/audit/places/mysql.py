@@ -6,11 +6,11 @@ Every value comes as text, in a session whose time zone is UTC, and is bytes unt
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from semel.audit.errors import AuditFailed, failed
+from semel.audit.errors import AuditFailed, failed, meant
 from semel.audit.places import BATCH_BYTES, Piece
 from semel.audit.places.cursors import columns_of
 from semel.audit.rows import ID_TYPE, Rows, Wanted
@@ -31,6 +31,23 @@ _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _DECIMAL: Final = "decimal"
 _ID_TYPES: Final = (*_TEXTS, *_BYTES, _DECIMAL, "tinyint", "smallint", "mediumint", "int", "bigint")
+# In the database that comes first, or in that of the connection.
+_WHERE: Final = "table_schema = COALESCE(NULLIF(%s, ''), DATABASE())"
+_TABLES: Final = f"SELECT table_name FROM information_schema.tables WHERE {_WHERE}"
+_COLUMNS: Final = (
+    "SELECT column_name, data_type, LOCATE('zerofill', column_type) FROM information_schema.columns "
+    f"WHERE {_WHERE} AND table_name = %s ORDER BY ordinal_position"
+)
+
+
+class _Kind(NamedTuple):
+    """A type, and whether its numbers are shown with zeros before them."""
+
+    name: str
+    is_filled: bool = False
+
+
+_GONE: Final = _Kind("")
 
 
 @dataclass(frozen=True)
@@ -50,21 +67,23 @@ class MysqlTable:
     def pieces(self) -> Sequence[Piece]:
         with self._cursor() as cursor:
             kinds = _kinds(cursor, self.table)
+            if not kinds:
+                tables = _tables(cursor, self.table)
+                raise AuditFailed(f"{self.name}: there is no table {self.table!r}{meant(self.table, tables)}")
         for column in self.wanted.columns:
             if column not in kinds:
-                there = f"it has {', '.join(kinds)}" if kinds else "there is no such table"
-                raise AuditFailed(f"{self.name}: no column {column!r}: {there}")
+                raise AuditFailed(f"{self.name}: there is no column {column!r}{meant(column, kinds)}")
         kind = kinds[self.wanted.id.column]
-        if not self.wanted.id.path and kind not in _ID_TYPES:
+        if not self.wanted.id.path and kind.name not in _ID_TYPES:
             raise AuditFailed(
-                f"{self.name}: {self.wanted.id} is of type {kind}: an id is text, bytes or a whole number"
+                f"{self.name}: {self.wanted.id} is of type {kind.name}: an id is text, bytes or a whole number"
             )
         return [self]
 
     def read(self, wanted: Wanted) -> Iterator[Rows]:
         with self._cursor() as cursor:
             kinds = _kinds(cursor, self.table)
-            shown = ", ".join(_as_bytes(column, kinds.get(column, "")) for column in wanted.columns)
+            shown = ", ".join(_as_bytes(column, kinds.get(column, _GONE)) for column in wanted.columns)
             cursor.execute(f"SELECT {shown} FROM {_quoted(self.table)}")
             for values in columns_of(cursor, wanted.columns, self.batch_bytes):
                 yield wanted.rows_of({name: pa.array(column, ID_TYPE) for name, column in values.items()})
@@ -82,22 +101,31 @@ class MysqlTable:
             raise failed(self.name, error.args[-1] if error.args else error) from None
 
 
-def _kinds(cursor: Any, table: str) -> dict[str, str]:
+def _kinds(cursor: Any, table: str) -> dict[str, _Kind]:
     """The type of each column of the table; none if there is no such table."""
-    schema, point, name = table.rpartition(".")
-    where = "%s" if point else "DATABASE()"
-    statement = f"SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = {where}"
-    cursor.execute(f"{statement} AND table_name = %s ORDER BY ordinal_position", [schema, name] if point else [name])
-    return {column: str(kind).lower() for column, kind in cursor.fetchall()}
+    schema, _, name = table.rpartition(".")
+    cursor.execute(_COLUMNS, [schema, name])
+    return {column: _Kind(str(kind).lower(), bool(is_filled)) for column, kind, is_filled in cursor.fetchall()}
 
 
-def _as_bytes(column: str, kind: str) -> str:
+def _tables(cursor: Any, table: str) -> list[str]:
+    """The tables of the database in which the table should be, as an address names them."""
+    schema, point, _ = table.rpartition(".")
+    cursor.execute(_TABLES, [schema])
+    return [schema + point + str(name) for (name,) in cursor.fetchall()]
+
+
+def _as_bytes(column: str, kind: _Kind) -> str:
     """The column as bytes, which are those of its text in UTF-8."""
     name = _quoted(column, is_column=True)
-    if kind in _BYTES:
+    if kind.name in _BYTES:
         return name
     text = f"CONVERT({name} USING utf8mb4)"
-    if kind == _DECIMAL:
+    if kind.is_filled:
+        # 00017 is 17, and 00000 is 0. Such a number has no sign.
+        text = f"TRIM(LEADING '0' FROM {text})"
+        text = f"IF({text} = '' OR {text} LIKE '.%', CONCAT('0', {text}), {text})"
+    if kind.name == _DECIMAL:
         # 17.00 is 17.
         text = f"IF({text} LIKE '%.%', TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text})), {text})"
     return f"CAST({text} AS BINARY)"
