@@ -4,6 +4,7 @@ from typing import Final
 
 from saboteurs.planting import Bug
 
+_EVENTS: Final = "tests/log/broker/test_events.py"
 _DECISIONS: Final = "tests/log/broker/test_decisions.py"
 _PAGE: Final = "tests/ui/console/test_pages_of_decisions.py"
 _STATUS: Final = "tests/log/replica/test_status.py"
@@ -194,5 +195,27 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)",
         "OSError",
         (f"{_PAGE}::test_whatever_is_said_in_the_place_of_decisions_is_one_line",),
+    ),
+    # -- what repeats in the log for operators ------------------------------------------------------------------------
+    Bug(
+        "a client that tries again over a new connection gets a line each time",
+        "semel.log.broker.events:_subject",
+        'name == "peer"',
+        "False",
+        (f"{_EVENTS}::test_a_host_that_connects_again_each_time_is_one_and_the_same",),
+    ),
+    Bug(
+        "what goes on for ever is told as if it began each minute",
+        "semel.log.broker.events:Events._same",
+        "1 if same.left_out else FIRST_LINES",
+        "FIRST_LINES",
+        (f"{_EVENTS}::test_a_client_that_tries_again_for_ever_gets_a_line_in_a_minute",),
+    ),
+    Bug(
+        "a flood of names fills the memory of what was told",
+        "semel.log.broker.events:Events._same",
+        "del self._repeated[next(iter(self._repeated))]",
+        "pass",
+        (f"{_EVENTS}::test_names_without_end_take_no_memory_without_end",),
     ),
 )

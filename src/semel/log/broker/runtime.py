@@ -25,8 +25,6 @@ from semel.log.storage.markers import PreparedEnd
 from semel.log.storage.segment import place_of
 from semel.wire.steps import Pace, Steps, at_once
 
-# The shortest time between two events about refused producers.
-PRODUCER_REFUSED_EVERY_MS: Final = 60_000
 READ_REMEDY: Final = (
     "a broker on a store: have another take over (semel resign URL), stop this one, remove its --data and start it; "
     "any other: stop it and run semel repair DIR --set-aside"
@@ -59,7 +57,6 @@ class Runtime:
         self.turns = turns
         self.pump = pump
         self.alarm = Alarm(clock, lambda steps: turns.begin(steps, self.note_end), self._tell_of_fault)
-        self._producer_refused_ms = -PRODUCER_REFUSED_EVERY_MS
         self._old_clients: set[tuple[str, str]] = set()
         log.damage.tell = self._tell_damage
 
@@ -115,12 +112,9 @@ class Runtime:
             self.events.tell(logging.ERROR, event, error=error, **fields)
 
     def producer_refused(self, refusal: NoShareLeft) -> None:
-        """Count a refused producer, and log it at most once a minute: its client may try again at once."""
+        """Count a refused producer, and log it."""
         self.metrics.refused_producers += 1
-        now_ms = self.clock.steady_ms()
-        if now_ms >= self._producer_refused_ms + PRODUCER_REFUSED_EVERY_MS:
-            self._producer_refused_ms = now_ms
-            self.events.tell(logging.WARNING, "producer_refused", reason=refusal)
+        self.events.tell(logging.WARNING, "producer_refused", reason=refusal)
 
     def note_repeated_nonce(self, client_host: str, user: str) -> None:
         """Count a login in the form of librdkafka before 2.6.1, and log each of its clients once."""
