@@ -124,4 +124,5 @@ CLIENTS: Final[dict[str, Sender]] = {
     "Java, transactions": Program(java_sender, "cut-off"),
     "franz-go": Program(franz_go),
     "franz-go, transactions": Program(franz_go, "cut-off"),
+    "franz-go, soon again": Program(franz_go, "cut-off", "soon again"),
 }

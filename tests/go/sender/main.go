@@ -1,6 +1,7 @@
 // Sends numbers by franz-go, one after the other, until its standard input ends, and prints each when it is acknowledged.
 //
-// Arguments: the addresses of the brokers, a topic, and a transactional id if each number is to have a transaction.
+// Arguments: the addresses of the brokers, a topic, a transactional id if each number is to have a transaction, and
+// anything more if the client is to try again sooner than by default.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -22,6 +24,10 @@ func main() {
 	isTransactional := len(os.Args) > 3
 	if isTransactional {
 		options = append(options, kgo.TransactionalID(os.Args[3]))
+	}
+	if len(os.Args) > 4 {
+		wait := func(int) time.Duration { return 250 * time.Millisecond }
+		options = append(options, kgo.RetryBackoffFn(wait), kgo.MetadataMinAge(time.Second))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
