@@ -131,4 +131,19 @@ DAMAGE_BUGS: Final = (
         "pass",
         (f"{_OBJECTS}::test_what_is_damaged_on_the_disk_alone_comes_from_the_store",),
     ),
+    # -- where a person looks -----------------------------------------------------------------------------------------
+    Bug(
+        "what is lost is named where only the copy is",
+        "semel.ui.cli.salvage:_mend",
+        "lost.append(named(line))",
+        "lost.append(line)",
+        (f"{_SALVAGE}::test_a_flipped_byte_costs_the_batch_that_has_it_and_no_other",),
+    ),
+    Bug(
+        "a way on is shown where nothing can be read",
+        "semel.log.storage.examination:_examine_once",
+        "isinstance(error, Lost | Misfit)",
+        "True",
+        ("tests/ui/cli/test_repair_command.py::test_damaged_bytes_are_not_set_aside",),
+    ),
 )

@@ -37,7 +37,8 @@ def test_repair_looks_and_changes_nothing_until_it_is_told_to_set_aside(tmp_path
     misfit = spoilt(tmp_path)
     for _ in range(2):
         looked = semel("repair", str(tmp_path))
-        assert (looked.returncode, looked.stdout) == (1, f"a start would stop at {misfit}\n")
+        way_on = f"bring it back, or go on without it: semel repair {tmp_path} --set-aside"
+        assert (looked.returncode, looked.stdout) == (1, f"a start would stop at {misfit}; {way_on}\n")
     (aside, done) = semel_lines("repair", str(tmp_path), "--set-aside")
     (copy,) = (tmp_path / "set-aside").iterdir()
     assert aside == f"set aside: {misfit}; kept in {copy}"
@@ -86,7 +87,8 @@ def test_repair_keeps_the_records_around_damage_in_a_segment_and_notes_what_it_g
     looked = semel("repair", str(tmp_path)).stdout
     assert looked == (
         f"a start would stop at {first}: no intact batch at offset 1200; "
-        "records from offset 2 to 5 are lost or damaged\n"
+        "records from offset 2 to 5 are lost or damaged; "
+        f"bring it back, or go on without it: semel repair {tmp_path} --set-aside\n"
     )
     (told, _) = semel_lines("repair", str(tmp_path), "--set-aside")
     assert told.endswith("records from offset 2 to 5 are lost or damaged, except 3 to 5, which are whole")
@@ -106,4 +108,6 @@ def test_damaged_bytes_are_not_set_aside(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"?")
     said = semel_failure("repair", str(tmp_path), "--set-aside")
-    assert said.endswith("nothing can be read without this: restore a backup")
+    looked = semel("repair", str(tmp_path)).stdout
+    assert said in looked
+    assert said.endswith("nothing can be read without this: bring it back, or restore a backup")

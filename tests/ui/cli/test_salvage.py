@@ -58,7 +58,7 @@ def test_a_flipped_byte_costs_the_batch_that_has_it_and_no_other(old: Scene, tmp
     segment.write_bytes(content)
     before = tree_of(old.root)
     lines = salvage(str(old.root), str(tmp_path / "new"), SETTINGS)
-    assert any(f"{path}: no intact batch at offset 0" in line for line in lines)
+    assert any(line.startswith(f"{segment}: no intact batch at offset 0") for line in lines)
     assert tree_of(old.root) == before
     out = records_in(tmp_path / "new")
     (lost,) = whole.keys() - out.keys()
@@ -136,8 +136,19 @@ def test_whatever_happens_to_a_segment_nothing_false_comes_out_and_the_rest_does
 
 def test_the_cache_of_a_store_is_no_log(tmp_path: Path) -> None:
     mark_as_cache(DiskFiles(tmp_path / "cache"), "file:///srv/semel", "a cluster")
-    with pytest.raises(Failure, match="salvage the store itself, by its URL"):
+    with pytest.raises(Failure, match=rf"^{tmp_path}/cache.*: salvage the store itself, by its URL"):
         salvage(str(tmp_path / "cache"), str(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_file_without_which_nothing_can_be_proven_is_named_where_a_person_looks_for_it(
+    old: Scene, tmp_path: Path, end: str
+) -> None:
+    old.restore()
+    checkpoint = old.root / "checkpoint"
+    checkpoint.write_bytes(b"x" + checkpoint.read_bytes()[1:])
+    with pytest.raises(Failure, match=rf"^{old.root}/+checkpoint: .*; without it nothing can be proven"):
+        salvage(f"{old.root}{end}", f"{tmp_path}/new{end}")
 
 
 def test_a_directory_with_something_in_it_is_refused(old: Scene, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Examined:
         self.position = 0
         # The reason why the examination stopped early, in one line; None if it did not.
         self.stopped: str | None = None
+        # Whether `semel repair --set-aside` goes on without that.
+        self.can_be_set_aside = False
         # The segments and the blocks of aborted transactions that the checkpoint names.
         self.segments: list[Segment] = []
         self.blocks: list[AbortedBlocks] = []
@@ -107,10 +109,10 @@ class Examined:
         self.state.apply(entry)
 
     def check_strays(self) -> None:
-        """`Damaged` if a partition has an open transaction that no transactional id owns."""
+        """`Lost` if a partition has an open transaction that no transactional id owns."""
         for partition, producer_id in self.state.strays():
             number, index = partition.name
-            raise Damaged(
+            raise Lost(
                 f"partition {index} of topic {number}: a transaction of producer {producer_id} is open, and no "
                 "transactional id has it"
             )
@@ -156,6 +158,7 @@ def _examine_once(files: Files, layout: BlockLayout, as_a_start: bool) -> Examin
         examination.stopped = f"{error.filename}: {error.strerror}"
     except Damaged as error:
         examination.stopped = str(error)
+        examination.can_be_set_aside = isinstance(error, Lost | Misfit)
     except IMPOSSIBLE as error:
         examination.stopped = f"{files.describe(checkpoint.NAME)}: {error!r}"
     return examination

@@ -296,7 +296,7 @@ def _check_strays(files: Files, state: State[PartitionLog], repair: Repair) -> N
     for partition, producer_id in state.strays():
         entries = repair.adoption(partition, producer_id, state.transactions)
         if not entries:
-            raise Damaged(
+            raise Lost(
                 f"{files.describe(partition.directory)}: a transaction of producer {producer_id} is open from "
                 f"offset {partition.state.open_transactions[producer_id]} on, and no transactional id has it"
             )

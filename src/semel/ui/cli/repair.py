@@ -55,14 +55,17 @@ def _look(data: str) -> int:
     from semel.log.files import ReadOnlyFiles
 
     files = ReadOnlyFiles(data)
-    stopped = examine(files, as_a_start=True).stopped
+    examined = examine(files, as_a_start=True)
     count, size = _put_aside(files)
     if count:
         print(f"{data}/{aside.DIRECTORY} has {counted(count, 'file')} ({size} bytes); --remove-set-aside removes them")
-    if stopped is None:
+    if examined.stopped is None:
         print("nothing stops a start")
         return 0
-    print(f"a start would stop at {stopped}")
+    way_on = "nothing can be read without this: bring it back, or restore a backup"
+    if examined.can_be_set_aside:
+        way_on = f"bring it back, or go on without it: semel repair {data} --set-aside"
+    print(f"a start would stop at {examined.stopped}; {way_on}")
     return 1
 
 
@@ -93,6 +96,6 @@ def _set_aside(data: str) -> int:
     try:
         mend(DiskFiles(data), lambda line: print(f"set aside: {line}"))
     except Damaged as damage:
-        raise Failure(f"{damage}; nothing can be read without this: restore a backup") from None
+        raise Failure(f"{damage}; nothing can be read without this: bring it back, or restore a backup") from None
     print("the directory is consistent again: a broker may start on it")
     return 0

@@ -8,9 +8,10 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,7 +53,7 @@ def salvage(source: str, target: str, settings: "LogSettings | None" = None) -> 
                 # A copy is of no run of the machine, so only the log itself shows that written entries are gone.
                 stopped = _where_a_start_stops(source, settings)
                 _copy(source, target, lost)
-        _mend(target, lost, settings)
+        _mend(target, lost, settings, _namer(source, target))
     except OSError as error:
         raise Failure(f"{error.filename or target}: {error.strerror or error}") from None
     return lost or ([] if stopped is None else [stopped])
@@ -105,7 +106,7 @@ def _copy(source: str, target: str, lost: list[str]) -> None:
             path.chmod(path.stat().st_mode | stat.S_IRWXU)
     for path in Path(target, TOPICS).rglob("*.log"):
         if path.is_dir():
-            lost.append(f"{path}: a directory, and not a segment")
+            lost.append(f"{Path(source, path.relative_to(target))}: a directory, and not a segment")
             shutil.rmtree(path)
     _sync(target)
 
@@ -138,17 +139,27 @@ async def _out_of_store(url: str, target: str, lost: list[str]) -> None:
         await store.close()
 
 
-def _mend(target: str, lost: list[str], settings: "LogSettings | None") -> None:
+def _namer(source: str, target: str) -> Callable[[str], str]:
+    """A function that has a line about the copy of a file name the file itself: that is where a person looks. Out of a
+    store come other files than it has.
+    """
+    if "://" in source:
+        return str
+    copied = re.compile(re.escape(str(Path(target))) + "(?=[/:])")
+    return lambda line: str(Path(source)) + line[found.end() :] if (found := copied.match(line)) else line
+
+
+def _mend(target: str, lost: list[str], settings: "LogSettings | None", named: Callable[[str], str]) -> None:
     from semel.log.at_rest import Cached, Damaged, LogSettings, mend
     from semel.log.files import DiskFiles
 
     try:
         settings = replace(settings or LogSettings(), verified_bytes_max=_VERIFIED_BYTES_MAX)
-        mend(DiskFiles(target), lost.append, settings)
+        mend(DiskFiles(target), lambda line: lost.append(named(line)), settings)
     except Cached as error:
-        raise Failure(f"{error}: salvage the store itself, by its URL") from None
+        raise Failure(f"{named(str(error))}: salvage the store itself, by its URL") from None
     except Damaged as damage:
-        raise Failure(f"{damage}; without it nothing can be proven: restore a backup") from None
+        raise Failure(f"{named(str(damage))}; without it nothing can be proven: restore a backup") from None
 
 
 def _report(target: str, lost: list[str]) -> int:
