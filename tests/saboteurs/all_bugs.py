@@ -30,6 +30,7 @@ from saboteurs.schema_bugs import SCHEMA_BUGS
 from saboteurs.security_bugs import SECURITY_BUGS
 from saboteurs.share_bugs import SHARE_BUGS
 from saboteurs.sink_bugs import SINK_BUGS
+from saboteurs.sql_sink_bugs import SQL_SINK_BUGS
 from saboteurs.standby_bugs import STANDBY_BUGS
 from saboteurs.step_bugs import STEP_BUGS
 from saboteurs.store_bugs import STORE_BUGS
@@ -52,6 +53,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *STORE_BUGS,
     *RESIGNATION_BUGS,
     *REPLICA_BUGS,
+    *SQL_SINK_BUGS,
     *STANDBY_BUGS,
     *CACHE_BUGS,
     *PRODUCT_BUGS,

@@ -33,6 +33,7 @@ from semel.database.engines import driver_settings
 from semel.spark.tables.claims import TableClaim, judge
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.mysql_rows import Sending, send_rows
+from semel.spark.tables.servers import Server
 from semel.spark.tables.sql_sink import database_of
 from semel.spark.tables.statements import Write
 
@@ -51,7 +52,7 @@ while True:
         connected.run("CREATE TABLE IF NOT EXISTS stage (id bigint, semel_task bigint) ENGINE=InnoDB")
         connected.run("DELETE FROM stage")
         ids = pyarrow.array(range(number * rows, (number + 1) * rows), pyarrow.int64())
-        sending = Sending(driver_settings(url), "payments", "stage", None, {})
+        sending = Sending(driver_settings(url), Server("mysql:payments", "payments", "MariaDB"), "stage", None, {})
         count, _ = send_rows(sending, number, [pyarrow.record_batch({"id": ids})])
         staged = Staged(f"(SELECT id FROM stage WHERE semel_task = {number})", count)
         outcome = connected.commit(staged, claim, rule)

@@ -16,12 +16,14 @@ from semel.spark.claims import Outcome
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.postgres_copy import Copying, copy_rows
+from semel.spark.tables.servers import Server
 from semel.spark.tables.sql_sink import database_of, sql_sink
 from semel.spark.tables.sqlite import Packing, gather, pack_task
 from semel.spark.tables.statements import TASK_COLUMN, Write
 from semel.testing.postgres import PostgresServer
 
 APPEND = Write()
+SERVER = Server("postgresql:payments", "payments", "PostgreSQL")
 GOOD: list[Row] = [("a", number, 1, f"row {number}") for number in range(7)]
 STRICT = "CREATE TABLE payments (tenant text, id bigint UNIQUE, version bigint CHECK (version > 0), name text NOT NULL)"
 
@@ -135,7 +137,7 @@ def test_rows_that_postgresql_cannot_stage_are_kept_beside_the_others(postgres: 
         f"CREATE TABLE stage (n bigint, name text, at bigint CHECK (at > -210866803200000000), {TASK_COLUMN} bigint)",
         f"CREATE TABLE bad (reason text, row text, {TASK_COLUMN} bigint)",
     )
-    assert copy_rows(Copying(url, "payments", "stage", "bad", {"at"}), 7, iter([odd_rows()])) == (1, 3)
+    assert copy_rows(Copying(url, SERVER, "stage", "bad", {"at"}), 7, iter([odd_rows()])) == (1, 3)
     assert asked(url, "SELECT n, name FROM stage") == [(0, "fine")]
     kept = {
         json.loads(row)["n"]: (json.loads(row), reason) for reason, row in asked(url, "SELECT reason, row FROM bad")
@@ -145,7 +147,7 @@ def test_rows_that_postgresql_cannot_stage_are_kept_beside_the_others(postgres: 
     assert "violates check constraint" in kept[2][1]
     assert kept[2][0]["at"] == str(-(2**62))
     with pytest.raises(ValueError, match=r"payments refuses a row: invalid byte sequence .* Nothing was written"):
-        copy_rows(Copying(url, "payments", "stage", None, {"at"}), 8, iter([odd_rows()]))
+        copy_rows(Copying(url, SERVER, "stage", None, {"at"}), 8, iter([odd_rows()]))
 
 
 def test_a_value_of_another_type_is_named_by_its_column_and_not_by_the_staging_table(postgres: PostgresServer) -> None:
@@ -153,7 +155,7 @@ def test_a_value_of_another_type_is_named_by_its_column_and_not_by_the_staging_t
     asked(url, f"CREATE TABLE stage (n smallint, {TASK_COLUMN} bigint)")
     batch = pyarrow.record_batch({"n": pyarrow.array([1, 2**20], pyarrow.int64())})
     with pytest.raises(ValueError, match=r"out of range for type smallint \(column n: \"1048576\"\)") as failed:
-        copy_rows(Copying(url, "payments", "stage", None, set()), 7, iter([batch]))
+        copy_rows(Copying(url, SERVER, "stage", None, set()), 7, iter([batch]))
     assert "stage" not in str(failed.value)
 
 

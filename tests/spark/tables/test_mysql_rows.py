@@ -32,6 +32,7 @@ from semel.database.engines import driver_settings
 from semel.spark.tables import mysql_rows
 from semel.spark.tables.mysql_columns import staging_types
 from semel.spark.tables.mysql_rows import Fit, Sending, send_rows
+from semel.spark.tables.servers import Server
 from semel.spark.tables.statements import TASK_COLUMN, create_table
 
 BYTEWISE = "utf8mb4_nopad_bin"
@@ -58,7 +59,9 @@ def stage(url: str, schema: StructType, fits: dict[str, Fit], *batches: pyarrow.
     types = {**staging_types(schema, BYTEWISE), TASK_COLUMN: "bigint"}
     kept = {"reason": "longtext CHARACTER SET utf8mb4", "row": "longtext CHARACTER SET utf8mb4", TASK_COLUMN: "bigint"}
     asked(url, create_table("stage", types, ()), create_table("bad", kept, ()))
-    into = Sending(driver_settings(url), "payments", "stage", "bad" if keeps else None, fits)
+    into = Sending(
+        driver_settings(url), Server("mysql:payments", "payments", "MySQL"), "stage", "bad" if keeps else None, fits
+    )
     return send_rows(into, 7, iter(batches))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.database.dialects import dialect_named
@@ -31,6 +31,7 @@ from semel.spark.tables.mysql_rows import (
     opened,
     send_task,
 )
+from semel.spark.tables.servers import Server, server_at
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
@@ -92,6 +93,7 @@ class Mysql:
         self.settings = driver_settings(url)
         self.is_mariadb = url.startswith("mariadb")
         self.target = target
+        self.server = server_at(url, "MariaDB" if self.is_mariadb else "MySQL", target.sink, target.table)
         if isinstance(target.write.merge, str) and dialect_named("mysql").commits_by_itself(target.write.merge):
             raise ValueError(
                 "merge=...: this statement may commit by itself, so its rows could be stored without the claim: begin "
@@ -105,25 +107,19 @@ class Mysql:
     @contextmanager
     def opened(self) -> Iterator[Any]:
         try:
-            connection = opened(self.settings)
+            connection = opened(self.settings, self.server)
         except TypeError as error:
             raise ValueError(f"a sink into {self.target.table}: an option of the URL is unknown: {error}") from None
-        except pymysql.err.OperationalError as error:
-            raise ConnectionError(
-                f"a sink into {self.target.table}: MySQL cannot be reached: {one_line(error)}"
-            ) from None
-        try:
+        # What is not committed when it is closed is undone.
+        with self.server.failing(pymysql.err.Error), closing(connection):
             if self.is_mariadb and not is_mariadb(connection):
                 raise ValueError("a URL of mariadb://, and the server is none: write mysql://")
             yield connection
-        finally:
-            # What is not committed is undone.
-            connection.close()
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[MysqlConnection]:
         with self.opened() as connection:
-            connected = MysqlConnection(connection, self.settings, self.target, schema)
+            connected = MysqlConnection(connection, self.settings, self.server, self.target, schema)
             connected.run(f"SET wait_timeout = {STAGING_SECONDS_MAX}")
             connected.make_tables()
             yield connected
@@ -137,9 +133,12 @@ class MysqlConnection(SqlConnection):
     drop_temporary = "DROP TEMPORARY TABLE"
     nulls = ""
 
-    def __init__(self, connection: Any, settings: Mapping[str, Any], target: Target, schema: StructType) -> None:
+    def __init__(
+        self, connection: Any, settings: Mapping[str, Any], server: Server, target: Target, schema: StructType
+    ) -> None:
         self.connection = connection
         self.settings = settings
+        self.server = server
         self.target = target
         self.schema = schema
         # Byte by byte, spaces at the end included: what both servers have in common is not.
@@ -281,7 +280,7 @@ class MysqlConnection(SqlConnection):
             kept = {"reason": self.text, "row": self.text, TASK_COLUMN: "bigint"}
             self.run(f"{create_table(bad, kept, ())} ENGINE={ENGINE}")
         try:
-            sending = send_task(Sending(self.settings, self.target.table, table, bad, self.fits(types)))
+            sending = send_task(Sending(self.settings, self.server, table, bad, self.fits(types)))
             counts = "task bigint, row_count bigint, bad_count bigint"
             done = map_in_arrow(travelling(rows, in_hexadecimal), sending, counts).collect()
             tasks = ", ".join(str(task.task) for task in done)

@@ -8,10 +8,12 @@ never need what only the driver has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.spark.tables.bad_rows import ROW_SHOWN_MAX, as_json, bad_row, values_of
+from semel.spark.tables.servers import CONNECT_SECONDS_MAX, Server
 from semel.spark.tables.statements import literal, quoted, shown
 
 if TYPE_CHECKING:
@@ -57,17 +59,24 @@ class Sending:
     """Where a task sends its rows: it is pickled, so it holds only what a task needs."""
 
     settings: Mapping[str, Any]
-    table: str
-    """The table of the rows, for messages."""
+    server: Server
     staging: str
     bad: str | None
     """The table of the rows that cannot be staged; without it they end the query."""
     fits: Mapping[str, Fit]
 
 
-def opened(settings: Mapping[str, Any]) -> Any:
+def opened(settings: Mapping[str, Any], server: Server) -> Any:
     """A connection on which each statement commits by itself, unless a transaction is begun."""
-    connection = pymysql.connect(**{**settings, "autocommit": True, "charset": "utf8mb4"})
+    settings = {"connect_timeout": CONNECT_SECONDS_MAX, **settings, "autocommit": True, "charset": "utf8mb4"}
+    try:
+        connection: Any = pymysql.connect(**settings, defer_connect=True)
+        # The driver's own limit ends when the network has connected: a server that stands still would have it wait.
+        later, connection._read_timeout = connection._read_timeout, settings["connect_timeout"]
+        connection.connect()
+        connection._read_timeout = later
+    except pymysql.err.OperationalError as error:
+        raise server.unreachable(error) from None
     with connection.cursor() as cursor:
         cursor.execute(f"SET sql_mode = '{_MODE}', time_zone = '+00:00', {_SORT}")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -95,12 +104,12 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
     """Sends all batches in one transaction, one batch in memory at a time; connects only if there is a row. Returns how
     many rows are staged, and how many bad ones are kept."""
     connection, count, bad_count = None, 0, 0
-    try:
+    with into.server.failing(pymysql.err.Error), ExitStack() as closed:
         for batch in batches:
             if not batch.num_rows:
                 continue
             if connection is None:
-                connection = opened(into.settings)
+                connection = closed.enter_context(closing(opened(into.settings, into.server)))
                 connection.begin()
                 packet_bytes = bytes_of_packet(connection)
             good, bad = _parted(batch, into, packet_bytes, task)
@@ -112,16 +121,13 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
                 for row, reason in bad.items():
                     shown_row = as_json(values_of(batch, row))
                     if into.bad is None:
-                        raise bad_row(into.table, reason, shown_row)
+                        raise bad_row(into.server.table, reason, shown_row)
                     kept = f"{literal(reason)}, {literal(shown_row)}, {task}"
                     keeping = f"INSERT INTO {quoted(into.bad)} VALUES ({kept})"
-                    check_length(into.table, reason, shown_row, keeping, packet_bytes)
+                    check_length(into.server.table, reason, shown_row, keeping, packet_bytes)
                     cursor.execute(keeping)
         if connection is not None:
             connection.commit()
-    finally:
-        if connection is not None:
-            connection.close()
     return count, bad_count
 
 

@@ -23,7 +23,8 @@ from semel.spark.tables.columns import POSTGRES_TYPES, TIMESTAMPS, in_hexadecima
 from semel.spark.tables.connection import SqlConnection, stage_prefix
 from semel.spark.tables.database import Staged, Target
 from semel.spark.tables.postgres_columns import check_columns, staging_types
-from semel.spark.tables.postgres_copy import BAD_ROW, Copying, copy_task, reason_of
+from semel.spark.tables.postgres_copy import BAD_ROW, Copying, connection_of, copy_task, reason_of
+from semel.spark.tables.servers import Server, server_at
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
@@ -80,28 +81,28 @@ class Postgres:
     def __init__(self, url: str, target: Target) -> None:
         self.url = url
         self.target = target
+        self.server = server_at(url, "PostgreSQL", target.sink, target.table)
 
     def columns(self) -> list[str]:
-        try:
-            with psycopg.connect(self.url, client_encoding="UTF8") as connection:
-                return [name for name, *_ in columns_of(connection, self.target.table)]
-        except psycopg.OperationalError as error:
-            raise ConnectionError(
-                f"a sink into {self.target.table}: PostgreSQL cannot be reached: {' '.join(str(error).split())}"
-            ) from None
+        with self.server.failing(psycopg.Error), connection_of(self.url, self.server) as connection:
+            return [name for name, *_ in columns_of(connection, self.target.table)]
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[PostgresConnection]:
-        with psycopg.connect(self.url, autocommit=True, client_encoding="UTF8", prepare_threshold=None) as connection:
-            connected = PostgresConnection(connection, self.url, self.target, schema)
+        with (
+            self.server.failing(psycopg.Error),
+            connection_of(self.url, self.server, autocommit=True, prepare_threshold=None) as connection,
+        ):
+            connected = PostgresConnection(connection, self.url, self.server, self.target, schema)
             connected.make_tables()
             yield connected
 
 
 class PostgresConnection(SqlConnection):
-    def __init__(self, connection: Connection, url: str, target: Target, schema: StructType) -> None:
+    def __init__(self, connection: Connection, url: str, server: Server, target: Target, schema: StructType) -> None:
         self.connection = connection
         self.url = url
+        self.server = server
         self.target = target
         self.schema = schema
         self.types = types_of(schema, POSTGRES_TYPES)
@@ -197,7 +198,7 @@ class PostgresConnection(SqlConnection):
         if bad is not None:
             self.run(create_table(bad, {"reason": "text", "row": "text", TASK_COLUMN: "bigint"}, (), "UNLOGGED TABLE"))
         try:
-            copying = copy_task(Copying(self.url, self.target.table, table, bad, counted))
+            copying = copy_task(Copying(self.url, self.server, table, bad, counted))
             counts = "task bigint, row_count bigint, bad_count bigint"
             done = map_in_arrow(travelling(rows, in_hexadecimal), copying, counts).collect()
             tasks = ", ".join(str(task.task) for task in done)

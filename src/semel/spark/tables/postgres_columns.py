@@ -30,6 +30,8 @@ _MONEY: Final = "money"
 # The digits after the point in nearly every locale of a server.
 _MONEY_SCALE: Final = 2
 _LENGTH_MAX: Final = re.compile(r"character varying\((\d+)\)")
+# The name of a constraint of the staging table.
+_LIMIT: Final = re.compile(r"semel column (\d+): (.*)")
 _CUT: Final = {"name": "keeps the first 63 bytes of a text", '"char"': "keeps the first byte of a text"}
 _LENGTH: Final = re.compile(r"character(?! varying).*")
 # The digits of a decimal that each type keeps.
@@ -69,16 +71,22 @@ def staging_types(types: Mapping[str, str], below: Mapping[str, str], counted: I
         limited = _LENGTH_MAX.fullmatch(below.get(name, type_name))
         if limited is not None:
             fits = f"char_length({quoted(name)}) <= {limited[1]}"
-            staged[name] = _limited("text", number, name, f"fits character varying({limited[1]})", fits)
+            staged[name] = _limited("text", number, f"over {limited[1]} characters", fits)
         elif name in counted:
             fits = f"{quoted(name)} >= {_EARLIEST_MICROSECONDS}"
-            staged[name] = _limited("bigint", number, name, "is not before 4714-11-24 BC", fits)
+            staged[name] = _limited("bigint", number, "before 4714-11-24 BC, where its times begin", fits)
     return staged
 
 
-def _limited(type_name: str, number: int, name: str, promise: str, condition: str) -> str:
-    # PostgreSQL cuts off long names, so the part that makes them differ comes first.
-    return f"{type_name} CONSTRAINT {quoted(f'column {number} {promise}: {name}')} CHECK ({condition})"
+def _limited(type_name: str, number: int, reason: str, condition: str) -> str:
+    return f"{type_name} CONSTRAINT {quoted(f'semel column {number}: {reason}')} CHECK ({condition})"
+
+
+def limit_of(constraint: str) -> tuple[int, str] | None:
+    """The number of the column that such a constraint limits, and what is said of a value outside; None if it is
+    another constraint."""
+    found = _LIMIT.fullmatch(constraint)
+    return None if found is None else (int(found[1]), found[2])
 
 
 def _change(kind: DataType, type_name: str) -> str | None:

@@ -6,13 +6,16 @@ others, as the user chooses. This module runs in the tasks; it must never need w
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semel.spark.tables.bad_rows import as_json, bad_row, one_line, refused, values_of
+from semel.spark.tables.postgres_columns import limit_of
+from semel.spark.tables.servers import CONNECT_SECONDS_MAX, Server
 from semel.spark.tables.statements import TASK_COLUMN, listed, quoted
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 try:
     import psycopg
+    from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:
     raise ImportError("a sink into PostgreSQL needs psycopg: pip install 'semel[postgres]'") from error
 
@@ -30,14 +34,34 @@ BAD_ROW = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseExcept
 COPIED = re.compile(r"^COPY .*, line \d+(?:, (?P<what>column .*))?$", re.MULTILINE)
 
 
-def reason_of(error: psycopg.Error) -> str:
+def connection_of(url: str, server: Server, **options: Any) -> Connection:
+    """A connection, made in bounded time unless the URL or PGCONNECT_TIMEOUT says otherwise."""
+    try:
+        seconds = os.environ.get("PGCONNECT_TIMEOUT", CONNECT_SECONDS_MAX)
+        settings: Any = {"connect_timeout": seconds, **conninfo_to_dict(url), "client_encoding": "UTF8"}
+        return psycopg.connect(**settings, **options)
+    except psycopg.OperationalError as error:
+        raise server.unreachable(error) from None
+
+
+def reason_of(error: psycopg.Error, names: Sequence[str] = ()) -> str:
     """What PostgreSQL says of a row. COPY names the table where rows are staged, and a line of it: only the column and
-    the value matter."""
+    the value matter. `names` are the columns of the staging table, if it has refused the row."""
     said = error.diag
+    limited = limit_of(said.constraint_name or "") if names else None
+    if limited is not None:
+        number, limit = limited
+        return f"column {names[number - 1]}: {limit}"
     copied = COPIED.search(said.context or "")
     what = (copied and copied["what"], said.column_name and f"column {said.column_name}", said.message_detail)
     more = [text for text in what if text]
     return one_line(f"{said.message_primary}{f' ({more[0]})' if more else ''}")
+
+
+def row_of(error: psycopg.Error, task: int) -> str:
+    """The row that a constraint of the staging table has refused, as far as PostgreSQL shows it."""
+    shown = re.search(r"\(.*\)", error.diag.message_detail or "", re.DOTALL) if error.diag.constraint_name else None
+    return "" if shown is None else shown[0].removesuffix(f", {task})") + ")"
 
 
 @dataclass(frozen=True)
@@ -45,8 +69,7 @@ class Copying:
     """Where a task copies its rows: it is pickled, so it holds only what a task needs."""
 
     url: str
-    table: str
-    """The table of the rows, for messages."""
+    server: Server
     staging: str
     bad: str | None
     """The table of the rows that `staging` refuses; without it they end the query."""
@@ -79,7 +102,7 @@ def copy_rows(into: Copying, task: int, batches: Iterator[pyarrow.RecordBatch]) 
     names = listed([*first.schema.names, TASK_COLUMN])
     copying = f"COPY {quoted(into.staging)} ({names}) FROM STDIN (FORMAT csv)".encode()
     count, bad_count = 0, 0
-    with psycopg.connect(into.url, client_encoding="UTF8") as connection:
+    with into.server.failing(psycopg.Error), connection_of(into.url, into.server) as connection:
         if into.bad is None:
             try:
                 with connection.cursor().copy(copying) as copy:
@@ -87,7 +110,8 @@ def copy_rows(into: Copying, task: int, batches: Iterator[pyarrow.RecordBatch]) 
                         copy.write(as_csv(batch, task, into.counted))
                         count += batch.num_rows
             except BAD_ROW as error:
-                raise bad_row(into.table, reason_of(error)) from None
+                reason = reason_of(error, first.schema.names)
+                raise bad_row(into.server.table, reason, one_line(row_of(error, task))) from None
             return count, 0
         for batch in chain([first], batches):
             bad = copy_but_bad(connection, copying, batch, task, into)
@@ -104,7 +128,7 @@ def copy_but_bad(connection: Connection, copying: bytes, batch: pyarrow.RecordBa
             with connection.transaction(), connection.cursor().copy(copying) as copy:
                 copy.write(as_csv(batch.slice(first, end - first), task, into.counted))
         except BAD_ROW as error:
-            return reason_of(error)
+            return reason_of(error, batch.schema.names)
         return None
 
     bad = list(refused(0, batch.num_rows, tried))

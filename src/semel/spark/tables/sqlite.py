@@ -26,6 +26,7 @@ from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.connection import SqlConnection
 from semel.spark.tables.database import Staged, Target
+from semel.spark.tables.servers import Server
 from semel.spark.tables.statements import (
     Write,
     added_columns,
@@ -57,20 +58,21 @@ class Sqlite:
     def __init__(self, path: str, target: Target) -> None:
         self.path = path
         self.target = target
+        self.server = Server(f"sqlite:{target.sink}", target.table, f"SQLite in {Path(path).absolute()}")
 
     def columns(self) -> list[str]:
         check_directory(self.path)
         if not Path(self.path).exists():
             return []
-        try:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-                return [*columns_of(connection, self.target.table)]
-        except sqlite3.Error as error:
-            raise ValueError(f"a SQLite sink into {Path(self.path).absolute()}: {error}") from None
+        with (
+            self.server.failing(sqlite3.Error),
+            closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS)) as connection,
+        ):
+            return [*columns_of(connection, self.target.table)]
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[SqliteConnection]:
-        with closing(opened(self.path)) as connection:
+        with self.server.failing(sqlite3.Error), closing(opened(self.path)) as connection:
             connected = SqliteConnection(connection, self.target, schema)
             connected.make_tables()
             yield connected

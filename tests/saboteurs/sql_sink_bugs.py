@@ -1,0 +1,38 @@
+"""The planted bugs of the sinks into databases: what they say, and which names and tables they take."""
+
+from typing import Final
+
+from saboteurs.planting import Bug
+
+_SERVERS: Final = "tests/spark/tables/test_sink_servers.py"
+
+SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a driver of a sink waits for PostgreSQL as long as the system does",
+        "semel.spark.tables.postgres_copy:connection_of",
+        '{"connect_timeout": seconds, **conninfo_to_dict(url), "client_encoding": "UTF8"}',
+        '{**conninfo_to_dict(url), "client_encoding": "UTF8"}',
+        (_SERVERS, "-k", "as_long_as_the_url_says"),
+    ),
+    Bug(
+        "a driver of a sink waits for ever for a MySQL that stands still",
+        "semel.spark.tables.mysql_rows:opened",
+        'settings["connect_timeout"]',
+        "None",
+        (_SERVERS, "-k", "never_answers and mysql"),
+    ),
+    Bug(
+        "a sink whose database goes away is not named",
+        "semel.spark.tables.servers:Server.failing",
+        "self.sink",
+        "self.table",
+        (_SERVERS, "-k", "goes_away"),
+    ),
+    Bug(
+        "a text that is too long is told without its row",
+        "semel.spark.tables.postgres_copy:row_of",
+        "shown is None",
+        "True",
+        (_SERVERS, "-k", "column_and_row"),
+    ),
+)
