@@ -9,9 +9,31 @@ from saboteurs.planting import Bug
 _OUTAGE: Final = "tests/log/replica/test_store_outage.py"
 _SCRUB: Final = "tests/log/broker/test_scrub.py"
 _OBJECTS: Final = "tests/log/replica/test_object_scrub.py"
+_BACKUP: Final = "tests/log/replica/test_backup.py"
 _SALVAGE: Final = "tests/ui/cli/test_salvage.py"
 
 DAMAGE_BUGS: Final = (
+    Bug(
+        "a backup takes slots that a checkpoint has deleted for the end of the log",
+        "semel.log.replica.backup:_Copy.run",
+        "deleted_below > end",
+        "deleted_below < 0",
+        (f"{_BACKUP}::test_checkpoints_that_replace_what_is_being_copied_leave_no_gap",),
+    ),
+    Bug(
+        "a backup names a checkpoint before it has its objects",
+        "semel.log.replica.backup:_Copy.run",
+        "contents = await self._contents_of(floor)",
+        "contents = await self._contents_of(floor); await self._set_floor(backup)",
+        (f"{_BACKUP}::test_a_copy_that_ends_between_any_two_calls_leaves_the_log_of_an_earlier_moment_and_goes_on_later",),
+    ),
+    Bug(
+        "a log that has gone another way is copied over the backup",
+        "semel.log.replica.backup:_Copy._check_follows",
+        "mine is not None or",
+        "False and",
+        (f"{_BACKUP}::test_a_log_that_went_back_or_another_way_does_not_replace_what_the_backup_has",),
+    ),
     Bug(
         "who asks for the topics waits for all that the store has not acknowledged",
         "semel.log.broker.apis.answers:shown_end",

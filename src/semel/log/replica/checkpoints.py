@@ -201,6 +201,11 @@ class StoreCheckpoints:
                     yield key
 
 
+def is_a_brokers(key: str) -> bool:
+    """Whether a broker has created an object with this key."""
+    return _epoch_of(key) < math.inf
+
+
 def _epoch_of(key: str) -> float:
     """The epoch of the broker that has created an object; larger than all epochs if no broker has. A person may have
     put a copy among them, under a key that the store does not even take.

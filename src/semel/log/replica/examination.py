@@ -145,12 +145,16 @@ def extents_by_key(contents: Contents) -> list[tuple[str, list[tuple[str, Extent
 async def check_object(store: Store, key: str, extents: list[tuple[str, Extent]]) -> CheckedObject:
     """An object compared with the digest of each of these extents in it; StoreError if it cannot be read."""
     try:
-        body = memoryview((await store.get(key)).body)
+        body = (await store.get(key)).body
     except Missing:
         return CheckedObject(key, 0, len(extents), "it is gone")
-    damaged = [path for path, extent in extents if not _is_intact(extent, body)]
-    trouble = f"the checkpoint knows another digest of {', '.join(damaged)} in it" if damaged else ""
-    return CheckedObject(key, len(body), len(extents), trouble)
+    return CheckedObject(key, len(body), len(extents), trouble_in(body, extents))
+
+
+def trouble_in(body: bytes, extents: list[tuple[str, Extent]]) -> str:
+    """What is wrong with the object with these extents; empty if nothing is."""
+    damaged = [path for path, extent in extents if not _is_intact(extent, memoryview(body))]
+    return f"the checkpoint knows another digest of {', '.join(damaged)} in it" if damaged else ""
 
 
 def _is_intact(extent: Extent, body: memoryview) -> bool:

@@ -39,6 +39,7 @@ GROUPS: Final = {
         "status": "show which broker on a store is active, which stand by, and how much the store holds",
         "resign": "have the active broker of a store hand over to a standby",
         "move": "move a whole log from a directory into an object store, or back, or from a broker to Apache Kafka",
+        "backup": "copy the log in an object store into another one while brokers use it, and later what is new",
         "salvage": "read as much as can be proven of a damaged log into a new directory, and say what is lost",
         "repair": "go on without lost or damaged data that stops the broker's start, and keep a copy of what is left",
     },

@@ -1,0 +1,247 @@
+"""Copies the log in a store into another store while brokers use it: a backup. The next one into the same place copies
+only what is new.
+
+A backup is a checkpoint and the slots after it, up to some slot: the log as it was at one moment. Everything that was
+acknowledged before the copy began is in it. At each moment of the copy, the target has a log of that kind or none, so
+a backup that is interrupted is an earlier one. A backup has no lease: where there is one, a broker has gone on with it.
+Nothing here may change the source.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from semel.log.core.slots import BrokenHistory, next_slot_after
+from semel.log.replica.checkpoints import is_a_brokers
+from semel.log.replica.contents import NOTHING, SEGMENTS, Contents, Extent
+from semel.log.replica.examination import ExaminedStore, examine_store, extents_by_key, trouble_in
+from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
+from semel.log.replica.holes import Overtaken, find_hole
+from semel.log.replica.lease import LEASE_KEY, read_lease
+from semel.log.replica.membership import read_cluster_id
+from semel.log.replica.restore import check_replaced, read_checkpoint
+from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
+from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
+from semel.log.replica.writer import answered, create_surely
+from semel.log.store import FORMAT_KEY, Changed, Missing, Store
+
+# Each is in memory meanwhile.
+_SLOTS_AT_ONCE: Final = 8
+
+Item = TypeVar("Item")
+
+
+class BackedUp(NamedTuple):
+    """A backup."""
+
+    found: ExaminedStore
+    # How many bytes it has, and how many of them were copied this time.
+    size_bytes: int
+    copied_bytes: int
+    # What the log itself has lost, a line for each object, and no earlier backup here has.
+    lost: list[str]
+
+
+async def back_up(source: Store, target: Store, show: Callable[[int], None]) -> BackedUp:
+    """Copy the log; `show` gets the number of bytes from time to time. Raises BrokenHistory with what is wrong with the
+    log or the target, or StoreError; then the target has the backup that it had before, or a later one.
+    """
+    copy = _Copy(source, target, show)
+    await copy.check_target()
+    while not await copy.run():
+        # A checkpoint has replaced the one that was copied, and its objects are being deleted.
+        pass
+    found = await answered(lambda: examine_store(target))
+    if found.examined.stopped is not None:
+        raise BrokenHistory(f"{target.describe()} cannot be read after the copy: {found.examined.stopped}")
+    lease = await answered(lambda: read_lease(source))
+    with contextlib.suppress(Overtaken):
+        hole = await answered(lambda: find_hole(source, found.history, lease))
+        if hole is not None:
+            raise hole
+    return BackedUp(found, copy.size_bytes, copy.copied_bytes, copy.lost)
+
+
+class _Copy:
+    def __init__(self, source: Store, target: Store, show: Callable[[int], None]) -> None:
+        self._source = source
+        self._target = target
+        self._show = show
+        self._format = b""
+        # The floor of the backup that is there.
+        self._before: tuple[Floor, str] | None = None
+        # The slots that the target has already.
+        self._slots_there: set[str] = set()
+        self.size_bytes = 0
+        self.copied_bytes = 0
+        self.lost: list[str] = []
+
+    async def check_target(self) -> None:
+        """Raises BrokenHistory if the target is no place for a backup of this log."""
+        where = self._target.describe()
+        try:
+            self._format = (await answered(lambda: self._source.get(FORMAT_KEY))).body
+        except Missing:
+            raise BrokenHistory(f"{self._source.describe()}: no broker has kept a log there") from None
+        cluster_id = read_cluster_id(self._format, self._source.describe())
+        known = await _found(self._target, FORMAT_KEY)
+        if known is not None and known != self._format:
+            raise BrokenHistory(
+                f"{where} holds cluster {read_cluster_id(known, where)}, and this is cluster {cluster_id}: name a "
+                "store that is empty, or has a backup of this log"
+            )
+        if await _found(self._target, LEASE_KEY) is not None:
+            raise BrokenHistory(
+                f"{where} is no backup: a broker has been started on it, and what it wrote is not in "
+                f"{self._source.describe()}. Name a store that is empty"
+            )
+
+    async def run(self) -> bool:
+        """Copy the newest checkpoint and the slots after it; False if what was to be copied was deleted meanwhile."""
+        floor, _ = await answered(lambda: read_floor(self._source))
+        # Nobody reads the slots that its checkpoint covers.
+        backup = floor._replace(deleted_below=floor.slot)
+        self.size_bytes = 0
+        self._slots_there.clear()
+        self.lost.clear()
+        await self._check_follows(floor)
+        try:
+            contents = await self._contents_of(floor)
+            await self._copy_objects(floor, contents)
+            await self._copy_pieces(floor)
+        except Missing as gone:
+            await check_replaced(self._source, floor, gone)
+            return False
+        await self._set_floor(backup)
+        if not await create_surely(self._target, FORMAT_KEY, self._format):
+            raise self._busy()
+        end = await self._copy_slots(floor.slot)
+        if (await answered(lambda: read_floor(self._source)))[0].deleted_below > end:
+            return False
+        await self._clear(floor, {*contents.objects, *(piece.key for piece in floor.pieces)})
+        return True
+
+    async def _check_follows(self, floor: Floor) -> None:
+        """Raises BrokenHistory if the log has not come from what the target has."""
+        try:
+            body, version = await answered(lambda: self._target.get(FLOOR_KEY))
+        except Missing:
+            return
+        self._before = decode_floor(body), version
+        diverged = BrokenHistory(
+            f"{self._target.describe()} holds another log of this cluster, or a later one than "
+            f"{self._source.describe()}: name a store that is empty"
+        )
+        if self._before[0].slot > floor.slot:
+            raise diverged
+        for key in await _listed(self._target, JOURNAL):
+            slot = slot_of(key)
+            if slot is not None and slot >= floor.slot:
+                mine, theirs = await _found(self._source, key), await _found(self._target, key)
+                if mine == theirs:
+                    self._slots_there.add(key)
+                elif mine is not None or slot >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
+                    raise diverged
+
+    async def _contents_of(self, floor: Floor) -> Contents:
+        if not floor.pieces:
+            return NOTHING
+        state, _ = await read_checkpoint(self._source, floor)
+        return Contents.from_record(state["contents"])
+
+    async def _copy_objects(self, floor: Floor, contents: Contents) -> None:
+        """Copy the objects that the target lacks, each compared with the digests that the checkpoint knows. Raises
+        Missing if another checkpoint has replaced this one.
+        """
+        there = await _listed(self._target, SEGMENTS)
+        self.size_bytes += sum(contents.objects.values())
+        lacking = [item for item in extents_by_key(contents) if there.get(item[0]) != contents.objects[item[0]]]
+        for some in _in_batches(lacking):
+            await asyncio.gather(*(self._copy_object(floor, key, extents) for key, extents in some))
+
+    async def _copy_pieces(self, floor: Floor) -> None:
+        there = await _listed(self._target, CHECKPOINTS)
+        for key, size, _ in floor.pieces:
+            self.size_bytes += size
+            if key not in there:
+                await self._put(key, (await answered(partial(self._source.get, key))).body)
+
+    async def _copy_object(self, floor: Floor, key: str, extents: list[tuple[str, Extent]]) -> None:
+        body = await _found(self._source, key)
+        trouble = "it is gone" if body is None else trouble_in(body, extents)
+        if body is not None and not trouble:
+            await self._put(key, body)
+        elif (await answered(lambda: read_floor(self._source)))[0] == floor:
+            self.lost.append(f"{key}: {trouble}; it has parts of {', '.join(sorted({path for path, _ in extents}))}")
+        else:
+            raise Missing(f"{self._source.describe()}: {key}: {trouble}")
+
+    async def _put(self, key: str, body: bytes) -> None:
+        if not await create_surely(self._target, key, body):
+            raise self._busy()
+        self.copied_bytes += len(body)
+        self._show(self.copied_bytes)
+
+    async def _copy_slots(self, slot: int) -> int:
+        """Copy the slots from this one on, one after the other; return the first that is not there."""
+        while True:
+            keys = [key_of(number) for number in range(slot, slot + _SLOTS_AT_ONCE)]
+            bodies = dict(zip(keys, await asyncio.gather(*(_found(self._source, key) for key in keys)), strict=True))
+            while (key := key_of(slot)) in bodies:
+                body = bodies[key]
+                if body is None:
+                    return slot
+                head = decode(slot, body).head
+                self.size_bytes += len(body)
+                if key not in self._slots_there:
+                    await self._put(key, body)
+                slot = next_slot_after(head)
+
+    async def _set_floor(self, floor: Floor) -> None:
+        if self._before is None:
+            if not await create_surely(self._target, FLOOR_KEY, floor.encode()):
+                raise self._busy()
+        elif self._before[0] != floor:
+            version = self._before[1]
+            try:
+                await answered(lambda: self._target.replace(FLOOR_KEY, floor.encode(), version))
+            except (Changed, Missing):
+                # If an answer was lost, the store refuses our own second attempt.
+                if await _found(self._target, FLOOR_KEY) != floor.encode():
+                    raise self._busy() from None
+
+    async def _clear(self, floor: Floor, needed: Collection[str]) -> None:
+        """Delete what only an earlier backup needed."""
+        slots = {key: slot_of(key) for key in await _listed(self._target, JOURNAL)}
+        waste = [key for key, slot in slots.items() if slot is not None and slot < floor.slot]
+        for folder in (SEGMENTS, CHECKPOINTS):
+            waste += [key for key in await _listed(self._target, folder) if key not in needed and is_a_brokers(key)]
+        for some in _in_batches(waste):
+            await asyncio.gather(*(answered(partial(self._target.delete, key)) for key in some))
+
+    def _busy(self) -> BrokenHistory:
+        return BrokenHistory(f"{self._target.describe()}: another backup is being written there: wait for its end")
+
+
+async def _found(store: Store, key: str) -> bytes | None:
+    """The object; None if there is none."""
+    try:
+        return (await answered(lambda: store.get(key))).body
+    except Missing:
+        return None
+
+
+async def _listed(store: Store, folder: str) -> dict[str, int]:
+    """The keys in a folder, with their sizes."""
+
+    async def listed() -> dict[str, int]:
+        return {key: size async for key, size in store.list(folder)}
+
+    return await answered(listed)
+
+
+def _in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for first in range(0, len(items), CREATED_AT_ONCE):
+        yield items[first : first + CREATED_AT_ONCE]
