@@ -16,8 +16,8 @@ DAMAGE_BUGS: Final = (
     Bug(
         "a backup takes slots that a checkpoint has deleted for the end of the log",
         "semel.log.replica.backup:_Copy.run",
-        "deleted_below > end",
-        "deleted_below < 0",
+        "now.deleted_below > end",
+        "False",
         (f"{_BACKUP}::test_checkpoints_that_replace_what_is_being_copied_leave_no_gap",),
     ),
     Bug(
@@ -25,13 +25,15 @@ DAMAGE_BUGS: Final = (
         "semel.log.replica.backup:_Copy.run",
         "contents = await self._contents_of(floor)",
         "contents = await self._contents_of(floor); await self._set_floor(backup)",
-        (f"{_BACKUP}::test_a_copy_that_ends_between_any_two_calls_leaves_the_log_of_an_earlier_moment_and_goes_on_later",),
+        (
+            f"{_BACKUP}::test_a_copy_that_ends_between_any_two_calls_leaves_the_log_of_an_earlier_moment_and_goes_on_later",
+        ),
     ),
     Bug(
         "a log that has gone another way is copied over the backup",
         "semel.log.replica.backup:_Copy._check_follows",
-        "mine is not None or",
-        "False and",
+        "mine == theirs",
+        "True",
         (f"{_BACKUP}::test_a_log_that_went_back_or_another_way_does_not_replace_what_the_backup_has",),
     ),
     Bug(

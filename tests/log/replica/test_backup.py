@@ -15,7 +15,7 @@ from semel.log.core.slots import BrokenHistory
 from semel.log.replica.backup import BackedUp, back_up
 from semel.log.replica.contents import SEGMENTS
 from semel.log.replica.slot import key_of, slot_of
-from semel.log.store import FORMAT_KEY, Store
+from semel.log.store import FORMAT_KEY, Store, Unsure
 from semel.log.stores import open_store
 from semel.testing.stores import MemoryStore, StoreFault
 from semel.wire.records import Record
@@ -161,6 +161,15 @@ async def test_a_store_that_answers_late_or_not_at_all_is_asked_again() -> None:
     await copied(source, target)
     assert target.fired["lost answer"] > 3
     assert await restored(twin(target)) == life.content()
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+async def test_a_store_that_never_answers_is_named_after_a_while(silent: int) -> None:
+    stores = WatchedStore(), BackupStore()
+    await prepared(stores[0])
+    stores[silent].arm(StoreFault("lost request"))
+    with pytest.raises(Unsure, match="has not answered for 30 s"):
+        await copied(*stores)
 
 
 async def test_the_backup_of_another_log_is_never_written_over() -> None:

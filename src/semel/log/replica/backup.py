@@ -24,7 +24,7 @@ from semel.log.replica.membership import read_cluster_id
 from semel.log.replica.restore import check_replaced, read_checkpoint
 from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
-from semel.log.replica.writer import answered, create_surely
+from semel.log.replica.writer import answered, answered_soon, create_surely
 from semel.log.store import FORMAT_KEY, Changed, Missing, Store
 
 # Each is in memory meanwhile.
@@ -82,11 +82,11 @@ class _Copy:
         """Raises BrokenHistory if the target is no place for a backup of this log."""
         where = self._target.describe()
         try:
-            self._format = (await answered(lambda: self._source.get(FORMAT_KEY))).body
+            self._format = (await answered_soon(self._source, lambda: self._source.get(FORMAT_KEY))).body
         except Missing:
             raise BrokenHistory(f"{self._source.describe()}: no broker has kept a log there") from None
         cluster_id = read_cluster_id(self._format, self._source.describe())
-        known = await _found(self._target, FORMAT_KEY)
+        known = await answered_soon(self._target, lambda: _found(self._target, FORMAT_KEY))
         if known is not None and known != self._format:
             raise BrokenHistory(
                 f"{where} holds cluster {read_cluster_id(known, where)}, and this is cluster {cluster_id}: name a "
@@ -118,7 +118,8 @@ class _Copy:
         if not await create_surely(self._target, FORMAT_KEY, self._format):
             raise self._busy()
         end = await self._copy_slots(floor.slot)
-        if (await answered(lambda: read_floor(self._source)))[0].deleted_below > end:
+        now, _ = await answered(lambda: read_floor(self._source))
+        if now.deleted_below > end:
             return False
         await self._clear(floor, {*contents.objects, *(piece.key for piece in floor.pieces)})
         return True
@@ -142,7 +143,7 @@ class _Copy:
                 mine, theirs = await _found(self._source, key), await _found(self._target, key)
                 if mine == theirs:
                     self._slots_there.add(key)
-                elif mine is not None or slot >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
+                elif slot >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
                     raise diverged
 
     async def _contents_of(self, floor: Floor) -> Contents:

@@ -20,7 +20,7 @@ from semel.log.replica.note import NOTE_SECONDS, NoteKeeper, NoteWatch, StandbyN
 from semel.log.replica.reader import ROOM_SECONDS, SLOTS_PER_LOOK, NoRoom, SlotReader
 from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.slot import JOURNAL
-from semel.log.replica.writer import Fenced, answered, create_surely
+from semel.log.replica.writer import Fenced, answered, answered_soon, create_surely
 from semel.log.store import FORMAT_KEY, Missing, Store, StoreError, Unsure
 
 VERSION: Final = 5
@@ -37,8 +37,6 @@ _TAKEN_LOOK_SECONDS: Final = 0.05
 _CLOCK_SECONDS: Final = 0.001
 # How long a broker that stops waits for its last calls. Other brokers wait no longer than the period of the lease.
 _LEAVE_SECONDS_MAX: Final = 2.0
-# At a start the operator must learn that the store does not answer; later a broker waits for its store.
-_ANSWER_SECONDS_MAX: Final = 30.0
 
 
 # Called with whether the lease is not quite over yet: otherwise this process has stood still.
@@ -50,11 +48,8 @@ async def cluster_of(store: Store, new_cluster_id: str, known: str = "") -> str:
     """The id of the cluster that the store belongs to; the new one if there is none. If the directory of the broker is
     the cache of a `known` cluster, the store must belong to that one. Raises BrokenHistory for a store that this semel
     must not use, and Unsure if the store does not answer."""
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            cluster_id = await _cluster_of(store, new_cluster_id, known)
-    except TimeoutError:
-        raise Unsure(f"{store.describe()} has not answered for {_ANSWER_SECONDS_MAX:g} s") from None
+    # At a start the operator must learn that the store does not answer; later a broker waits for its store.
+    cluster_id = await answered_soon(store, lambda: _cluster_of(store, new_cluster_id, known))
     if known and known != cluster_id:
         raise _foreign(store, f"cluster {cluster_id}", known)
     return cluster_id

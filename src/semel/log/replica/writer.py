@@ -20,6 +20,7 @@ from semel.log.store import Exists, Missing, Store, Unsure
 SLOT_BYTES_MAX: Final = 4 * 1024 * 1024
 _AGAIN_SECONDS_MIN: Final = 0.05
 _AGAIN_SECONDS_MAX: Final = 1.0
+_ANSWER_SECONDS_MAX: Final = 30.0
 
 Done = Callable[[int, BaseException | None], None]
 # Called for each created slot with the seconds that it took, and its size.
@@ -65,6 +66,15 @@ async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
         except Unsure:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _AGAIN_SECONDS_MAX)
+
+
+async def answered_soon(store: Store, call: Callable[[], Awaitable[Result]]) -> Result:
+    """The same for somebody who has to learn that the store does not answer: Unsure after a while."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            return await answered(call)
+    except TimeoutError:
+        raise Unsure(f"{store.describe()} has not answered for {_ANSWER_SECONDS_MAX:g} s") from None
 
 
 class SlotWriter:
