@@ -32,7 +32,7 @@ def printed(session: str, bootstrap: str) -> str:
 
 
 def test_the_guide_shows_a_group_and_a_transaction_as_they_are() -> None:
-    of_groups, of_transactions = (shown for shown in SHOWN if shown.startswith("$ semel "))
+    of_groups, of_transactions = (shown for shown in SHOWN if re.match(r"\$ semel (groups|transactions) ", shown))
     with semel.broker() as broker:
         orders = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(11):
