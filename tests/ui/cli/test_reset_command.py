@@ -4,6 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+from sqlalchemy import text
+
+from semel.database import engine_of
 from semel.testing.broker import FaultyBroker
 from semel_command import semel, semel_failure
 
@@ -69,6 +73,29 @@ def test_all_that_a_query_has_made_is_shown_and_deleted_and_nothing_else(
     assert again.stdout.count("is not there") == 4
 
 
+@pytest.mark.parametrize("fixture", ["postgres_url", "mariadb_url"])
+def test_the_rows_and_the_claim_of_a_table_on_a_server_are_deleted(
+    fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue(fixture)
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE semel_batches (sink_id VARCHAR(99) PRIMARY KEY, batch_id INTEGER)",
+            "INSERT INTO semel_batches VALUES ('orders', 4), ('others', 7)",
+            "CREATE TABLE orders (id VARCHAR(99))",
+            "INSERT INTO orders VALUES ('o-1'), ('o-2')",
+        ):
+            connection.execute(text(statement))
+    place, question, options = url.partition("?")
+    ran = semel("reset", "--yes", f"--checkpoint={made(tmp_path)}", f"--sink={place}/orders")
+    assert (ran.returncode, options) == (0, ""), ran.stderr + question
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT * FROM orders")).all() == []
+        assert connection.execute(text("SELECT * FROM semel_batches")).all() == [("others", 7)]
+    engine.dispose()
+
+
 def test_nothing_is_deleted_without_a_yes(tmp_path: Path) -> None:
     checkpoint = made(tmp_path)
     ran = semel("reset", f"--checkpoint={checkpoint}", f"--sink=sqlite:{tmp_path}/shop.db/orders")
@@ -90,7 +117,10 @@ def test_a_directory_that_is_no_checkpoint_is_refused_and_nothing_is_deleted(tmp
 
 def test_a_sink_that_cannot_be_understood_is_refused_by_its_address() -> None:
     for address, complaint in (
-        ("mysql://host/db/orders", "is no sink: a sink begins with sqlite:, postgresql:, delta:, semel:"),
+        (
+            "oracle://host/db/orders",
+            "is no sink: a sink begins with sqlite:, postgresql:, mysql:, mariadb:, delta:, semel:",
+        ),
         ("sqlite:shop.db/orders?sinkid=a", "a sink of sqlite has no option sinkid"),
         ("semel://127.0.0.1:9092/alerts", "says too little"),
     ):

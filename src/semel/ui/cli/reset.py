@@ -22,8 +22,9 @@ EXAMPLE: Final = """  semel reset --checkpoint shop-orders --sink "sqlite:///sho
               --sink "semel://127.0.0.1:9092/alerts?sink_id=alerts"
 
 sinks:
-  sqlite:FILE/TABLE, postgresql://USER@HOST/DATABASE/TABLE   the rows of the table and of its quarantine, and the claim;
-                                            the table stays. sink_id=... and claims_table=... as in sql_sink
+  sqlite:FILE/TABLE, postgresql://USER@HOST/DATABASE/TABLE, mysql:// or mariadb://USER@HOST/DATABASE/TABLE
+                                            the rows of the table and of its quarantine, and the claim; the table
+                                            stays. sink_id=... and claims_table=... as in sql_sink
   delta:DIR                                 the table, and its quarantine
   semel://HOST:PORT/TOPIC?sink_id=NAME      the topic, and the sink's progress topic"""
 
@@ -34,11 +35,11 @@ _QUARANTINE: Final = "_quarantine"
 _OF_A_CHECKPOINT: Final = ("metadata", "offsets")
 _OF_A_DELTA_TABLE: Final = ("_delta_log",)
 _KINDS: Final = {"checkpoint": "checkpoint of a query", "delta": "Delta table"}
+_OF_A_DATABASE: Final = frozenset(("sink_id", "claims_table"))
 _OPTIONS: Final = {
-    "sqlite": {"sink_id", "claims_table"},
-    "postgresql": {"sink_id", "claims_table"},
-    "delta": set[str](),
-    "semel": {"sink_id"},
+    **dict.fromkeys(("sqlite", "postgresql", "mysql", "mariadb"), _OF_A_DATABASE),
+    "delta": frozenset[str](),
+    "semel": frozenset(("sink_id",)),
 }
 
 
@@ -83,26 +84,27 @@ def run(options: argparse.Namespace) -> int:
 def _made_in(address: str, config: str | None) -> Iterator[_Made]:
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
-    if parts.scheme not in _OPTIONS:
+    kind = parts.scheme.partition("+")[0]
+    if kind not in _OPTIONS:
         raise Failure(f"{address!r} is no sink: a sink begins with {', '.join(f'{scheme}:' for scheme in _OPTIONS)}")
-    unknown = sorted(options.keys() - _OPTIONS[parts.scheme])
+    unknown = sorted(options.keys() - _OPTIONS[kind])
     if unknown:
-        raise Failure(f"{address!r}: a sink of {parts.scheme} has no option {unknown[0]}")
+        raise Failure(f"{address!r}: a sink of {kind} has no option {unknown[0]}")
     place = unquote(parts.path)
-    if parts.scheme == "delta":
+    if kind == "delta":
         yield from _directory(Path(place), "delta", _OF_A_DELTA_TABLE)
         yield from _directory(Path(place + _QUARANTINE), "delta", _OF_A_DELTA_TABLE)
         return
     before, _, name = place.rpartition("/")
-    if not name or (parts.scheme == "semel" and not options.get("sink_id")):
+    if not name or (kind == "semel" and not options.get("sink_id")):
         raise Failure(f"{address!r} says too little: write sqlite:FILE/TABLE, or semel://HOST:PORT/TOPIC?sink_id=NAME")
-    if parts.scheme == "semel":
+    if kind == "semel":
         yield from _topics(parts.netloc, [name, _PROGRESS + options["sink_id"]], config)
         return
     # As the sinks have it: three slashes before a relative path of SQLite, or none.
     before = before.removeprefix("/") if address.startswith("sqlite:///") else before
-    url = f"sqlite:///{before}" if parts.scheme == "sqlite" else f"postgresql://{parts.netloc}{before}"
-    yield from _tables(url, f"{parts.scheme}:{before}/", name, options)
+    url = f"sqlite:///{before}" if kind == "sqlite" else f"{parts.scheme}://{parts.netloc}{before}"
+    yield from _tables(url, f"{kind}:{before}/", name, options)
 
 
 def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterator[_Made]:
