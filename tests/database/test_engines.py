@@ -17,6 +17,21 @@ from semel.database import engine_of, engines, is_passing
 from semel.database.dialects import sqlite
 
 
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("sqlite:///shop.db", "shop.db"),
+        ("sqlite:shop.db", "shop.db"),
+        ("sqlite:////data/shop.db", "/data/shop.db"),
+        ("sqlite:/data/shop.db", "/data/shop.db"),
+        ("sqlite+pysqlite:///shop.db", "shop.db"),
+        ("sqlite://", None),
+    ],
+)
+def test_a_file_is_named_as_in_other_urls_or_as_the_audit_names_it(url: str, file: str | None) -> None:
+    assert engine_of(url).url.database == file
+
+
 def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite turns away, without waiting, who would deadlock; no timeout says the same of any lock."""
     other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)

@@ -86,7 +86,7 @@ def prompt(engine: Engine) -> Engine:
 def _parse(url: str | URL) -> URL:
     check_kind("the URL of a database", url, (str, URL))
     try:
-        parsed = make_url(url)
+        parsed = make_url(_as_url(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         # In a URL that cannot be parsed, nobody knows where a password is.
         shown = "this" if "@" in str(url) or "?" in str(url) else repr(url)
@@ -96,6 +96,12 @@ def _parse(url: str | URL) -> URL:
         if backend in dialect.backends:
             return dialect.parsed(parsed)
     raise UnknownDatabase(f"{backend} is no database that semel knows; there are {' and '.join(_EXAMPLES)}")
+
+
+def _as_url(url: str) -> str:
+    """A file of SQLite may be named as the sinks and the audit take it, too: `sqlite:FILE`."""
+    kind, _, file = url.partition(":")
+    return f"{kind}:///{file}" if kind == SQLITE.name and file and not file.startswith("//") else url
 
 
 _EXAMPLES: Final = [dialect.example for dialect in DIALECTS]
