@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from mariadb_under_test import asked
-from semel.audit import AuditFailed, Given, audit
+from semel.audit import AuditFailed, Given, addresses, audit
+from semel.ui.cli.audit import EXAMPLE
 
 
 def in_postgresql(request: pytest.FixtureRequest, _: Path) -> str:
@@ -87,3 +88,7 @@ def test_a_row_may_be_in_any_place_of_a_sink_and_has_to_be_in_one(tmp_path: Path
     assert [one.text for one in twice.doubled.listed] == ["a", "b"]
     with pytest.raises(AuditFailed, match="amounts are compared in all places or in none"):
         audit(Given(sent, amount="cents"), [(orders, quarantine.partition("&")[0])])
+
+
+def test_the_help_of_the_command_names_each_kind_of_place() -> None:
+    assert [scheme for scheme in addresses._PLACES if f"{scheme}:" not in EXAMPLE] == []

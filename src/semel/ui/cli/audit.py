@@ -45,6 +45,7 @@ addresses:
   iceberg:NAMESPACE.TABLE?id=COLUMN         and catalog=NAME, as pyiceberg's settings have it, or catalog.uri=... and so
                                             on; ref=BRANCH or ref=TAG; snapshot=N
   postgresql://USER@HOST/DATABASE/TABLE?id=COLUMN   or SCHEMA.TABLE; sslmode=... and so on as for libpq
+  mysql://USER@HOST/DATABASE/TABLE?id=COLUMN        or mariadb://; ssl_ca=FILE and so on as for a sink
   sqlite:FILE/TABLE?id=COLUMN               or sqlite:///FILE/TABLE
   Each takes time=... and amount=..., too: for windows, and to find the same id with another amount. Two ids are the
   same if their text is: 17 in a column of numbers is 17 in a record's key."""
