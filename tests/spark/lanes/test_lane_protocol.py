@@ -57,7 +57,7 @@ def test_a_stream_is_written_batch_by_batch_and_each_batch_once(written: int, ba
     ("claim", "expected"),
     [
         (replace(CLAIM, batch_id=12), "leaves a gap"),
-        (replace(CLAIM, batch_id=1), "no longer remembers batch 1"),
+        (replace(CLAIM, batch_id=1), f"{RESTORE}: lane 0 of sink 'sink' is at batch 9 and no longer remembers batch 1"),
         (replace(CLAIM, query_id="r"), f"{RESTORE}: lane"),
         (replace(CLAIM, batch_id=10, lane_count=3), "is one of 2 lanes, and now of 3 lanes"),
         (replace(CLAIM, batch_id=10, lane_count=None), "now of Spark's own partitions"),
@@ -111,7 +111,11 @@ def test_a_duplicate_with_other_rows_is_refused() -> None:
     assert check(CLAIM, Digest(3, 5), Digest(3, 5)) is None
     found = check(CLAIM, Digest(3, 5), Digest(4, 5))
     assert found is not None
-    assert "has written batch 0 as 3 rows with digest 0000000000000005, and the batch is 4 rows" in found.reason
+    said = "lane 0 of sink 'sink' has written batch 0 as 3 rows with digest 0000000000000005, and the batch is 4 rows"
+    assert found.reason.startswith(f"{RESTORE}: {said}")
+    alone = check(replace(CLAIM, order=Order.RISING, query_id=""), Digest(3, 5), Digest(4, 5))
+    assert alone is not None
+    assert alone.reason.startswith(said)
 
 
 def test_numbered_batch_writes_may_leave_numbers_out_but_never_go_back() -> None:

@@ -167,12 +167,13 @@ def check(claim: LaneClaim, expected: Digest, actual: Digest) -> Refusal | None:
     """Refuses a duplicate whose rows differ from those that were written."""
     if expected == actual:
         return None
+    remedy = f"{RESTORE}: " if claim.order is Order.CONSECUTIVE else ""
     return Refusal(
-        f"{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {actual} now. Either an "
-        "old checkpoint was restored and the batch was planned again, or the query gives other rows when it is "
-        "computed again (rand, uuid, a table that changes), or rows changed their lane (another number of partitions: "
-        "see semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in the log, go "
-        "on from where it ends with a new checkpoint and a new sinkId"
+        f"{remedy}{_lane(claim)} has written batch {claim.batch_id} as {expected}, and the batch is {actual} now. "
+        "Either an old checkpoint was restored and the batch was planned again, or the query gives other rows when it "
+        "is computed again (rand, uuid, a table that changes), or rows changed their lane (another number of "
+        "partitions: see semel.spark.lanes). Restore the newest checkpoint or the old plan; or, to accept what is in "
+        "the log, go on from where it ends with a new checkpoint and a new sinkId"
     )
 
 
