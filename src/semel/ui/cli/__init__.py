@@ -34,6 +34,7 @@ GROUPS: Final = {
         "transactions": "list and describe transactions, and abort those whose producer is gone",
         "acls": "list, add and remove access rules, and show which rule decides about a request",
         "console": "show topics, records, transactions, producers and groups in a browser, as they are now",
+        "top": "show in a terminal which topics grow, which groups lag, and what holds readers back, as it is now",
         "quotas": "list, set and remove quotas: how much of the broker a client may use",
         "dump": "look into a data directory: journal, segments, producers",
         "status": "show which broker on a store is active, which stand by, and how much the store holds",

@@ -45,6 +45,13 @@ def run(options: argparse.Namespace) -> int:
     return 0 if status.is_active else 1
 
 
+def brokers_of(url: str) -> list[str]:
+    """A line for the active broker of a store, and for each standby. Raises StoreError, and BrokenHistory."""
+    status = asyncio.run(look(open_store(url, may_be_new=False)))
+    lines = as_lines(url, status)
+    return [f"{what}  {state}" for what, state in lines if what in ("active", "standby")]
+
+
 async def look(store: Store) -> StoreStatus:
     """The status of the store, which is closed."""
     try:
