@@ -14,12 +14,12 @@ def seen(at: float, **topics: tuple[int, int, int]) -> Sight:
     return Sight(at, {name: Growth(*growth) for name, growth in topics.items()}, {"groups": None})
 
 
-def test_the_topic_that_grows_fastest_comes_first_and_one_that_was_made_anew_grows_from_its_beginning() -> None:
-    before = seen(10.0, idle=(1, 900, 0), orders=(4, 100, 0), anew=(1, 500, 0))
-    now = seen(12.0, idle=(1, 900, 0), orders=(4, 300, 7), anew=(1, 60, 0), new=(2, 20, 0))
+def test_the_topic_that_grows_fastest_comes_first_and_one_that_was_recreated_grows_from_its_beginning() -> None:
+    before = seen(10.0, idle=(1, 900, 0), orders=(4, 100, 0), again=(1, 500, 0))
+    now = seen(12.0, idle=(1, 900, 0), orders=(4, 300, 7), again=(1, 60, 0), new=(2, 20, 0))
     assert growing(before, now, 9)[1:] == [
         ("orders", "4", "100", "300", "7"),
-        ("anew", "1", "30", "60", "0"),
+        ("again", "1", "30", "60", "0"),
         ("new", "2", "10", "20", "0"),
         ("idle", "1", "0", "900", "0"),
     ]

@@ -124,7 +124,7 @@ def _topics_max() -> int:
 
 
 def growing(before: Sight, now: Sight, rows_max: int) -> list[Sequence[str]]:
-    """The topics, those that grow fastest first. One that was made anew has grown from its beginning."""
+    """The topics, those that grow fastest first. One that was recreated has grown from its beginning."""
     passed = now.at - before.at
     grown = {}
     for name, topic in now.topics.items():
