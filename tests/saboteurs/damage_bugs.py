@@ -155,6 +155,20 @@ DAMAGE_BUGS: Final = (
         "pass",
         (f"{_OBJECTS}::test_what_is_damaged_on_the_disk_alone_comes_from_the_store",),
     ),
+    Bug(
+        "who looks for a time at a damaged place tries again until its timeout",
+        "semel.log.broker.apis.lookup:refused_read",
+        "isinstance(error, Corrupt | Unreadable)",
+        "isinstance(error, Unreadable)",
+        ("tests/log/broker/test_damage_met_by_readers.py", "-k", "looks_for_a_time"),
+    ),
+    Bug(
+        "a search that meets damage ends in a traceback",
+        "semel.log.broker.apis.lookup:reading",
+        "(OSError, Damaged, StoreError)",
+        "OSError",
+        ("tests/log/broker/test_damage_met_by_readers.py", "-k", "begins_at_a_damaged_time"),
+    ),
     # -- where a person looks -----------------------------------------------------------------------------------------
     Bug(
         "what is lost is named where only the copy is",

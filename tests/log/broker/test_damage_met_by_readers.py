@@ -3,7 +3,9 @@ bytes come from the store again where that has them.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from asking import Asker, at
 from eventually import eventually
+from log.broker.apis.test_list_offsets import offset_of
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
 from semel.log.storage.log_settings import LogSettings
@@ -19,6 +22,7 @@ from semel.testing.stores import MemoryStore
 from semel.wire.batch import HEADER_BYTES, read_header
 from semel.wire.errors import ErrorCode
 from semel.wire.records import Record
+from sharing import Sharer, configure
 
 RECORDS = 100
 BATCHES = 6
@@ -106,6 +110,36 @@ async def test_a_reader_gets_an_error_and_no_bytes_that_nobody_sent(
             assert await asyncio.to_thread(ask.produce, "payments", at(7)) == BATCHES * RECORDS
             again = await fetched(ask, BATCHES * RECORDS)
             assert (again.error_code, len(again.records) > 0) == (0, True), "what comes later can be read"
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+async def test_who_looks_for_a_time_at_a_damaged_place_is_told_the_same_as_a_reader(
+    tmp_path: Path, how: Callable[[bytes], bytes]
+) -> None:
+    """KAFKA_STORAGE_ERROR would have clients try again until their timeout."""
+    async with Broker(tmp_path) as broker:
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            await asyncio.to_thread(ask.create, "payments")
+            await asyncio.to_thread(fill, ask)
+            change(tmp_path, how)
+            found = await asyncio.to_thread(offset_of, ask, BATCHES - 1, topic="payments")
+            assert found[:2] == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+async def test_a_share_group_that_begins_at_a_damaged_time_is_told_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Broker(tmp_path) as broker:
+        with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+            topic = await asyncio.to_thread(ask.create, "jobs")
+            await asyncio.to_thread(ask.produce, "jobs", at(round(time.time() * 1000)))
+            change(tmp_path, zeros)
+            await asyncio.to_thread(partial(configure, ask, auto_offset_reset="by_duration:PT1H"))
+            ada = Sharer(ask, topic.topic_id)
+            await asyncio.to_thread(ada.beat, 0, "jobs")
+            answer = await asyncio.to_thread(ada.fetch)
+            assert answer.responses[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
+            assert "event=request_failed" not in caplog.text
 
 
 def pages_of_zeros(content: bytes) -> bytes:

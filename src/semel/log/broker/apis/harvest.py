@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
+from semel.log.broker.apis.lookup import refused_read
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_TOPIC
 from semel.log.broker.serving import Serving, serve_on
 from semel.log.broker.sessions import Interest
 from semel.log.core.topics import Topic
-from semel.log.replica.cache import NO_FAILURES, Failures, Unreadable
+from semel.log.replica.cache import NO_FAILURES, Failures
 from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Corrupt, Damaged
 from semel.log.storage.partition_log import PartitionLog, Watcher
@@ -299,16 +300,8 @@ def _check_given_up(partition: PartitionLog, offset: int, found: int) -> None:
 
 
 def _failed(broker: Serving, index: int, error: Exception, log_start: int) -> FetchPartitionAnswer:
-    """The answer if records cannot be read. If the store no longer has them, another broker has taken over. A client
-    must not wait for damaged ones as for a disk that is busy, nor skip them.
-    """
-    broker.runtime.read_failed(error)
-    code = ErrorCode.KAFKA_STORAGE_ERROR
-    if isinstance(error, Corrupt):
-        code = ErrorCode.CORRUPT_MESSAGE
-    elif isinstance(error, Unreadable):
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if error.is_gone else ErrorCode.CORRUPT_MESSAGE
-    return FetchPartitionAnswer(index, code, -1, -1, log_start)
+    """The answer if records cannot be read."""
+    return FetchPartitionAnswer(index, refused_read(broker, error).error, -1, -1, log_start)
 
 
 def until_of(request: FetchRequest, partition: PartitionLog) -> Mark:

@@ -13,16 +13,14 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from semel.log.broker.apis.answers import answered_in_steps, attempted_in_steps, error_of
-from semel.log.broker.apis.lookup import check_leader_epoch, partition_of, repeated
+from semel.log.broker.apis.lookup import check_leader_epoch, partition_of, reading, repeated
 from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.storage.files import NotHere
-from semel.log.storage.journal import Damaged
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import Mark
-from semel.log.store import StoreError
 from semel.wire import kafka
 from semel.wire.batch import HORIZON_BIT, BatchHeader, Buffer
 from semel.wire.errors import ErrorCode, ProtocolError
@@ -126,14 +124,10 @@ def _find(
         return _place(partition, partition.state.log_start)
     if timestamp_ms in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _NOWHERE
-    try:
-        if timestamp_ms == _MAX_TIMESTAMP:
-            timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
-            yield len(partition.segments) // _SEGMENTS_PER_PIECE
-        return (yield from first_since(broker, partition, timestamp_ms, committed_only))
-    except (OSError, Damaged, StoreError) as error:
-        broker.runtime.read_failed(error)
-        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the records cannot be read: {error}") from None
+    if timestamp_ms == _MAX_TIMESTAMP:
+        timestamp_ms = yield from _here(broker, lambda: partition.latest_timestamp(until))
+        yield len(partition.segments) // _SEGMENTS_PER_PIECE
+    return (yield from first_since(broker, partition, timestamp_ms, committed_only))
 
 
 def _place(partition: PartitionLog, offset: int, timestamp_ms: int = -1) -> _Place:
@@ -146,7 +140,7 @@ def _until(partition: PartitionLog, committed_only: bool) -> Mark:
 
 
 def first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, committed_only: bool) -> Steps[_Place]:
-    """The first existing record of this time or later."""
+    """The first existing record of this time or later. Refused if it cannot be read."""
     offset = log_start = partition.state.log_start
     # Between two steps segments are added, deleted and compacted, so each step looks up the next batch again.
     while True:
@@ -169,12 +163,13 @@ def first_since(broker: Serving, partition: PartitionLog, timestamp_ms: int, com
 
 
 def _here(broker: Serving, look: Callable[[], T]) -> Steps[T]:
-    """The result of `look`, when the records that it reads have come from the store."""
+    """The result of `look`, when the records that it reads have come from the store. Refused if they cannot be read."""
     while True:
-        try:
-            return look()
-        except NotHere as absent:
-            yield from broker.warmer.brought(absent)
+        with reading(broker):
+            try:
+                return look()
+            except NotHere as absent:
+                yield from broker.warmer.brought(absent)
 
 
 def _record_in(header: BatchHeader, batch: Buffer, timestamp_ms: int, log_start: int) -> Steps[tuple[int, int] | None]:

@@ -1,6 +1,7 @@
 """Finds the topic or partition that a request names, or refuses with the protocol's error. It never creates any."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from semel.log.broker.exchange import Exchange
@@ -8,7 +9,10 @@ from semel.log.broker.rights import DESCRIBE_TOPIC
 from semel.log.broker.serving import Serving
 from semel.log.core.groups.partitions import Partitions
 from semel.log.core.topics import Topic
+from semel.log.replica.cache import Unreadable
+from semel.log.storage.journal import Corrupt, Damaged
 from semel.log.storage.partition_log import PartitionLog
+from semel.log.store import StoreError
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
 from semel.wire.steps import Steps
@@ -29,6 +33,28 @@ def partition_of(broker: Serving, topic_name: str, index: int) -> tuple[Topic, P
     if partition is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic '{topic_name}' has no partition {index}")
     return topic, partition
+
+
+def refused_read(broker: Serving, error: Exception) -> Refused:
+    """The refusal when records cannot be read, which is logged here. If the store no longer has them, another broker
+    has taken over. A client must not wait for damaged ones as for a disk that is busy, nor skip them.
+    """
+    broker.runtime.read_failed(error)
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    if isinstance(error, Unreadable) and error.is_gone:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif isinstance(error, Corrupt | Unreadable):
+        code = ErrorCode.CORRUPT_MESSAGE
+    return Refused(code, f"the records cannot be read: {error}")
+
+
+@contextmanager
+def reading(broker: Serving) -> Iterator[None]:
+    """Refused if records cannot be read meanwhile."""
+    try:
+        yield
+    except (OSError, Damaged, StoreError) as error:
+        raise refused_read(broker, error) from None
 
 
 def identified(broker: Serving, partitions: Partitions) -> list[tuple[bytes, list[int]]]:
