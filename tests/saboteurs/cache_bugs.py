@@ -60,7 +60,7 @@ CACHE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "a consumer of what the store has lost is sent to another offset",
-        "semel.log.broker.apis.harvest:_failed",
+        "semel.log.broker.apis.lookup:refused_read",
         "ErrorCode.NOT_LEADER_OR_FOLLOWER",
         "ErrorCode.OFFSET_OUT_OF_RANGE",
         (f"{_COLD}::test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_consumer_goes_on",),
