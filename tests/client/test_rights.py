@@ -40,6 +40,15 @@ def test_who_may_not_see_how_the_progress_topic_is_kept_is_refused_and_told_what
         assert progress.prepare(client.settings, "progress", 1, may_grow=False).partitions == 1
 
 
+def test_who_may_not_read_the_markers_of_a_sink_is_refused_before_its_first_batch(broker: FaultyBroker) -> None:
+    """There is no marker to read yet: the first batch would be written, and each later one would fail."""
+    with RelayedCluster(broker.bootstrap) as cluster, client_of(cluster) as client:
+        cluster.fetch_errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(ProgressRefused, match=r"cannot be read: .* needs the right Read on topic 'progress'"):
+            progress.prepare(client.settings, "progress", 1, may_grow=False)
+        assert progress.prepare(client.settings, "progress", 1, may_grow=False).partitions == 1
+
+
 def test_a_reader_is_told_which_right_it_lacks(broker: FaultyBroker, ask: Asker) -> None:
     ask.create("payments")
     ask.produce("payments", [Record(b"one", timestamp_ms=1000)])

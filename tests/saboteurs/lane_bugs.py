@@ -202,6 +202,13 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/client/test_rights.py", "-k", "how_the_progress_topic_is_kept"),
     ),
     Bug(
+        "who may not read the markers begins all the same",
+        "semel.spark.lanes.progress:_check_readable",
+        "raise ProgressRefused(_) from None",
+        "return",
+        ("tests/client/test_rights.py", "-k", "before_its_first_batch"),
+    ),
+    Bug(
         "what a former leader shows is believed",
         "semel.spark.lanes.lane:LaneWriter._look_again",
         "last != believed",
@@ -249,6 +256,13 @@ LANE_BUGS: Final[tuple[Bug, ...]] = (
         "expected == actual",
         "expected.rows == actual.rows",
         (_ATTEMPTS, "-k", "made_again"),
+    ),
+    Bug(
+        "a batch that was planned again does not say that the checkpoint is an old one",
+        "semel.spark.lanes.protocol:check",
+        "claim.order is Order.CONSECUTIVE",
+        "claim.order is Order.SINGLE",
+        (_PROTOCOL, "-k", "with_other_rows"),
     ),
     Bug(
         "the marker is read before the fence is up",

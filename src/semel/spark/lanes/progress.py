@@ -24,6 +24,7 @@ from semel.client import (
 )
 from semel.client.arrow import read_slice
 from semel.client.errors import AuthenticationFailed, RefusedByBroker
+from semel.client.one_fetch import fetched
 from semel.client.patience import Concluding, Moved, Patience
 from semel.client.settings import ClientSettings
 from semel.client.topics import partitions_of
@@ -62,6 +63,7 @@ def prepare(settings: ClientSettings, name: str, lanes: int, *, may_grow: bool, 
             _grow(client, name, lanes)
             topic = _await(client, name, lanes)
         _check_kept(client, name)
+        _check_readable(client, topic)
     if topic.partitions != lanes and not (may_grow and topic.partitions > lanes):
         raise ProgressRefused(
             f"the sink has {topic.partitions} lanes (partitions of {name!r}), and now {lanes}: rows would change their "
@@ -132,6 +134,22 @@ def _check_kept(client: LogClient, name: str) -> None:
             f"progress topic {name!r} has {_POLICY}={policy} and would lose the markers of lanes that are idle: set it "
             f"to {TOPIC_CONFIGS[_POLICY]}"
         )
+
+
+def _check_readable(client: LogClient, topic: Topic) -> None:
+    """Refuses a user who may not read markers. Without it, the first batch would be written, because there is none to
+    read, and the second one would fail."""
+    where = TopicPartition(topic.name, 0)
+
+    def attempt() -> None:
+        answer = fetched(client.cluster, topic, where, 0, Isolation.READ_COMMITTED, bytes_max=1)
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            client.cluster.check(where, answer.error_code, "Read")
+
+    try:
+        client.patiently(attempt)
+    except AuthenticationFailed as error:
+        raise ProgressRefused(f"the markers in progress topic {topic.name!r} cannot be read: {error}") from None
 
 
 def encode(marker: Marker) -> bytes:
