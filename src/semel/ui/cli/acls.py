@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pieces.add_argument("--topic", action="append", default=[], help="a topic of its records; give it for each one")
     named = "; ".join(f"of {word}: {piece.name}" for word, piece in PIECES.items() if piece.name)
     pieces.add_argument("--name", help=named)
-    pieces.add_argument("--group", help="of inbox: its consumer group")
+    pieces.add_argument("--group", help="of inbox: its consumer group; of source: kafka.group.id, if it is set")
     pieces.add_argument("--add", action="store_true", help="add the rules to the cluster")
 
 

@@ -10,6 +10,8 @@ class Right(NamedTuple):
     operations: tuple[str, ...]
     resource: str
     is_prefixed: bool = False
+    # Needed only where its group is named.
+    is_optional: bool = False
 
 
 class Piece(NamedTuple):
@@ -47,7 +49,8 @@ PIECES: Final[Mapping[str, Piece]] = {
         "the outbox's name; the first relay calls it outbox",
     ),
     "inbox": Piece((Right(("read",), "topic:{topic}"), Right(("read",), "group:{group}"))),
-    "source": Piece((Right(("read",), "topic:{topic}"),)),
+    # With kafka.group.id it commits how far the query is.
+    "source": Piece((Right(("read",), "topic:{topic}"), Right(("read",), "group:{group}", is_optional=True))),
     "sink": Piece(
         (
             _TOPICS_OF_RECORDS,
@@ -72,6 +75,8 @@ PIECES: Final[Mapping[str, Piece]] = {
 def rights_of(piece: Piece, topics: Iterable[str], names: Mapping[str, str]) -> Iterator[Right]:
     """The rights of the piece with these names; KeyError with the name that is missing."""
     for right in piece.rights:
+        if right.is_optional and "group" not in names:
+            continue
         each = [{"topic": topic} for topic in topics] if "{topic}" in right.resource else [{}]
         if not each:
             raise KeyError("topic")
