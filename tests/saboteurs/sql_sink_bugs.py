@@ -8,6 +8,20 @@ _SERVERS: Final = "tests/spark/tables/test_sink_servers.py"
 
 SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
+        "a Delta table goes although another sink has rows in it",
+        "semel.ui.cli.reset_lakes:_sinks",
+        'noted = opened.read(columns=["txn"])["txn"].to_pylist() if has_any else []',
+        "noted = []",
+        ("tests/ui/cli/test_reset_lakes.py", "-k", "delta_table_goes"),
+    ),
+    Bug(
+        "an Iceberg table goes although another sink has rows in it",
+        "semel.ui.cli.reset_lakes:iceberg",
+        "refuse_others(f'iceberg {name}', sinks, sink)",
+        "pass",
+        ("tests/ui/cli/test_reset_lakes.py", "-k", "iceberg_table_with_rows"),
+    ),
+    Bug(
         "a driver of a sink waits for PostgreSQL as long as the system does",
         "semel.spark.tables.postgres_copy:connection_of",
         '{"connect_timeout": seconds, **conninfo_to_dict(url), "client_encoding": "UTF8"}',

@@ -119,7 +119,7 @@ def test_a_sink_that_cannot_be_understood_is_refused_by_its_address() -> None:
     for address, complaint in (
         (
             "oracle://host/db/orders",
-            "is no sink: a sink begins with sqlite:, postgresql:, mysql:, mariadb:, delta:, semel:",
+            "is no sink: a sink begins with sqlite:, postgresql:, mysql:, mariadb:, delta:, iceberg:, semel:",
         ),
         ("sqlite:shop.db/orders?sinkid=a", "a sink of sqlite has no option sinkid"),
         ("semel://127.0.0.1:9092/alerts", "says too little"),

@@ -58,6 +58,11 @@ def opened(url: str, *, may_be_new: bool = False) -> Iterator["Engine"]:
             engine.dispose()
     except (UnknownDatabase, NoSuchModuleError, ImportError) as error:
         raise Failure(str(error)) from error
+    except TypeError as error:
+        # So PyMySQL says that it does not know an option.
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise Failure(f"the database: an option of the URL is unknown: {error}") from error
     except DBAPIError as error:
         remedy = f"; {REMEDY}" if is_missing_table(error) else ""
         raise Failure(f"the database: {one_line(error)}{remedy}") from error

@@ -2,21 +2,21 @@
 
 First it shows all of it, and asks. The sinks come first and the checkpoint last: if the command dies in between, a
 sink refuses the query, and the command can be run again. It must never delete what it has not shown, nor a directory
-that is neither a checkpoint nor a Delta table.
+that is neither a checkpoint nor a Delta table, nor rows of a sink that it was not told of, as far as a table says that.
 """
 
 import argparse
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from semel.ui.cli.databases import opened
 from semel.ui.cli.display import counted, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
+from semel.ui.cli.reset_lakes import QUARANTINE, Made, below, delta, iceberg, nothing
 
 EXAMPLE: Final = """  semel reset --checkpoint shop-orders --sink "sqlite:///shop.db/orders" \\
               --sink "semel://127.0.0.1:9092/alerts?sink_id=alerts"
@@ -25,35 +25,28 @@ sinks:
   sqlite:FILE/TABLE, postgresql://USER@HOST/DATABASE/TABLE, mysql:// or mariadb://USER@HOST/DATABASE/TABLE
                                             the rows of the table and of its quarantine, and the claim; the table
                                             stays. sink_id=... and claims_table=... as in sql_sink
-  delta:DIR                                 the table, and its quarantine
+  delta:DIR, delta:s3://BUCKET/TABLE        the table, and its quarantine. sink_id=... as in delta_sink, and
+                                            storage.NAME=... for each of its storage_options
+  iceberg:NAMESPACE.TABLE?catalog=NAME      the table with its files, and its quarantine. sink_id=... as in
+                                            iceberg_sink, and catalog.NAME=... for each of its settings
   semel://HOST:PORT/TOPIC?sink_id=NAME      the topic, and the sink's progress topic"""
 
 _CLAIMS_TABLE: Final = "semel_batches"
 _PROGRESS: Final = "semel-progress-"
-_QUARANTINE: Final = "_quarantine"
 # What Spark writes into every checkpoint before the first batch.
 _OF_A_CHECKPOINT: Final = ("metadata", "offsets")
-_OF_A_DELTA_TABLE: Final = ("_delta_log",)
-_KINDS: Final = {"checkpoint": "checkpoint of a query", "delta": "Delta table"}
-_OF_A_DATABASE: Final = frozenset(("sink_id", "claims_table"))
-_OPTIONS: Final = {
-    **dict.fromkeys(("sqlite", "postgresql", "mysql", "mariadb"), _OF_A_DATABASE),
-    "delta": frozenset[str](),
-    "semel": frozenset(("sink_id",)),
+_IN_A_STORE: Final = "is in a store: delete it there yourself, after this"
+_SERVERS: Final = ("postgresql", "mysql", "mariadb")
+_OF_SQL: Final = ("sink_id", "claims_table")
+# The options of each kind of sink, and how those begin of which there may be several. What a server's URL may have
+# besides is the driver's.
+_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "sqlite": _OF_SQL,
+    **dict.fromkeys(_SERVERS, (*_OF_SQL, "")),
+    "delta": ("sink_id", "storage."),
+    "iceberg": ("sink_id", "catalog", "catalog."),
+    "semel": ("sink_id",),
 }
-
-
-def _nothing() -> None:
-    """What deletes something that is not there, or that goes with something else."""
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Something that the query has made, and what deletes it."""
-
-    name: str
-    holds: str
-    delete: Callable[[], object] = _nothing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     made = [one for address in options.sink for one in _made_in(address, options.command_config)]
-    made += _directory(Path(options.checkpoint.removeprefix("file://")), "checkpoint", _OF_A_CHECKPOINT)
+    made += _checkpoint(options.checkpoint.removeprefix("file://").removeprefix("file:"))
     print_table([(printable(one.name), one.holds) for one in made])
     question = "Delete all of it? The query must not run."
     if not options.yes and not is_confirmed(question, "deleting cannot be undone; stop the query, and pass --yes"):
@@ -77,23 +70,27 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for one in made:
         one.delete()
-    print("deleted: when the query starts, it begins at startingOffsets, with batch 0")
+    afterwards = "" if made[-1].holds != _IN_A_STORE else "and its checkpoint is gone, "
+    print(f"deleted: when the query starts, {afterwards}it begins at startingOffsets, with batch 0")
     return 0
 
 
-def _made_in(address: str, config: str | None) -> Iterator[_Made]:
+def _made_in(address: str, config: str | None) -> Iterator[Made]:
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
     kind = parts.scheme.partition("+")[0]
     if kind not in _OPTIONS:
         raise Failure(f"{address!r} is no sink: a sink begins with {', '.join(f'{scheme}:' for scheme in _OPTIONS)}")
-    unknown = sorted(options.keys() - _OPTIONS[kind])
-    if unknown:
-        raise Failure(f"{address!r}: a sink of {kind} has no option {unknown[0]}")
+    known = _OPTIONS[kind]
+    for option in options:
+        if option not in known and not any(option.startswith(one) for one in known if one.endswith(".") or not one):
+            raise Failure(f"{address!r}: a sink of {kind} has no option {option}")
     place = unquote(parts.path)
     if kind == "delta":
-        yield from _directory(Path(place), "delta", _OF_A_DELTA_TABLE)
-        yield from _directory(Path(place + _QUARANTINE), "delta", _OF_A_DELTA_TABLE)
+        yield from delta(place, below(options, "storage."), options.get("sink_id", "semel"))
+        return
+    if kind == "iceberg":
+        yield from iceberg(place, options)
         return
     before, _, name = place.rpartition("/")
     if not name or (kind == "semel" and not options.get("sink_id")):
@@ -103,16 +100,18 @@ def _made_in(address: str, config: str | None) -> Iterator[_Made]:
         return
     # As the sinks have it: three slashes before a relative path of SQLite, or none.
     before = before.removeprefix("/") if address.startswith("sqlite:///") else before
-    url = f"sqlite:///{before}" if kind == "sqlite" else f"{parts.scheme}://{parts.netloc}{before}"
+    rest = urlencode({name: value for name, value in options.items() if name not in _OF_SQL}, quote_via=quote)
+    is_file = kind == "sqlite"
+    url = f"sqlite:///{before}" if is_file else f"{parts.scheme}://{parts.netloc}{quote(before)}?{rest}"
     yield from _tables(url, f"{kind}:{before}/", name, options)
 
 
-def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterator[_Made]:
+def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterator[Made]:
     """The rows and the claim of one sink are deleted in one transaction."""
     from sqlalchemy import inspect, text
 
     of_sink = "WHERE sink_id = :sink"
-    wanted = {table: "", table + _QUARANTINE: of_sink, options.get("claims_table", _CLAIMS_TABLE): of_sink}
+    wanted = {table: "", table + QUARANTINE: of_sink, options.get("claims_table", _CLAIMS_TABLE): of_sink}
     bound = {"sink": options.get("sink_id", table)}
     there: dict[str, str] = {}
     with opened(url) as engine, engine.connect() as connection:
@@ -133,13 +132,13 @@ def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterat
 
     for name in wanted:
         if name in there:
-            what = "row" if name in (table, table + _QUARANTINE) else "claim"
-            yield _Made(where + name, counted(counts[name], what), delete if name == next(iter(there)) else _nothing)
-        elif name != table + _QUARANTINE:
-            yield _Made(where + name, "is not there")
+            what = "row" if name in (table, table + QUARANTINE) else "claim"
+            yield Made(where + name, counted(counts[name], what), delete if name == next(iter(there)) else nothing)
+        elif name != table + QUARANTINE:
+            yield Made(where + name, "is not there")
 
 
-def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[_Made]:
+def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[Made]:
     from semel.client import admin
     from semel.client.cluster import Cluster
     from semel.client.errors import LogError
@@ -165,18 +164,21 @@ def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[_M
         raise Failure(str(error)) from None
     for name in names:
         if name in sizes:
-            yield _Made(f"topic {name}", counted(sizes[name], "offset"), partial(delete, name))
+            yield Made(f"topic {name}", counted(sizes[name], "offset"), partial(delete, name))
         else:
-            yield _Made(f"topic {name}", "is not there")
+            yield Made(f"topic {name}", "is not there")
 
 
-def _directory(path: Path, kind: str, marks: tuple[str, ...]) -> Iterator[_Made]:
-    if not path.exists():
-        if not path.name.endswith(_QUARANTINE):
-            yield _Made(f"{kind} {path}", "is not there")
+def _checkpoint(place: str) -> Iterator[Made]:
+    path = Path(place)
+    if urlsplit(place).scheme:
+        yield Made(f"checkpoint {place}", _IN_A_STORE)
         return
-    missing = [mark for mark in marks if not (path / mark).exists()]
+    if not path.exists():
+        yield Made(f"checkpoint {path}", "is not there")
+        return
+    missing = [mark for mark in _OF_A_CHECKPOINT if not (path / mark).exists()]
     if missing:
-        raise Failure(f"{path} is no {_KINDS[kind]}, and nothing was deleted: it has no {missing[0]}")
+        raise Failure(f"{path} is no checkpoint of a query, and nothing was deleted: it has no {missing[0]}")
     files = sum(1 for file in path.rglob("*") if file.is_file())
-    yield _Made(f"{kind} {path}", counted(files, "file"), partial(shutil.rmtree, path))
+    yield Made(f"checkpoint {path}", counted(files, "file"), partial(shutil.rmtree, path))
