@@ -53,6 +53,13 @@ QUIET: Final[dict[str, str]] = {
         )
     },
     f"semel_open_transactions{{{ACTIVE}}}": "12x60",
+    f"semel_disk_free_bytes{{{ACTIVE}}}": "500000000000x60",
+    f"semel_disk_bytes{{{ACTIVE}}}": "1000000000000x60",
+    f"semel_logins_refused_total{{{ACTIVE}}}": "0+1x60",
+    f"semel_handshakes_refused_total{{{ACTIVE}}}": "0+1x60",
+    f"semel_access_denied_total{{{ACTIVE}}}": "0x60",
+    # In 90 days: the time of these tests begins at 0.
+    f"semel_certificate_expiry_timestamp_seconds{{{ACTIVE}}}": "7776000x60",
     f"semel_transactional_ids{{{ACTIVE}}}": "400x60",
     f"semel_group_offsets{{{ACTIVE}}}": "9000x60",
     f"semel_producer_states{{{ACTIVE}}}": "9000x60",
@@ -166,6 +173,35 @@ FAULTS: Final[dict[str, Change]] = {
     "the store is full": (
         {f'semel_store_errors_total{{kind="full",{ACTIVE}}}': "0x29 0+9x30"},
         {"SemelStoreNeedsAPerson"},
+    ),
+    "the disk fills up": (
+        {f"semel_disk_free_bytes{{{ACTIVE}}}": "500000000000x29 150000000000x30"},
+        {"SemelDiskFillsUp"},
+    ),
+    "the disk is almost full": (
+        {f"semel_disk_free_bytes{{{ACTIVE}}}": "500000000000x29 40000000000x30"},
+        {"SemelDiskFillsUp", "SemelDiskIsAlmostFull"},
+    ),
+    "somebody guesses passwords": (
+        {f"semel_logins_refused_total{{{ACTIVE}}}": "0+1x29 30+60x30"},
+        {"SemelLoginsAreRefused"},
+    ),
+    "clients have an old certificate": (
+        {f"semel_handshakes_refused_total{{{ACTIVE}}}": "0+1x29 30+60x30"},
+        {"SemelLoginsAreRefused"},
+    ),
+    "a client lacks a right": ({f"semel_access_denied_total{{{ACTIVE}}}": "0x29 1x30"}, {"SemelAccessIsDenied"}),
+    "a certificate has 20 days left": (
+        {f"semel_certificate_expiry_timestamp_seconds{{{ACTIVE}}}": "7776000x29 1728000x30"},
+        {"SemelCertificateExpires"},
+    ),
+    "a certificate has 5 days left": (
+        {f"semel_certificate_expiry_timestamp_seconds{{{ACTIVE}}}": "7776000x29 432000x30"},
+        {"SemelCertificateExpires", "SemelCertificateExpiresThisWeek"},
+    ),
+    "a certificate has 12 hours left": (
+        {f"semel_certificate_expiry_timestamp_seconds{{{ACTIVE}}}": "7776000x29 43200x30"},
+        {"SemelCertificateExpires", "SemelCertificateExpiresThisWeek", "SemelCertificateExpiresToday"},
     ),
     "consumers read what the cache has not": (
         {f"semel_cache_fetched_bytes_total{{{ACTIVE}}}": "0+1000x29 30000+900000000x30"},

@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _EVENTS: Final = "tests/log/broker/test_events.py"
+_RUNS_OUT: Final = "tests/log/broker/test_what_runs_out.py"
 _DECISIONS: Final = "tests/log/broker/test_decisions.py"
 _PAGE: Final = "tests/ui/console/test_pages_of_decisions.py"
 _STATUS: Final = "tests/log/replica/test_status.py"
@@ -217,5 +218,20 @@ WATCHING_BUGS: Final[tuple[Bug, ...]] = (
         "del self._repeated[next(iter(self._repeated))]",
         "pass",
         (f"{_EVENTS}::test_names_without_end_take_no_memory_without_end",),
+    ),
+    # -- what runs out ------------------------------------------------------------------------------------------------
+    Bug(
+        "only the broker's own certificate is seen to expire, and not the one that signed it",
+        "semel.log.broker.certificates:_expiry",
+        "min((expiry_of(ssl.PEM_cert_to_DER_cert(one)) for one in found), default=None)",
+        "max((expiry_of(ssl.PEM_cert_to_DER_cert(one)) for one in found), default=None)",
+        (f"{_RUNS_OUT}::test_the_certificate_of_a_chain_that_expires_first_counts",),
+    ),
+    Bug(
+        "a certificate that is valid after 2049 does not say until when",
+        "semel.log.security.names:expiry_of",
+        "_TIMES[until.tag]",
+        "_TIMES[0x17]",
+        (f"{_RUNS_OUT}::test_a_certificate_says_when_it_expires",),
     ),
 )

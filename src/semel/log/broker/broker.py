@@ -148,7 +148,7 @@ class Broker:
         self.waiting_partitions = self.unsent_bytes = 0
         # Set by recovery; then `_wire` makes the objects that work on it.
         self.log: Log
-        self._data = data
+        self.data = data
         self._files = files
         self._commit_interval_seconds = commit_interval_seconds
         self.scrubber: Scrubber | None = None
@@ -187,7 +187,7 @@ class Broker:
         self.log = self.role.recover(self._open_files(), _new_cluster_id(), self._settings, on_progress)
 
     def _open_files(self) -> Files:
-        return self._files or (MemoryFiles() if self._data is None else DiskFiles(self._data))
+        return self._files or (MemoryFiles() if self.data is None else DiskFiles(self.data))
 
     async def start(self) -> None:
         """Recover, listen, serve. OSError if a port is not free; then everything is released. StoreError or
@@ -314,7 +314,7 @@ class Broker:
         self.share_groups = ShareGroupCoordinator(self.runtime, self.members, self.guard, self.decisions)
         self.groups = ClassicGroupCoordinator(self.runtime, self.members, self.consumer_groups, self.share_groups)
         self.compactor.begin(self.runtime, self._thread("compact"), self.role.cache)
-        if self.role.cache is None and self._data is not None:
+        if self.role.cache is None and self.data is not None:
             self.scrubber = Scrubber(self.runtime, self._thread("scrub"))
         self.connections = Connections(
             self.limits,

@@ -6,15 +6,19 @@ never put the password of a key into an error.
 """
 
 import os
+import re
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from semel.log.core.access import ANONYMOUS, USER, Principal
-from semel.log.security.names import rules_of, subject_of
+from semel.log.security.names import expiry_of, rules_of, subject_of
 from semel.wire.pem import why_refused
+
+_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class ClientAuth(StrEnum):
@@ -81,6 +85,8 @@ class Certificates:
 
     def _read(self) -> None:
         context = _context(self._settings)
+        # When the first certificate of the chain expires, in seconds since 1970; None if that cannot be read.
+        self.expires_at = _expiry(Path(self._settings.certificate))
         # The metrics have their own login, and ask no client for a certificate.
         self.plain_context = _context(replace(self._settings, client_auth=ClientAuth.NONE, client_authority=None))
         self.context = context
@@ -95,6 +101,15 @@ class Certificates:
             except OSError:
                 stamps.append(None)
         return stamps
+
+
+def _expiry(file: Path) -> int | None:
+    try:
+        found = _CERTIFICATE.findall(file.read_text(encoding="ascii", errors="replace"))
+        return min((expiry_of(ssl.PEM_cert_to_DER_cert(one)) for one in found), default=None)
+    except (OSError, ValueError):
+        # OpenSSL has read the file, but only it knows this form.
+        return None
 
 
 def _context(settings: TlsSettings) -> ssl.SSLContext:

@@ -181,6 +181,11 @@ class Doors:
         """Whether a listener uses TLS."""
         return self._certificates is not None
 
+    @property
+    def certificate_expires_at(self) -> int | None:
+        """When the broker's certificate expires, in seconds since 1970; None without TLS, or if that is unknown."""
+        return None if self._certificates is None else self._certificates.expires_at
+
     def tls_context(self) -> ssl.SSLContext:
         """The context for a new connection that shows no certificate of its own. AssertionError without TLS."""
         assert self._certificates is not None

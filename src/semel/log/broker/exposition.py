@@ -12,6 +12,7 @@ from semel.log.broker.broker import Broker
 from semel.log.broker.metrics import LATENCY_BOUNDS, Histogram, Metrics
 from semel.log.broker.readiness import why_not_ready
 from semel.log.replica.health import KINDS
+from semel.log.storage.space import space_at
 from semel.wire.versions import NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,6 +31,7 @@ def exposition(broker: Broker) -> str:
             *_durability(broker),
             *_store(broker),
             *_connections(broker),
+            *_certificates(broker),
             *_state(broker),
             *_latency(broker),
             "",
@@ -114,6 +116,13 @@ def _durability(broker: Broker) -> Iterator[str]:
         "Files that the last start put aside, because nothing in the log claims them.",
         len(log.put_aside),
     )
+    space = None if broker.data is None else space_at(broker.data)
+    yield from _gauge(
+        "disk_free_bytes",
+        "Free space of the disk with the data directory; nothing is shown without one.",
+        () if space is None else space.free_bytes,
+    )
+    yield from _gauge("disk_bytes", "Size of that disk.", () if space is None else space.bytes)
     objects = broker.role.scrubber
     yield from _gauge(
         "damaged_segments",
@@ -193,6 +202,16 @@ def _connections(broker: Broker) -> Iterator[str]:
     yield from _gauge("connections", "Connections that are open.", broker.metrics.connections_open)
     yield from _gauge("receive_buffer_bytes", "Memory of the receive buffers.", broker.receive_memory.taken_bytes)
     yield from _gauge("unsent_bytes", "Bytes of answers that clients have not taken yet.", broker.unsent_bytes)
+
+
+def _certificates(broker: Broker) -> Iterator[str]:
+    expires_at = broker.doors.certificate_expires_at
+    yield from _gauge(
+        "certificate_expiry_timestamp_seconds",
+        "When the broker's certificate, or one of those with which it is signed in the same file, expires, in seconds "
+        "since 1970; nothing is shown without TLS.",
+        () if expires_at is None else expires_at,
+    )
 
 
 def _state(broker: Broker) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The principal of a client's certificate: the subject as text, and Kafka's rules that map it to a name.
+"""The principal of a client's certificate: the subject as text, and Kafka's rules that map it to a name. And when a
+certificate expires.
 
     RULE:^CN=([^,]+),.*$/$1/L, DEFAULT
 
@@ -7,7 +8,9 @@ same names here: the last part of the certificate's name comes first, and an att
 its number. Nothing here may open a file or a socket, and TLS must have verified a certificate before.
 """
 
+import calendar
 import re
+import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -24,6 +27,8 @@ _SHORT_NAMES: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
+# The forms of a time in a certificate, by their tags: years until 2049 have two digits.
+_TIMES: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _RULE: Final = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
 
@@ -102,7 +107,7 @@ def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
     return (match[int(number)] or "") + digits[len(number) :]
 
 
-# -- the subject of a certificate -----------------------------------------------------------------------------------
+# -- what a certificate says ----------------------------------------------------------------------------------------
 
 
 class _Element(NamedTuple):
@@ -116,14 +121,27 @@ class _Element(NamedTuple):
 def subject_of(certificate: bytes) -> str:
     """The subject of an X.509 certificate in DER. ValueError if it is not a certificate."""
     try:
-        ((_, certificate_content, _),) = _elements(certificate)
-        to_be_signed = next(_elements(certificate_content))
-        fields = [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
-        # The subject comes after the serial number, the signature's algorithm, the issuer, and the validity.
-        relative_names = [list(_elements(relative.content)) for relative in _elements(fields[4].content)]
+        subject = _fields(certificate)[4]
+        relative_names = [list(_elements(relative.content)) for relative in _elements(subject.content)]
         return ",".join("+".join(map(_attribute, relative)) for relative in reversed(relative_names))
-    except (IndexError, StopIteration, UnicodeDecodeError) as error:
+    except (IndexError, StopIteration, ValueError) as error:
         raise ValueError(f"not a certificate: {error}") from None
+
+
+def expiry_of(certificate: bytes) -> int:
+    """When an X.509 certificate in DER expires, in seconds since 1970. ValueError if it is not a certificate."""
+    try:
+        _, until = _elements(_fields(certificate)[3].content)
+        return calendar.timegm(time.strptime(until.content.decode("ascii"), _TIMES[until.tag]))
+    except (IndexError, KeyError, StopIteration, ValueError) as error:
+        raise ValueError(f"not a certificate: {error}") from None
+
+
+def _fields(certificate: bytes) -> list["_Element"]:
+    """The serial number, the signature's algorithm, the issuer, the validity, the subject, and what follows."""
+    ((_, certificate_content, _),) = _elements(certificate)
+    to_be_signed = next(_elements(certificate_content))
+    return [field for field in _elements(to_be_signed.content) if field.tag != _VERSION]
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
@@ -136,7 +154,7 @@ def _elements(data: bytes) -> Iterator[_Element]:
             begin += size
         end = begin + length
         if end > len(data):
-            raise ValueError("not a certificate: it ends too soon")
+            raise ValueError("it ends too soon")
         yield _Element(tag, data[begin:end], data[place:end])
         place = end
 
