@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from semel.log.small_http import LIVE_PATH, READY_PATH
+from semel.testing.served import ServedBroker
 from semel.ui.cli import serve
+from semel_command import semel_lines
 
 DEPLOY: Final = Path(__file__).parent.parent.parent / "deploy"
 UNITS: Final = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -77,6 +79,21 @@ def test_kubernetes_asks_the_broker_itself_and_always_keeps_one() -> None:
     serve_words(broker["args"])
     names = {manifest["spec"].get("serviceName") for manifest in MANIFESTS} - {None}
     assert names <= {manifest["metadata"]["name"] for manifest in MANIFESTS if manifest["kind"] == "Service"}
+
+
+def test_the_job_of_kubernetes_makes_a_user_of_the_brokers_on_the_store(tmp_path: Path) -> None:
+    job = yaml.safe_load((DEPLOY / "kubernetes/first-user.yml").read_text())["spec"]["template"]["spec"]
+    (stateful,) = [manifest for manifest in MANIFESTS if manifest["kind"] == "StatefulSet"]
+    (broker,) = stateful["spec"]["template"]["spec"]["containers"]
+    (url,) = [word.partition("=")[2] for word in broker["args"] if word.startswith("--store=")]
+    (tmp_path / "password").write_text("a long secret\n")
+    here = {"/etc/semel-admin": str(tmp_path), "/work": str(tmp_path), url: f"file://{tmp_path}/store"}
+    for container in (*job["initContainers"], *job["containers"]):
+        assert container["image"] == broker["image"]
+        semel_lines(*(re.sub("|".join(here), lambda found: here[found[0]], word) for word in container["args"]))
+    with ServedBroker(tmp_path / "cache", f"--store={here[url]}") as served:
+        _, user = semel_lines("users", "list", f"--bootstrap={served.bootstrap}")
+    assert user.startswith("admin ")
 
 
 def test_actionlint_reads_the_workflows() -> None:

@@ -80,6 +80,8 @@ def test_the_rules_about_a_resource_are_those_that_decide_about_it(broker: Guard
     ("words", "told"),
     [
         (("add", "app", "read", "topic:orders"), "a principal is a type and a name with a colon in between"),
+        (("add", "User:app", "read", "topic:a", "topic:b"), "'topic:a' is a resource, and a command names one"),
+        (("add", "User:app", "create", "cluster", "topic:b"), "'cluster' is a resource, and a command names one"),
         (("add", "User:app", "reed", "topic:orders"), "'reed' is not an operation: choose all, read, write"),
         (("add", "User:app", "read", "orders"), "'orders' is not a resource: write cluster, "),
         (("add", "User:app", "read", "topic:"), "is not a resource"),

@@ -281,6 +281,10 @@ def _operation(text: str) -> Operation:
     """
     plain = {name.replace("-", ""): operation for name, operation in _OPERATIONS.items()}
     operation = plain.get(text.lower().replace("-", "").replace("_", ""))
+    if operation is None and (text == _CLUSTER or text.partition(":")[0] in _RESOURCES):
+        raise Failure(
+            f"{text!r} is a resource, and a command names one, at its end: give one command for each resource"
+        )
     if operation is None:
         raise Failure(f"{text!r} is not an operation: choose {_one_of(_OPERATIONS)}")
     return operation

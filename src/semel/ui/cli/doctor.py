@@ -83,9 +83,11 @@ def _packages() -> list[Finding]:
             importlib.import_module(name)
             findings.append(Finding(Mark.GOOD, name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(Mark.WANTING, name, "not installed as a package", "pip install semel"))
+            findings.append(
+                Finding(Mark.WANTING, name, "not installed as a package", "pip install . in a clone of semel")
+            )
         except ImportError as error:
-            findings.append(Finding(Mark.BAD, name, str(error), "pip install --force-reinstall semel"))
+            findings.append(Finding(Mark.BAD, name, str(error), "pip install --force-reinstall . in a clone of semel"))
     return findings
 
 
