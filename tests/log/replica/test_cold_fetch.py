@@ -16,11 +16,12 @@ from eventually import eventually
 from semel.log.broker.apis import fetch
 from semel.log.broker.broker import Broker
 from semel.log.replica.cache import Cache
-from semel.log.storage.files import MemoryFiles
+from semel.log.storage.files import MemoryFile, MemoryFiles
 from semel.log.storage.log_settings import LogSettings
 from semel.testing.stores import MemoryStore
+from semel.wire.batch import HEADER_BYTES
 from semel.wire.errors import ErrorCode
-from semel.wire.records import decode_batches
+from semel.wire.records import Record, decode_batches
 from semel.wire.versions import INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS
 
 RECORDS = 40
@@ -44,7 +45,7 @@ class HeldStore(MemoryStore):
 def fill(asker: Asker) -> None:
     asker.create("old", segment_bytes="1024")
     for number in range(RECORDS):
-        asker.produce("old", at(1000 + number))
+        asker.produce("old", [Record(b"value", key=b"%d" % number, timestamp_ms=1000 + number)])
 
 
 @asynccontextmanager
@@ -177,6 +178,33 @@ async def test_what_the_store_does_not_have_any_more_is_an_error_after_which_a_c
         assert await asking(broker, offsets_of) == list(range(RECORDS))
 
 
+def make_compacted(asker: Asker) -> None:
+    policy = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
+    ratio = {"name": "min.cleanable.dirty.ratio", "config_operation": 0, "value": "0"}
+    resource = {"resource_type": 2, "resource_name": "old", "configs": [policy, ratio]}
+    (changed,) = asker(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False).responses
+    assert changed.error_code == 0
+
+
+@pytest.mark.parametrize("place", [HEADER_BYTES + 3, 7])
+async def test_a_pass_copies_no_damage_of_the_disk_but_what_the_store_has(place: int) -> None:
+    """In a record, and in an offset, which no checksum covers: the copy would count as right, and go to the store."""
+    async with cold(MemoryStore()) as broker:
+        await asking(broker, offsets_of)
+        (partition,) = broker.log.state.partitions.used()
+        first = broker.role.cache.files.disk.open(partition.segments[0].path)
+        assert isinstance(first, MemoryFile)
+        before = bytes(first.data[: partition.segments[0].size])
+        first.data[place] ^= 1
+        await asking(broker, make_compacted)
+        await broker.compactor.compact()
+        assert not broker.metrics.compactions
+        await broker.compactor.compact()
+        assert broker.metrics.compactions > 0
+        assert bytes(first.data[: len(before)]) == before
+        assert [header.base_offset for header, _ in partition.batches(0, partition.readable)] == list(range(RECORDS))
+
+
 async def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later() -> None:
     """Usually another broker has taken over and deleted them, and this one stood still and does not know it yet. That
     is no damage, of which its operator would be told.
@@ -187,13 +215,6 @@ async def test_a_pass_that_does_not_get_its_records_from_the_store_is_made_later
 
         async def get_range(self, key: str, start: int, size: int) -> bytes:
             return await super().get_range(f"{key}-gone" if self.has_lost_all else key, start, size)
-
-    def make_compacted(asker: Asker) -> None:
-        policy = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
-        ratio = {"name": "min.cleanable.dirty.ratio", "config_operation": 0, "value": "0"}
-        resource = {"resource_type": 2, "resource_name": "old", "configs": [policy, ratio]}
-        (changed,) = asker(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False).responses
-        assert changed.error_code == 0
 
     store = Losing()
     async with cold(store) as broker:

@@ -19,6 +19,8 @@ from semel.log.compaction.plan import Bounds, Plan, is_to_roll, plan
 from semel.log.core.entries import PartitionName
 from semel.log.core.topics import Topic
 from semel.log.replica.cache import Cache, Unreadable
+from semel.log.storage.damage import Misread
+from semel.log.storage.files import NotHere
 from semel.log.storage.journal import Damaged
 from semel.log.storage.partition_log import PartitionLog
 from semel.log.storage.segment import FilePart, Segment, Stretch
@@ -126,6 +128,7 @@ class Compactor:
         self._plan = best
         self._log_start = best.partition.state.log_start
         self._pass = best.begin(self._runtime.log.files, bounds, self._runtime.clock.now_ms(), self._pause)
+        self._pass.refuses_damage = self._cache is not None
         self._began_at = self._runtime.clock.uptime()
         self._run(self._pass.survey, self._pass.to_survey, self._surveyed)
 
@@ -212,6 +215,12 @@ class Compactor:
             if not is_deleted:
                 self._runtime.pump.write_refused(error)
             return
+        if isinstance(error, Misread):
+            try:
+                self._runtime.log.damage.met(error)
+            except NotHere:
+                # The next pass has what the store has.
+                return
         self._given_up.add(partition.name)
         mistake = None if isinstance(error, Damaged | StoreError) else error
         self._runtime.events.tell(

@@ -26,8 +26,9 @@ from semel.log.compaction.rewrite import (
     without_superseded,
 )
 from semel.log.compaction.transactions import AbortedSpans, TransactionsPassed
+from semel.log.storage.damage import Misread
 from semel.log.storage.files import Files
-from semel.log.storage.segment import Segment, headers
+from semel.log.storage.segment import Segment, digest_after, headers
 from semel.wire.batch import CHECKED_FROM, BatchHeader, Buffer, read_header
 from semel.wire.checksum import crc32c
 from semel.wire.errors import ProtocolError
@@ -89,6 +90,8 @@ class Pass:
     key_bytes_max: int
     segment_bytes: int
     pause: Callable[[], None]
+    # Whether to raise Misread for a damaged batch, of which there may be another copy.
+    refuses_damage: bool = False
     # The records that a repair has given up. They lie between segments, and readers are told of them only there.
     given_up: Sequence[tuple[int, int]] = ()
     tally: Tally = field(default_factory=Tally)
@@ -263,6 +266,8 @@ class Pass:
         passed_bytes = 0
         with closing(self._batches(segment)) as batches:
             for header, batch in batches:
+                if self.refuses_damage and not _is_intact(header, batch):
+                    raise Misread(segment.path, passed_bytes, header.base_offset, segment.next_offset)
                 kept = self._kept(header, batch)
                 if kept is not batch and not is_begun:
                     self._copy(segment, passed_bytes, output)
@@ -348,12 +353,14 @@ class Pass:
         )
 
     def _batches(self, segment: Segment) -> Generator[tuple[BatchHeader, memoryview], None, None]:
-        """The batches of a segment, one at a time, with a pause for others after each."""
+        """The batches of a segment, one at a time, with a pause for others after each. Raises Misread if their headers
+        are others than were written: what is made of them would count as right.
+        """
         if segment.size == 0:
             return
         file = self.files.open(segment.path)
         try:
-            position, offset = 0, segment.base_offset
+            position, offset, digest = 0, segment.base_offset, 0
             while position < segment.size:
                 piece = memoryview(file.read_at(min(_PIECE_BYTES, segment.size - position), position))
                 at = 0
@@ -365,9 +372,13 @@ class Pass:
                         batch = memoryview(file.read_at(header.batch_bytes, position))
                     yield header, batch
                     at, offset = at + header.batch_bytes, header.next_offset
+                    digest = digest_after(digest, header)
                     self.pause()
                 position += at
                 self.tally.read_bytes += at
+            if digest != segment.digest:
+                what = "other batches than were written"
+                raise Misread(segment.path, 0, segment.base_offset, segment.next_offset, what)
         finally:
             file.close()
 
