@@ -11,6 +11,8 @@ _SCRUB: Final = "tests/log/broker/test_scrub.py"
 _OBJECTS: Final = "tests/log/replica/test_object_scrub.py"
 _BACKUP: Final = "tests/log/replica/test_backup.py"
 _SALVAGE: Final = "tests/ui/cli/test_salvage.py"
+_UPLOADS: Final = "tests/log/replica/test_checked_uploads.py"
+_COLD: Final = "tests/log/replica/test_cold_fetch.py"
 
 DAMAGE_BUGS: Final = (
     Bug(
@@ -144,9 +146,51 @@ DAMAGE_BUGS: Final = (
     Bug(
         "a damaged object is kept by the next checkpoint although the disk has its bytes",
         "semel.log.replica.uploads:Uploads.contents",
-        "without(before, self.damaged - self._unreadable)",
-        "before",
+        "self.damaged - self._unreadable",
+        "set()",
         (f"{_OBJECTS}::test_a_damaged_object_is_told_of_and_written_again_from_the_disk",),
+    ),
+    Bug(
+        "a checkpoint uploads what the disk has, whatever that is",
+        "semel.log.replica.uploads:_refuse",
+        "fault is not None",
+        "False",
+        (f"{_UPLOADS}::test_what_the_disk_lost_before_a_checkpoint_is_not_lost_in_the_store",),
+    ),
+    Bug(
+        "whole batches of an earlier write are uploaded",
+        "semel.log.storage.verification:Walk.end",
+        "self._digest != self._segment.digest",
+        "False",
+        (f"{_UPLOADS}::test_what_the_disk_lost_before_a_checkpoint_is_not_lost_in_the_store",),
+    ),
+    Bug(
+        "what the disk has lost of an object is uploaded again, and the object is given up",
+        "semel.log.replica.uploads:Uploads._compare",
+        "extent not in same",
+        "False",
+        (f"{_UPLOADS}::test_what_is_uploaded_again_comes_from_the_store_if_the_disk_has_lost_it",),
+    ),
+    Bug(
+        "a checkpoint names no more of a segment than the disk has",
+        "semel.log.replica.uploads:_planned",
+        "max(sizes[segment.path], segment.size)",
+        "sizes[segment.path]",
+        (f"{_UPLOADS}::test_a_file_that_the_disk_has_cut_stays_whole_in_the_store",),
+    ),
+    Bug(
+        "compaction copies a damaged batch that the store has whole",
+        "semel.log.compaction.passes:Pass._rewrite_segment",
+        "self.refuses_damage and not _is_intact(header, batch)",
+        "False",
+        (f"{_COLD}::test_a_pass_copies_no_damage_of_the_disk_but_what_the_store_has",),
+    ),
+    Bug(
+        "compaction takes the offsets that the disk has",
+        "semel.log.compaction.passes:Pass._batches",
+        "digest != segment.digest",
+        "False",
+        (f"{_COLD}::test_a_pass_copies_no_damage_of_the_disk_but_what_the_store_has",),
     ),
     Bug(
         "what is damaged on the disk is served although the store has it whole",

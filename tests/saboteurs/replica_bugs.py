@@ -348,8 +348,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint is named before its objects are whole",
         "semel.log.replica.uploads:Uploads.contents",
-        "await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))",
-        "asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))",
+        "await asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))",
+        "asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))",
         (f"{_STARTS}::test_a_new_machine_starts_from_the_checkpoint_and_what_came_after",),
     ),
     Bug(
@@ -383,8 +383,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "files of the predecessor are believed to be one's own",
         "semel.log.replica.checkpoints:StoreCheckpoints._contents_of",
-        'await self._uploads.same(self._cache.files, Contents.from_record(state["contents"]))',
-        'Contents.from_record(state["contents"])',
+        "await self._uploads.same(self._cache.files, contents_in(content))",
+        "contents_in(content)",
         (f"{_STARTS}::test_files_that_differ_from_those_of_the_broker_before_are_uploaded_again",),
     ),
     Bug(

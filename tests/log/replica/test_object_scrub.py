@@ -11,12 +11,15 @@ from asking import Asker, at
 from eventually import eventually
 from semel.log.broker.broker import Broker
 from semel.log.broker.exposition import exposition
+from semel.log.broker.failure import BrokerFailed
 from semel.log.replica.object_scrub import TRIES, ObjectScrubber
 from semel.log.storage import scrub
 from semel.log.storage.files import DiskFiles
 from semel.log.storage.scrub import Scrub
 from semel.log.store.contract import Found
 from semel.testing.stores import FaultyStore, MemoryStore, StoreFault
+from semel.wire.batch import CHECKED_FROM, read_header
+from semel.wire.checksum import crc32c
 from semel.wire.errors import ErrorCode
 
 ROUNDS = 2
@@ -114,6 +117,32 @@ async def test_what_is_damaged_on_the_disk_alone_comes_from_the_store(tmp_path: 
         await scrubber_of(broker).look()
         assert not scrubber_of(broker).damaged
         assert bytes((await fetched(broker)).records) == whole
+
+
+async def test_a_broker_stops_if_its_disk_has_lost_what_no_checkpoint_has_and_begins_again_with_all_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    broker = Broker(tmp_path, store=store, lease_seconds=1)
+    await broker.start()
+    await fill(broker)
+    with await asyncio.to_thread(Asker, broker.bootstrap) as ask:
+        await asyncio.to_thread(ask.produce, "payments", at(7))
+    (segment,) = (tmp_path / "topics").glob("*/0/*.log")
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    with segment.open("r+b") as opened:
+        opened.write(content)
+    broker.pump.begin_checkpoint()
+    with pytest.raises(BrokerFailed, match=f"the disk failed: {segment}: .*, but the journal in .* has them"):
+        await broker.failed
+    await broker.stop()
+    assert not [one for one in caplog.records if one.exc_info and one.levelno > logging.DEBUG], "the line says it all"
+    async with Broker(tmp_path, store=store, lease_seconds=1) as again:
+        await again.activated
+        last = bytes((await fetched(again, ROUNDS * 250)).records)
+        assert crc32c(last[CHECKED_FROM:]) == read_header(last).checksum
+        await checkpoint(again)
 
 
 async def test_a_pass_goes_on_after_the_object_that_was_read_last(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import logging
 from semel.log.broker.events import Events
 from semel.log.core.slots import BrokenHistory
 from semel.log.replica.writer import Fenced
+from semel.log.storage.journal import Damaged
 from semel.log.storage.log import Torn
 from semel.log.store import StoreError
 
@@ -27,12 +28,12 @@ def tell_of_failure(events: Events, error: BaseException, *, was_cut_off: bool) 
     """Log why the broker stops serving, and return the error for the broker's caller."""
     if isinstance(error, Fenced | StoreError | BrokenHistory):
         reason = str(error)
-    elif isinstance(error, OSError):
+    elif isinstance(error, OSError | Damaged):
         reason = f"the disk failed: {error}"
     else:
         reason = f"a fault of its own: {error if isinstance(error, Torn) else repr(error)}"
     # The message of a torn log says which change failed, so an operator does not need the traceback.
-    mistake = None if isinstance(error, OSError | Torn | Fenced | StoreError | BrokenHistory) else error
+    mistake = None if isinstance(error, OSError | Damaged | Torn | Fenced | StoreError | BrokenHistory) else error
     if was_cut_off and isinstance(error, Fenced):
         events.tell(logging.WARNING, "gave_way", reason=f"{reason}; this one begins again, and stands by")
     else:

@@ -16,7 +16,7 @@ from typing import Final
 
 from semel.log.core.slots import BrokenHistory, History
 from semel.log.replica.cache import Cache, Unreadable
-from semel.log.replica.contents import SEGMENTS, Contents
+from semel.log.replica.contents import SEGMENTS, Contents, contents_in
 from semel.log.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.log.replica.holes import Overtaken
 from semel.log.replica.restore import check_replaced, read_checkpoint
@@ -25,6 +25,7 @@ from semel.log.replica.uploads import CHECKPOINTS, Uploads
 from semel.log.replica.worker import JobError, Worker
 from semel.log.replica.writer import Fenced, SlotWriter, answered
 from semel.log.storage.checkpoint import CheckpointJob
+from semel.log.storage.journal import Damaged
 from semel.log.store import Changed, Missing, Store, StoreError, Unsure
 
 # Reading a slot takes some milliseconds, and deleting one takes more.
@@ -118,7 +119,11 @@ class StoreCheckpoints:
             except Missing as gone:
                 await check_replaced(self._store, floor, gone)
                 continue
-            contents = await self._uploads.contents(job, before, epoch)
+            try:
+                contents = await self._uploads.contents(job, before, epoch)
+            except Damaged as lost:
+                # A start writes them again.
+                raise Damaged(f"{lost}, but the journal in {self._store.describe()} has them: start again") from None
             pieces = await self._uploads.state(job, history, contents)
             raised = Floor(epoch, slot, max(floor.deleted_below, floor.slot), pieces)
             if await self._raise(raised, version):
@@ -153,8 +158,8 @@ class StoreCheckpoints:
         """
         if floor.pieces == self._floor.pieces:
             return self._contents
-        state, _ = await read_checkpoint(self._store, floor)
-        contents = await self._uploads.same(self._cache.files, Contents.from_record(state["contents"]))
+        content = await read_checkpoint(self._store, floor)
+        contents = await self._uploads.same(self._cache.files, contents_in(content))
         # The previous checkpoint names this object, so it is deleted with the next one.
         unnamed = self._cache.files.unnamed(contents)
 

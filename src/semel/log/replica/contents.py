@@ -9,9 +9,11 @@ one extent, because a reader needs a request for each. Nothing here may read or 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from semel.log.storage.segment import Stretch
+from semel.log.storage.checkpoint import Content, last_segments
+from semel.log.storage.segment import Proven, Segment, Stretch, place_of
 
 # The folder of the objects.
 SEGMENTS: Final = "segments"
@@ -40,6 +42,9 @@ class Contents(NamedTuple):
     files: dict[str, list[Extent]]
     # By key: how many bytes the object has.
     objects: dict[str, int]
+    # By the path of each file that grows: how much of it the store has. The record of the contents is without these,
+    # because the checkpoint has them in those of the segments.
+    ends: Mapping[str, Proven] = MappingProxyType({})
 
     def to_record(self) -> dict[str, Any]:
         """The contents, as values that JSON can hold."""
@@ -65,6 +70,39 @@ class Contents(NamedTuple):
 
 
 NOTHING: Final = Contents({}, {})
+
+
+def contents_in(content: Content) -> Contents:
+    """The contents that a checkpoint in a store names."""
+    contents = Contents.from_record(content[0]["contents"])
+    directories = {place_of(path): path.rpartition("/")[0] for path in contents.files}
+    segments = (
+        Segment.from_record(directories[topic, index], record)
+        for topic, index, record in last_segments(content)
+        if (topic, index) in directories
+    )
+    return contents._replace(ends={segment.path: segment.whole for segment in segments})
+
+
+def size_of(row: Iterable[Extent]) -> int:
+    """How many bytes of a file these extents have, from its beginning to the first gap."""
+    size = 0
+    for extent in sorted(row):
+        if extent.position > size:
+            break
+        size = extent.position + extent.size
+    return size
+
+
+def proven_of(known: Contents, segment: Segment) -> Proven | None:
+    """How much of a segment the store has, if what was written after that can be verified."""
+    size = size_of(known.files.get(segment.path, ()))
+    if not size:
+        return Proven(0, segment.base_offset, 0)
+    if size >= segment.size:
+        return segment.whole
+    end = known.ends.get(segment.path)
+    return end if end is not None and end.size == size else None
 
 
 def without(known: Contents, keys: Collection[str]) -> Contents:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from semel.log.core.slots import BrokenHistory, History
 from semel.log.replica.cache import Cache, Unreadable
-from semel.log.replica.contents import NOTHING, Contents
+from semel.log.replica.contents import NOTHING, Contents, contents_in
 from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
 from semel.log.replica.journal import SlotJournal
 from semel.log.replica.lease import LEASE_SECONDS, Lease, read_lease
@@ -198,10 +198,10 @@ async def _same_contents(
     this log wrote the floor, and was perhaps killed when only the directory was left to change.
     """
     try:
-        state, _ = await read_checkpoint(store, floor)
+        content = await read_checkpoint(store, floor)
     except Missing:
         raise _held_by_a_log(store) from None
-    contents = Contents.from_record(state["contents"])
+    contents = contents_in(content)
     if not await uploads.is_same(floor.pieces, job, history.to_record(), contents):
         raise _held_by_a_log(store)
     return contents

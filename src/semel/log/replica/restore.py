@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from semel.log.core.slots import BrokenHistory, History
 from semel.log.replica.cache import Cache
-from semel.log.replica.contents import NOTHING, SEGMENTS, Contents, Extent
+from semel.log.replica.contents import NOTHING, SEGMENTS, Contents, Extent, contents_in
 from semel.log.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.log.replica.slot import digest_of
 from semel.log.replica.writer import answered
@@ -46,7 +46,7 @@ async def restore(store: Store, cache: Cache, accepted_losses: Collection[str] =
         except Missing as gone:
             await check_replaced(store, floor, gone)
             continue
-        contents = Contents.from_record(state["contents"])
+        contents = contents_in((state, packed))
         lost = await _lost_object(store, contents, accepted_losses)
         if lost:
             await check_replaced(store, floor, lost)

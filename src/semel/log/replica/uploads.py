@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from semel.log.replica.cache import Cache, Unreadable, has
 from semel.log.replica.contents import (
@@ -19,6 +19,7 @@ from semel.log.replica.contents import (
     kept,
     missing,
     packed,
+    proven_of,
     with_object,
     without,
 )
@@ -30,7 +31,8 @@ from semel.log.storage import checkpoint
 from semel.log.storage.checkpoint import CheckpointJob
 from semel.log.storage.files import Files
 from semel.log.storage.journal import Damaged
-from semel.log.storage.segment import Stretch
+from semel.log.storage.segment import Proven, Segment, Stretch
+from semel.log.storage.verification import Fault, Walk, told
 from semel.log.store import Store
 
 CHECKPOINTS: Final = "checkpoints"
@@ -53,26 +55,52 @@ class Uploads:
         self.damaged: set[str] = set()
         self._name = secrets.token_hex(8)
         self._objects = 0
+        self._reading = asyncio.Lock()
 
     async def contents(self, job: CheckpointJob, before: Contents, epoch: int) -> Contents:
-        """The contents of the files of a checkpoint. Extents of the previous checkpoint are not uploaded again."""
+        """The contents of the files of a checkpoint. Extents of the previous checkpoint are not uploaded again. Damaged
+        if the disk has lost what was written after it, or has other bytes.
+        """
         while True:
-            known = without(before, self.damaged - self._unreadable)
-            contents, batches = await self._in_thread(partial(_planned, job, known, frozenset(self._unreadable)))
+            damaged, unreadable = self.damaged - self._unreadable, frozenset(self._unreadable)
+            plan = await self._in_thread(partial(_planned, job, before, damaged, unreadable))
             try:
-                for first in range(0, len(batches), CREATED_AT_ONCE):
-                    some = batches[first : first + CREATED_AT_ONCE]
-                    await asyncio.gather(*(self._batch(job.files, batch, contents, epoch) for batch in some))
-                return contents
+                for first in range(0, len(plan.batches), CREATED_AT_ONCE):
+                    some = plan.batches[first : first + CREATED_AT_ONCE]
+                    await asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))
+                await self._in_thread(partial(_end_walks, job.files, plan.walks))
+                return plan.contents
             except Unreadable as error:
                 # Readers of it get an error, but the checkpoint is written all the same.
                 if error.key in self._unreadable:
                     raise
                 self._unreadable.add(error.key)
 
-    async def _batch(self, files: Files, batch: list[Stretch], contents: Contents, epoch: int) -> None:
-        body, digests = await self._cache.held(batch, lambda: self._in_thread(partial(_read, files, batch)))
-        with_object(contents, await self._create(SEGMENTS, epoch, body), batch, digests)
+    async def _batch(self, files: Files, batch: list[Stretch], plan: "_Plan", epoch: int) -> None:
+        # One after the other, because a walk goes on where the last object ended.
+        async with self._reading:
+            await self._compare(batch, plan.again)
+            body, digests = await self._cache.held(
+                batch, lambda: self._in_thread(partial(_read, files, batch, plan.walks))
+            )
+        with_object(plan.contents, await self._create(SEGMENTS, epoch, body), batch, digests)
+
+    async def _compare(self, batch: list[Stretch], again: dict[str, list[Extent]]) -> None:
+        """Compare what is uploaded again with its digest. What the disk has lost of it counts as unseen, and is fetched
+        from the object that is given up.
+        """
+        files = self._cache.files
+        for path, position, size in batch:
+            extents = [
+                extent
+                for extent in again.get(path, ())
+                if position - extent.size < extent.position < position + size and files.is_here(path, extent)
+            ]
+            if extents:
+                same = await self._in_thread(partial(_same, files.disk, path, extents))
+                for extent in extents:
+                    if extent not in same:
+                        files.note_unseen(path, extent)
 
     async def state(self, job: CheckpointJob, history: dict[str, Any], contents: Contents) -> tuple[Piece, ...]:
         """The state, at the end of this history."""
@@ -93,7 +121,7 @@ class Uploads:
     async def same(self, files: Files, named: Contents) -> Contents:
         """The same contents without the extents whose bytes the files here do not have."""
         rows = {path: await self._same_row(files, path, row) for path, row in named.files.items()}
-        return Contents(rows, named.objects)
+        return Contents(rows, named.objects, named.ends)
 
     async def _same_row(self, files: Files, path: str, row: list[Extent]) -> list[Extent]:
         unknown = [extent for extent in row if not self._cache.files.knows(path, extent)]
@@ -117,8 +145,20 @@ class Uploads:
         return await in_thread(self._worker, job)
 
 
-def _planned(job: CheckpointJob, before: Contents, unreadable: frozenset[str]) -> tuple[Contents, list[list[Stretch]]]:
-    """The contents that stay from the previous checkpoint, and the content of each new object."""
+class _Plan(NamedTuple):
+    """What a checkpoint uploads."""
+
+    # That stay from the previous checkpoint.
+    contents: Contents
+    # The content of each new object.
+    batches: list[list[Stretch]]
+    # By path, the extents of the previous checkpoint that do not stay.
+    again: dict[str, list[Extent]]
+    # By path, for each segment of which the previous checkpoint does not have all.
+    walks: dict[str, tuple[Segment, Walk]]
+
+
+def _planned(job: CheckpointJob, before: Contents, damaged: set[str], unreadable: frozenset[str]) -> _Plan:
     sizes = {}
     for path, size in job.contents():
         if size is None:
@@ -126,12 +166,41 @@ def _planned(job: CheckpointJob, before: Contents, unreadable: frozenset[str]) -
             size = file.size()
             file.close()
         sizes[path] = size
-    contents = kept(before, sizes, unreadable)
-    return contents, list(packed(list(missing(contents, sizes))))
+    files, walks = dict(before.files), {}
+    for segment in job.segments():
+        # The disk may have cut the file.
+        sizes[segment.path] = max(sizes[segment.path], segment.size)
+        proven = proven_of(before, segment)
+        if proven is None and unreadable.isdisjoint(extent.key for extent in files[segment.path]):
+            # The files of another broker are not quite the same.
+            proven = Proven(0, segment.base_offset, 0)
+            del files[segment.path]
+        if proven is not None and proven.size < segment.size:
+            walks[segment.path] = segment, Walk(segment, proven)
+    ends = {segment.path: segment.whole for each in job.partition_files for segment in each.segments.last}
+    contents = kept(without(Contents(files, before.objects), damaged), sizes, unreadable)._replace(ends=ends)
+    again = {}
+    for path, row in contents.files.items():
+        gone = set(before.files.get(path, ())).difference(row)
+        if gone:
+            again[path] = sorted(gone)
+    return _Plan(contents, list(packed(list(missing(contents, sizes)))), again, walks)
 
 
-def _read(files: Files, batch: Iterable[Stretch]) -> tuple[bytes, list[str]]:
-    """The bytes of an object, and the digest of each part."""
+def _end_walks(files: Files, walks: dict[str, tuple[Segment, Walk]]) -> None:
+    for segment, walk in walks.values():
+        _refuse(files, segment, walk.end())
+
+
+def _refuse(files: Files, segment: Segment, fault: Fault | None) -> None:
+    if fault is not None:
+        raise Damaged(told(files, segment, fault).message)
+
+
+def _read(files: Files, batch: Iterable[Stretch], walks: dict[str, tuple[Segment, Walk]]) -> tuple[bytes, list[str]]:
+    """The bytes of an object, and the digest of each part. Damaged if the walk over a segment finds that it has other
+    bytes than were written.
+    """
     parts = []
     for path, position, size in batch:
         file = files.open(path)
@@ -139,6 +208,9 @@ def _read(files: Files, batch: Iterable[Stretch]) -> tuple[bytes, list[str]]:
             parts.append(file.read_at(size, position))
         finally:
             file.close()
+        if path in walks:
+            segment, walk = walks[path]
+            _refuse(files, segment, walk.take(parts[-1], position))
         if len(parts[-1]) < size:
             raise Damaged(f"{files.describe(path)}: ends at offset {position + len(parts[-1])}, and has lost its end")
     return b"".join(parts), [digest_of([part]).hex() for part in parts]

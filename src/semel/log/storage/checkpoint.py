@@ -32,7 +32,7 @@ from semel.log.storage.files import OUT_OF_SPACE, Files, sync
 from semel.log.storage.journal import DIRECTORY as JOURNAL_DIRECTORY
 from semel.log.storage.journal import Damaged
 from semel.log.storage.producer_pages import ProducerPages, buffers_of, cut_on_error, pack_places, pages_at, pages_from
-from semel.log.storage.segment import FilePart, Index, Mark, SegmentsThen, unpack_records
+from semel.log.storage.segment import RECORD_BYTES, FilePart, Index, Mark, Segment, SegmentsThen, unpack_records
 from semel.wire.checksum import crc32c
 
 A = TypeVar("A")
@@ -99,6 +99,11 @@ class CheckpointJob:
         for segments, blocks in self.partition_files:
             yield from segments.parts()
             yield from blocks
+
+    def segments(self) -> Iterator[Segment]:
+        """The segments with batches, for a thread as well."""
+        for segments, _ in self.partition_files:
+            yield from (segment for segment in segments if segment.size)
 
     def run(self) -> None:
         """Sync the files that the checkpoint names, then replace the checkpoint. For a thread, because it waits for the
@@ -290,6 +295,17 @@ def pack(parts: PartitionParts, *, has_places: bool = False) -> list[list[bytes]
         [] if has_places else [buffer for page in pages for buffer in buffers_of(page)],
         [pack_places(pages)] if has_places else [],
     ]
+
+
+def last_segments(content: Content) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """The record of the last segment of each partition, with the number of its topic and its index."""
+    state, packed = content
+    at = 0
+    for record in state["partitions"]:
+        end = at + record["packed"][0]
+        for last in unpack_records(packed[max(end - RECORD_BYTES, at) : end]):
+            yield record["topic"], record["index"], last
+        at += sum(record["packed"])
 
 
 def unpack(

@@ -29,6 +29,7 @@ SCAN_BYTES: Final = INDEX_INTERVAL_BYTES
 _REBUILT_BYTES: Final = 1024 * 1024
 # The numbers of a segment in a checkpoint.
 _RECORD: Final = struct.Struct("<8q")
+RECORD_BYTES: Final = _RECORD.size
 
 # The base offset, the length, the format and the distance of the last offset in the header of a batch.
 _PLACE: Final = struct.Struct(">qi4xb6xi")
@@ -61,6 +62,16 @@ class FilePart(NamedTuple):
 
     path: str
     size: int | None
+
+
+class Proven(NamedTuple):
+    """How many bytes of a segment, from its beginning, are known to be right, and the offset and the digest after
+    them.
+    """
+
+    size: int
+    next_offset: int
+    digest: int
 
 
 class Index:
@@ -145,6 +156,16 @@ class Segment:
         # The index of an active segment; None for a sealed one, whose index is on disk.
         self.index: Index | None = Index()
 
+    @property
+    def whole(self) -> Proven:
+        """All of it."""
+        return Proven(self.size, self.next_offset, self.digest)
+
+    @property
+    def directory(self) -> str:
+        """The directory of its partition."""
+        return self.path.rpartition("/")[0]
+
     def to_record(self) -> tuple[int, ...]:
         """The segment's record in a checkpoint, without the index."""
         return (
@@ -186,21 +207,29 @@ class SegmentsThen:
     copied: they do not change any more.
     """
 
-    __slots__ = ("_last", "_last_part", "_sealed")
+    __slots__ = ("_last", "_sealed")
 
     def __init__(self, segments: list[Segment]) -> None:
         self._sealed = segments[:-1]
-        self._last = [_RECORD.pack(*segment.to_record()) for segment in segments[-1:]]
-        self._last_part = [FilePart(each.path, each.size) for each in segments[-1:] if each.size]
+        self._last = [Segment.from_record(each.directory, each.to_record()) for each in segments[-1:]]
+
+    def __iter__(self) -> Iterator[Segment]:
+        yield from self._sealed
+        yield from self._last
 
     def packed(self) -> bytes:
         """Their records in a checkpoint. For a thread: it may take long."""
-        return b"".join([_RECORD.pack(*segment.to_record()) for segment in self._sealed] + self._last)
+        return b"".join([_RECORD.pack(*segment.to_record()) for segment in self])
 
     def parts(self) -> Iterator[FilePart]:
         """The parts of their files that hold batches. For a thread, likewise."""
         yield from (FilePart(segment.path, None) for segment in self._sealed if segment.size)
-        yield from self._last_part
+        yield from (FilePart(segment.path, segment.size) for segment in self._last if segment.size)
+
+    @property
+    def last(self) -> list[Segment]:
+        """The one that grows, if there is one."""
+        return self._last
 
 
 def unpack_records(packed: memoryview) -> list[tuple[int, ...]]:
@@ -212,8 +241,13 @@ def digest_after(digest: int, header: BatchHeader) -> int:
     """The digest of a segment's batches with one more: of its checksum, and of the two fields that it does not cover. A
     marker counts without its checksum, which its caller does not know.
     """
-    checksum = 0 if header.attributes & CONTROL_BIT else header.checksum
-    return (digest * 31 + checksum + header.base_offset * 7 + header.leader_epoch) & 0xFFFFFFFF
+    return digest_with(digest, header.attributes, header.checksum, header.base_offset, header.leader_epoch)
+
+
+def digest_with(digest: int, attributes: int, checksum: int, base_offset: int, leader_epoch: int) -> int:
+    """The same, of the fields alone."""
+    checksum = 0 if attributes & CONTROL_BIT else checksum
+    return (digest * 31 + checksum + base_offset * 7 + leader_epoch) & 0xFFFFFFFF
 
 
 def latest_ms_of(segment: Segment, following: Segment | None, now_ms: int) -> int:

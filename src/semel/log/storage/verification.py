@@ -6,21 +6,28 @@ start slow, so a start reads up to `VERIFIED_BYTES_MAX`, the newest segments of 
 checks the size and the first batch. `semel dump --segments` reads all of them. Nothing here may change a file.
 """
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from semel.log.storage.aborted_blocks import AbortedBlocks
-from semel.log.storage.files import File, Files
+from semel.log.storage.files import Buffer, File, Files
 from semel.log.storage.journal import Lost
-from semel.log.storage.segment import Segment, digest_after
-from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from semel.log.storage.segment import Proven, Segment, digest_after, digest_with
+from semel.wire.batch import CHECKED_FROM, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, read_header
 from semel.wire.checksum import crc32c
 from semel.wire.steps import finish
 
 # Read at up to a gigabyte a second from the page cache, and at that of the disk otherwise.
 VERIFIED_BYTES_MAX: Final = 64 * 1024 * 1024
 _PIECE_BYTES: Final = 1024 * 1024
+# The base offset, the length, the leader epoch, the format, the checksum, the attributes and the distance of the last
+# offset in the header of a batch. To read all fields takes longer than the rest of a walk.
+_WALKED: Final = Struct(">qiibIhi")
+# The smallest batches in so many bytes take a millisecond.
+_BREATH_BYTES: Final = 64 * 1024
 
 
 class Fault(NamedTuple):
@@ -99,7 +106,7 @@ class Verification:
                 fault = self._fault_in(file, segment)
         if fault is None:
             return None
-        return _told(self._files, segment, fault)
+        return told(self._files, segment, fault)
 
     def _fault_in(self, file: File, segment: Segment) -> Fault | None:
         size = file.size()
@@ -122,7 +129,8 @@ def _fault_at_beginning(file: File, segment: Segment) -> Fault | None:
     return Fault("no batch of this segment at offset 0", next_offset=segment.base_offset)
 
 
-def _told(files: Files, segment: Segment, fault: Fault) -> Fault:
+def told(files: Files, segment: Segment, fault: Fault) -> Fault:
+    """The fault with a message that names the file and what is lost."""
     lost = f"records from offset {fault.next_offset} to {segment.next_offset - 1} are lost or damaged"
     return fault._replace(message=f"{files.describe(segment.path)}: {fault.message}; {lost}")
 
@@ -137,10 +145,10 @@ def fault_in_steps(files: Files, segment: Segment) -> Generator[int, None, Fault
     try:
         file = files.open(segment.path)
     except FileNotFoundError:
-        return _told(files, segment, Fault("missing", next_offset=segment.base_offset))
+        return told(files, segment, Fault("missing", next_offset=segment.base_offset))
     with closing(file):
         fault = yield from _fault_in_steps(file, segment)
-    return None if fault is None else _told(files, segment, fault)
+    return None if fault is None else told(files, segment, fault)
 
 
 def _fault_in_steps(file: File, segment: Segment) -> Generator[int, None, Fault | None]:
@@ -159,6 +167,63 @@ def _fault_in_steps(file: File, segment: Segment) -> Generator[int, None, Fault 
         return None
     # Nobody can say which of them are right.
     return Fault("other batches than the checkpoint knows", next_offset=segment.base_offset)
+
+
+class Walk:
+    """Goes through the batches of a segment from what is proven on, as its bytes are read, piece after piece."""
+
+    def __init__(self, segment: Segment, proven: Proven) -> None:
+        self._segment = segment
+        self._proven = proven
+        self._position, self._offset, self._digest = proven
+        # The beginning of a batch that goes on in the next piece.
+        self._rest: Buffer = b""
+
+    def take(self, content: Buffer, position: int) -> Fault | None:
+        """What is wrong with these bytes, which are at `position`; they begin no later than where the last ones ended.
+        For a thread.
+        """
+        segment, unpack = self._segment, _WALKED.unpack_from
+        begin = self._position + len(self._rest) - position
+        content = memoryview(content)[max(begin, 0) : max(segment.size - position, 0)]
+        data = memoryview(b"".join((self._rest, content))) if self._rest else content
+        size, end_offset = len(data), segment.next_offset
+        size_left = segment.size - self._position
+        offset, digest = self._offset, self._digest
+        what, at, breath = "", 0, 0
+        while at + HEADER_BYTES <= size and not what:
+            base, length, epoch, magic, checksum, attributes, delta = unpack(data, at)
+            end = at + LENGTH_PREFIX_BYTES + length
+            if magic != MAGIC or not at + HEADER_BYTES <= end <= size_left:
+                what = "no intact batch"
+            elif end > size:
+                break
+            elif crc32c(data[at + CHECKED_FROM : end]) != checksum:
+                what = "no intact batch"
+            elif not offset <= base <= base + delta < end_offset:
+                what = "a batch of other offsets"
+            else:
+                digest = digest_with(digest, attributes, checksum, base, epoch)
+                at, offset = end, base + delta + 1
+                if at - breath > _BREATH_BYTES:
+                    # Others get the interpreter.
+                    time.sleep(0)
+                    breath = at
+        self._position, self._offset, self._digest = self._position + at, offset, digest
+        self._rest = data[at:]
+        return self._fault(f"{what} at offset {self._position}") if what else None
+
+    def end(self) -> Fault | None:
+        """What is wrong with all bytes together, or is missing."""
+        if self._position < self._segment.size:
+            return self._fault(f"ends at offset {self._position + len(self._rest)}, in the middle of a batch")
+        if self._digest != self._segment.digest:
+            # Nobody can say which of them are right.
+            return Fault("other batches than were written", *self._proven)
+        return None
+
+    def _fault(self, message: str) -> Fault:
+        return Fault(message, self._position, self._offset, self._digest)
 
 
 def proven_after(file: File, segment: Segment, fault: Fault) -> list[list[tuple[int, BatchHeader]]]:
