@@ -29,6 +29,7 @@ KINDS_OF_PAIRS: Final = (
     *_COMMON,
     # The brokers.
     *("kill active", "kill standby", "freeze active", "freeze standby", "orderly restart", "disk wiped"),
+    "lost before a checkpoint",
     *("takeover", "fenced", "history of 2 brokers", "history of 3 brokers"),
     # The store.
     *("store: late", "store: lost request", "store: lost answer", "store: conflict", "store: throttled"),

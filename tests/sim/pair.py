@@ -19,7 +19,7 @@ from semel.log.store.contract import Buffer, Found, Listed
 from semel.testing.faulty import Crashed, FaultyFiles
 from semel.testing.stores import FaultyStore
 from semel.testing.virtual_loop import VirtualLoop
-from sim.disk import SimulatedDiskThread
+from sim.disk import LosingDisk, LosingThread, SimulatedDiskThread
 from sim.network import Weather
 from sim.processes import Process, ProcessLoop
 from sim.world import COMPACTION_LOOK_S, LIMITS, PORT, RECOVERY_S_MAX, SETTINGS, WatchedEvents, World
@@ -169,8 +169,17 @@ class PairWorld(World):
         def died() -> None:
             """The disk of a pair is a cache, and its faults are those of the other histories."""
 
+        def thread(name: str, loop: asyncio.AbstractEventLoop) -> SimulatedDiskThread:
+            if name != "semel-checkpoint":
+                return SimulatedDiskThread(self, self._disk_chance, loop, died)
+            return LosingThread(self, self._disk_chance, loop, died, disk)
+
+        def stored_bytes(path: str) -> int:
+            return broker.role.cache.files.end_of_parts(path) if broker.role.cache else 0
+
+        disk = LosingDisk(member.files, self.chance(f"loss {member.name}"), stored_bytes)
         broker = Broker(
-            files=member.files,
+            files=disk,
             host=member.name,
             port=PORT,
             insecure=True,
@@ -183,7 +192,7 @@ class PairWorld(World):
             boot_clock=self.loop.time,
             reach=_no_way,
             pace=self.pace,
-            disk_threads=lambda name, loop: SimulatedDiskThread(self, self._disk_chance, loop, died),
+            disk_threads=thread,
         )
         broker.events = WatchedEvents(self, member.name)
         broker.compactor.look_seconds = COMPACTION_LOOK_S

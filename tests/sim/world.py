@@ -23,6 +23,7 @@ from semel.log.replica.cache import Unreadable
 from semel.log.replica.holes import Hole
 from semel.log.replica.writer import Fenced
 from semel.log.storage.aborted_blocks import BlockLayout
+from semel.log.storage.journal import Damaged
 from semel.log.storage.log import Torn
 from semel.log.storage.log_settings import LogSettings
 from semel.testing.checkers import Event
@@ -74,7 +75,8 @@ class WatchedEvents(Events):
         elif event == "read_failed" and self._world.owns_store(self._name) and isinstance(fields["reason"], Unreadable):
             self._world.anomaly("damage", f"{self._name}: {fields['reason']}")
         self._world.note(self._name, event, **{name: str(value) for name, value in fields.items()})
-        if error is not None and not _was_injected(error, stopped=event == "stopped_where"):
+        is_loss = isinstance(error, Damaged) and self._world.fired["lost before a checkpoint"]
+        if error is not None and not is_loss and not _was_injected(error, stopped=event == "stopped_where"):
             self._world.anomaly("traceback", f"{event}: {error!r}", error)
 
 
