@@ -14,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ import forked
 from cluster_under_test import FOREIGN_CLUSTER
 from failures import Failures
 from fast_spark import java_made_before
+from left_running import left_running, running
 from semel.ui.cli.process import memory_bytes, raise_open_files
 from shares import BySize, in_order, too_small, workers_at_once
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 settings.register_profile("house", deadline=None, print_blob=True, derandomize=True, max_examples=40)
 settings.register_profile("exploring", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
+
+RUNNING_BEFORE: pytest.StashKey[Counter[str]] = pytest.StashKey()
 
 # Nothing of what is loaded and collected goes before the end.
 gc.disable()
@@ -140,8 +144,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    item.stash[RUNNING_BEFORE] = running()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A test fails if what it started goes on when it is over: what fixtures started before it may."""
+    result = yield
+    if RUNNING_BEFORE in item.stash and (left := left_running(item.stash[RUNNING_BEFORE])):
+        pytest.fail(f"the test is over, and of what it started there still runs: {dict(left)}", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
+def quiet_again() -> None:
     """An application may have its whole process log more, as one of Litestar does. Later tests would be shown what the
     brokers of others do meanwhile.
     """

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Column, Engine, MetaData, String, Table
 
 from cluster_under_test import CLIENT
+from eventually import SECONDS_MAX
 from semel import outbox
 from semel.outbox import Relay
 from semel.outbox.bell import FALLBACK_SECONDS
@@ -30,7 +31,7 @@ class Running:
 
     def end(self) -> None:
         """Wait until it ends by itself."""
-        self._thread.join(120)
+        self._thread.join(SECONDS_MAX)
         assert not self._thread.is_alive()
 
     def stop(self) -> None:
@@ -39,7 +40,8 @@ class Running:
 
     def _run(self) -> None:
         try:
-            self.relay.run(stands_by=self._stands_by)
+            # A shard that goes on when its relay has returned would reach into the next test.
+            self.relay.run(stands_by=self._stands_by, stop_seconds=SECONDS_MAX)
         except BaseException as error:
             self.error = error
 

@@ -31,7 +31,7 @@ from semel.publish import (
     RecordRefused,
 )
 from semel.publish.clients import Deadline
-from semel.publish.transaction import Interrupted, Transaction
+from semel.publish.transaction import Client, Interrupted, Transaction
 from semel.testing.broker import FaultyBroker
 
 LIST_OFFSETS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 2, 22, 24, 26
@@ -144,7 +144,7 @@ def test_a_commit_that_has_timed_out_is_not_asked_for_again() -> None:
     """librdkafka 2.16 would abort the process if it had no time for the second call and the first one succeeded."""
     producer = OutOfTime()
     with pytest.raises(Interrupted, match="resume"):
-        Transaction(cast(Producer, producer), Deadline(60.0)).commit()
+        Transaction(Client(cast(Producer, producer)), Deadline(60.0)).commit()
 
 
 @contextlib.contextmanager

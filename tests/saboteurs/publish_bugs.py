@@ -9,6 +9,13 @@ _FORMER_LEADER: Final = "tests/publish/test_publish_former_leader.py"
 _PUBLISHING: Final = "tests/publish/test_publishing.py"
 
 PUBLISH_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "a client of a publisher that has ended goes on as long as anybody keeps the error",
+        "semel.publish.publisher:Publisher._calling",
+        "self._release()",
+        "pass",
+        ("tests/publish/test_ended_publishers.py",),
+    ),
     # -- publish: a number is there at most once, in order, and never lost ------------------------------------------
     Bug(
         "the cursor is read as far as it is decided, and no further",

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack
@@ -42,7 +42,7 @@ from semel.publish.rules import (
     plan,
     this_instance,
 )
-from semel.publish.transaction import FencedOff, Interrupted, Transaction, claim
+from semel.publish.transaction import Client, FencedOff, Interrupted, Transaction, claim
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +97,10 @@ class Publisher:
         self._instance = this_instance(now_ms())
         self._cursor_topic = CursorTopic(self._settings)
         self._mutex = threading.Lock()
-        # None if there is no producer to rely on: at first, and after an interruption.
-        self._producer: Producer | None = None
+        # The one that was made last, until it is released.
+        self._made: Client | None = None
+        # None if there is no client to rely on: at first, and after an interruption.
+        self._client: Client | None = None
         self._cursor = NOTHING
         # Whether the cursor's record has named this instance: then any other instance in it has fenced this one.
         self._is_noted = False
@@ -119,22 +121,21 @@ class Publisher:
 
     def open(self) -> None:
         """Claim the name, which fences the instance that had it. Without this, the first call claims it."""
-        with self._mutex:
+        with self._calling():
             self._claimed(self._deadline())
 
     def close(self) -> None:
         """Close the connections. The name stays claimed until another publisher claims it."""
         with self._mutex:
-            if self._producer is not None:
-                # The producer is closed explicitly: an error that the caller keeps references its frames, and those the
-                # client.
-                self._producer.close()
+            if self._client is not None:
+                self._client.producer.close()
             self._ended = self._ended or PublishRefused(f"publisher {self._settings.name!r} was closed")
-            self._producer = None
+            self._client = None
+            self._release()
 
     def last(self) -> int:
         """The last number that was published, -1 if there is none: continue with the next one."""
-        with self._mutex:
+        with self._calling():
             self._claimed(self._deadline())
             return self._cursor
 
@@ -146,12 +147,28 @@ class Publisher:
     def publish_many(self, publications: Iterable[Publication]) -> list[Receipt]:
         """Publish several numbers in one transaction; those that were published before are left out."""
         publications = [(number, tuple(records)) for number, records in publications]
-        with self._mutex:
+        with self._calling():
             return list(self._publish(publications).receipts)
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """One call at a time. It leaves no client that is not relied on: that would go on asking the brokers for its
+        topics, which creates them again, for as long as anybody keeps the error of the call."""
+        with self._mutex:
+            try:
+                yield
+            finally:
+                if self._client is None:
+                    self._release()
+
+    def _release(self) -> None:
+        if self._made is not None:
+            self._made.release()
+            self._made = None
 
     def _publish(self, publications: Sequence[Publication]) -> Plan:
         deadline = self._deadline()
-        producer = self._claimed(deadline)
+        client = self._claimed(deadline)
         settings = self._settings
         numbers = (number for number, _ in publications)
         outcome = plan(settings.name, self._cursor, numbers, gaps_allowed=settings.gaps_allowed)
@@ -163,9 +180,9 @@ class Publisher:
             if receipt is Receipt.ACCEPTED
             for record in of_number
         ]
-        while not self._commit(producer, records, outcome.cursor, deadline):
+        while not self._commit(client, records, outcome.cursor, deadline):
             # A new producer makes the cursor final, and the cursor says whether the commit happened.
-            producer = self._claimed(self._deadline())
+            client = self._claimed(self._deadline())
             if self._cursor == outcome.cursor:
                 break
             if deadline.is_over:
@@ -175,14 +192,14 @@ class Publisher:
                 )
         return outcome
 
-    def _commit(self, producer: Producer, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
+    def _commit(self, client: Client, records: Sequence[Record], number: int, deadline: Deadline) -> bool:
         """One attempt; False if only the cursor can say whether it was committed."""
-        transaction = Transaction(producer, deadline)
+        transaction = Transaction(client, deadline)
         try:
             # The cursor is the second record, so that the client asks for its partition while it gets the others.
             transaction.write((*records[:1], self._cursor_record(number), *records[1:]))
             # If anything interrupts the commit, only the cursor knows its outcome.
-            self._producer = None
+            self._client = None
             self._uncertain = number
             transaction.commit()
         except FencedOff:
@@ -191,30 +208,30 @@ class Publisher:
             if transaction.is_given_up:
                 # The producer cannot be used any more. If it was the cursor that was refused, the note of a new one is
                 # refused, too, and that error replaces this one.
-                self._producer = None
+                self._client = None
                 self._claimed(self._deadline())
             raise
         except Interrupted as reason:
             logger.info("publisher %s: number %d was interrupted: %s", self._settings.name, number, reason)
-            self._producer = None
+            self._client = None
             return False
-        self._stands(producer, number)
+        self._stands(client, number)
         return True
 
-    def _stands(self, producer: Producer, cursor: int) -> None:
+    def _stands(self, client: Client, cursor: int) -> None:
         """Notes that the outcome is known, and that the cursor's record names this instance."""
-        self._producer = producer
+        self._client = client
         self._cursor = cursor
         self._uncertain = None
         self._is_noted = True
 
-    def _claimed(self, deadline: Deadline) -> Producer:
+    def _claimed(self, deadline: Deadline) -> Client:
         """The producer; the cursor was read after its fence."""
         if self._ended is not None:
             # Without the frames of the calls before, which would all stay in memory, and their records with them.
             raise self._ended.with_traceback(None)
-        if self._producer is not None:
-            return self._producer
+        if self._client is not None:
+            return self._client
         # The clients are new, so a refused login of the former ones does not count for them.
         self._settings.events.forget()
         try:
@@ -226,34 +243,34 @@ class Publisher:
         finally:
             self._cursor_topic.disconnect()
 
-    def _claim(self, deadline: Deadline) -> Producer:
+    def _claim(self, deadline: Deadline) -> Client:
         self._note_interrupted = None
         while True:
-            producer = self._new_producer()
+            client = self._new_client()
             if not self._is_noted:
                 self._cursor_topic.prepare(deadline)
             else:
                 # If another instance has started meanwhile, find it before this one would fence it.
                 self._check_owner(self._cursor_topic.peek(deadline))
-            self._fence(producer, deadline)
-            cursor = self._read(producer, deadline)
+            self._fence(client, deadline)
+            cursor = self._read(client, deadline)
             if self._is_noted:
                 self._check_owner(cursor)
-            if self._note(producer, cursor, deadline):
-                return producer
+            if self._note(client, cursor, deadline):
+                return client
             if deadline.is_over:
                 raise PublishFailed(
                     f"publisher {self._settings.name!r} could not note itself in topic {self._settings.topic!r}, and "
                     f"has published nothing since: {self._note_interrupted}"
                 )
 
-    def _note(self, producer: Producer, cursor: Cursor | None, deadline: Deadline) -> bool:
+    def _note(self, client: Client, cursor: Cursor | None, deadline: Deadline) -> bool:
         """Write a note of this instance into the cursor, and before the commit, check that the cursor that was read is
         the last one below the note: a broker that is cut off from its cluster may have shown an older one. False if it
         has, and if it is unknown whether the note was committed; that does no harm, because the note has the cursor's
         number."""
         number = NOTHING if cursor is None else cursor.number
-        transaction = Transaction(producer, deadline)
+        transaction = Transaction(client, deadline)
         try:
             transaction.write([self._cursor_record(number)])
             if self._below(transaction, deadline) != cursor:
@@ -271,7 +288,7 @@ class Publisher:
             logger.info("publisher %s: its note was interrupted: %s", self._settings.name, reason)
             self._note_interrupted = f"{reason}"
             return False
-        self._stands(producer, number)
+        self._stands(client, number)
         return True
 
     def _below(self, transaction: Transaction, deadline: Deadline) -> Cursor | None:
@@ -285,15 +302,17 @@ class Publisher:
                 raise Interrupted(str(reason)) from None
             raise
 
-    def _new_producer(self) -> Producer:
+    def _new_client(self) -> Client:
+        self._release()
         try:
-            return Producer(dict(self._settings.producer))
+            self._made = Client(Producer(dict(self._settings.producer)))
         except KafkaException as error:
             raise PublishRefused(f"the settings of publisher {self._settings.name!r}: {error.args[0].str()}") from None
+        return self._made
 
-    def _fence(self, producer: Producer, deadline: Deadline) -> None:
+    def _fence(self, client: Client, deadline: Deadline) -> None:
         try:
-            claim(producer, deadline)
+            claim(client, deadline)
         except FencedOff:
             self._end_fenced()
         except Interrupted as reason:
@@ -303,7 +322,7 @@ class Publisher:
             why = self._note_interrupted or self._settings.events.why(str(reason), NO_COORDINATOR)
             raise self._settings.events.failure(f"{what}: {why}") from None
 
-    def _read(self, producer: Producer, deadline: Deadline) -> Cursor | None:
+    def _read(self, client: Client, deadline: Deadline) -> Cursor | None:
         """The cursor, when it is final. An open transaction before that may belong to a publisher that fenced this one
         and died."""
         while True:
@@ -312,11 +331,11 @@ class Publisher:
             except Undecided:
                 if deadline.is_over:
                     raise
-            self._check_fence(producer, deadline)
+            self._check_fence(client, deadline)
 
-    def _check_fence(self, producer: Producer, deadline: Deadline) -> None:
+    def _check_fence(self, client: Client, deadline: Deadline) -> None:
         """Only a writer learns that it was fenced, so write a cursor, and abort it."""
-        transaction = Transaction(producer, deadline)
+        transaction = Transaction(client, deadline)
         try:
             transaction.write([self._cursor_record(NOTHING)])
             transaction.abort()
@@ -352,7 +371,7 @@ class Publisher:
         if isinstance(error, Fenced):
             FENCED.add()
         self._ended = error
-        self._producer = None
+        self._client = None
         self._cursor_topic.disconnect()
         raise error
 

@@ -53,17 +53,29 @@ def _words_for(reason: KafkaError) -> str:
     return f"{reason.str()} ({reason.name()}){purged if reason.code() == KafkaError._PURGE_QUEUE else ''}"
 
 
-def claim(producer: Producer, deadline: Deadline) -> None:
+class Client:
+    """A producer until it is released. Calls hold this and not the producer: confluent-kafka keeps some errors of calls
+    for good, and with each the frames it came through."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+
+    def release(self) -> None:
+        """End the producer, unless somebody else holds it; this object cannot be used any more."""
+        del self.producer
+
+
+def claim(client: Client, deadline: Deadline) -> None:
     """Put up the fence: earlier producers of the transactional id can no longer write, and their open transaction is
     aborted."""
-    _insist(producer.init_transactions, deadline)
+    _insist(lambda seconds: client.producer.init_transactions(seconds), deadline)
 
 
 class Transaction:
     """One transaction, from its begin to its end."""
 
-    def __init__(self, producer: Producer, deadline: Deadline) -> None:
-        self._producer = producer
+    def __init__(self, client: Client, deadline: Deadline) -> None:
+        self._client = client
         self._deadline = deadline
         self._abort_seconds = min(deadline.left_seconds, _ABORT_SECONDS_MAX)
         self._failed: tuple[Record, KafkaError] | None = None
@@ -85,7 +97,7 @@ class Transaction:
     def write(self, records: Iterable[Record]) -> None:
         """Begin, and wait until every record is stored; if one is not, abort."""
         try:
-            self._producer.begin_transaction()
+            self._client.producer.begin_transaction()
         except KafkaException as error:
             _raise_if_fenced(error.args[0])
             raise Interrupted(error.args[0]) from None
@@ -112,11 +124,13 @@ class Transaction:
 
         This takes at most half of the time that is left: in the rest, a new producer can find out and continue.
         """
-        _insist(self._producer.commit_transaction, Deadline(self._deadline.left_seconds / 2))
+        _insist(
+            lambda seconds: self._client.producer.commit_transaction(seconds), Deadline(self._deadline.left_seconds / 2)
+        )
 
     def abort(self) -> None:
         """Abort the transaction. For a fenced producer this raises `FencedOff`, whatever error came before."""
-        _insist(self._producer.abort_transaction, Deadline(self._abort_seconds))
+        _insist(lambda seconds: self._client.producer.abort_transaction(seconds), Deadline(self._abort_seconds))
 
     def _hand_over(self, record: Record) -> None:
         topic, key, value, headers, partition, timestamp_ms = record
@@ -127,7 +141,9 @@ class Transaction:
         while True:
             try:
                 # By their places: with names, the call takes a third longer.
-                self._producer.produce(topic, value, key, partition, noted, None, timestamp_ms or _NOW, sent_headers)
+                self._client.producer.produce(
+                    topic, value, key, partition, noted, None, timestamp_ms or _NOW, sent_headers
+                )
                 return
             except BufferError:
                 self._free_the_queue()
@@ -138,11 +154,11 @@ class Transaction:
         """The queue is full: wait until the broker has acknowledged some of its records."""
         if self._deadline.is_over:
             raise Interrupted("the queue is full, and the broker acknowledged none of its records in time")
-        self._producer.poll(_POLL_SECONDS)
+        self._client.producer.poll(_POLL_SECONDS)
         self._check()
 
     def _flush(self) -> None:
-        if self._producer.flush(self._deadline.left_seconds):
+        if self._client.producer.flush(self._deadline.left_seconds):
             raise Interrupted("not everything arrived in time")
         self._check()
 
@@ -173,7 +189,7 @@ class Transaction:
     def _cause_of_purge(self) -> KafkaError | None:
         """The error for which the client has given up the transaction: it raises it again when it has to begin one."""
         try:
-            self._producer.begin_transaction()
+            self._client.producer.begin_transaction()
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             return cause if cause.txn_requires_abort() else None
