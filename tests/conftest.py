@@ -28,7 +28,7 @@ from failures import Failures
 from fast_spark import java_made_before
 from left_running import left_running, running
 from semel.ui.cli.process import memory_bytes, raise_open_files
-from shares import BySize, in_order, too_small, workers_at_once
+from shares import BySize, in_order, niceness_of, too_small, workers_at_once
 
 if TYPE_CHECKING:
     from asking import Asker
@@ -44,6 +44,7 @@ settings.register_profile("exploring", deadline=None, print_blob=True, derandomi
 settings.load_profile("exploring" if os.environ.get("SEMEL_TEST_EXPLORE") else "house")
 
 RUNNING_BEFORE: pytest.StashKey[Counter[str]] = pytest.StashKey()
+NICENESS_SO_FAR: pytest.StashKey[int] = pytest.StashKey()
 
 # Nothing of what is loaded and collected goes before the end.
 gc.disable()
@@ -142,6 +143,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     run = VirtualLoop().run if pyfuncitem.get_closest_marker("virtual_time") else asyncio.run
     run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A worker gives way to those with the longest shares. It does not come back, and need not: those begin first."""
+    niceness = niceness_of(item.nodeid) if hasattr(item.config, "workerinput") else 0
+    if (more := niceness - item.config.stash.get(NICENESS_SO_FAR, 0)) > 0:
+        item.config.stash[NICENESS_SO_FAR] = niceness
+        os.nice(more)
 
 
 @pytest.hookimpl(wrapper=True)

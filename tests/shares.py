@@ -1,7 +1,8 @@
 """How the tests are shared out among worker processes: what stays together in one worker, and what begins first.
 
 A worker starts Spark once, and its Java gets faster with every test, so the tests on one Spark session are few large
-shares. All other tests go by file. The largest shares begin first, so that no worker is left with one at the end.
+shares. All other tests go by file. The largest shares begin first, so that no worker is left with one at the end, and
+the longest of them go before the others where there are not enough cores.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/sim/",),
 )
 
+# What takes longest from end to end, and so says how long a run takes: two workers with a Spark each.
+LONGEST_SHARES: Final = 2
+# Whoever runs the other shares gets a third of the processor beside them, and all of it while they wait.
+NICENESS: Final = 5
+
 
 def too_small(memory_bytes: int, open_files: int) -> str | None:
     """What a machine lacks on which all tests cannot run, and what to do. One file of tests may well run there."""
@@ -55,6 +61,12 @@ def share_of(nodeid: str) -> str:
         if nodeid.startswith(beginnings):
             return beginnings[0]
     return nodeid.partition("::")[0]
+
+
+def niceness_of(nodeid: str) -> int:
+    """How much the worker that runs this test gives way to others."""
+    longest = [beginnings[0] for beginnings in LARGE_SHARES[:LONGEST_SHARES]]
+    return 0 if share_of(nodeid) in longest else NICENESS
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:

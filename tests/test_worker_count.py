@@ -2,7 +2,7 @@
 
 import pytest
 
-from shares import too_small, workers_at_once
+from shares import niceness_of, too_small, workers_at_once
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,11 @@ def test_a_machine_that_is_too_small_is_told_what_it_lacks(gigabytes: int, open_
     """And does not fail at whatever test comes first."""
     assert said in (too_small(int(gigabytes * 1e9), open_files) or "")
     assert too_small(4_000_000_000, 1024) is None
+
+
+def test_the_longest_shares_do_not_wait_for_the_others() -> None:
+    """They begin first and would end last: all others fit beside them."""
+    assert niceness_of("tests/spark/tables/test_table_contract.py::test_it") == 0
+    assert niceness_of("tests/spark/test_session.py::test_it") == 0
+    assert niceness_of("tests/crash/test_matrix.py::test_it") > 0
+    assert niceness_of("tests/wire/test_codec.py::test_it") > 0
