@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from scenarios import KINDS, SCENARIOS, Scenario, a_life, check, faults_to_try, opened, partition, run, send
@@ -20,14 +21,12 @@ SEEDS = int(os.environ.get("SEMEL_CRASH_SEEDS", "1"))
 LOSSES = ("lost write", "partly lost write", "lost name", "lost size")
 
 
+@cache
 def rehearsed(scenario: Scenario) -> list[Call]:
     files, ledger = FaultyFiles(), Ledger()
     assert run(scenario, files, ledger) == "finished"
     check(files.after_kill(), ledger)
     return files.calls
-
-
-CALLS = {scenario: rehearsed(scenario) for scenario in SCENARIOS}
 
 
 def left_by(files: FaultyFiles, kind: FaultKind, number: int) -> Iterator[tuple[str, FaultyFiles]]:
@@ -59,7 +58,7 @@ def test_whatever_happens_to_any_call_what_was_acknowledged_is_there_once(
     kind: FaultKind, scenario: Scenario, fired: Counter[str], judged: Counter[str]
 ) -> None:
     before = fired[kind]
-    for fault in faults_to_try(kind, CALLS[scenario]):
+    for fault in faults_to_try(kind, rehearsed(scenario)):
         files, ledger = FaultyFiles(fault), Ledger()
         ended = run(scenario, files, ledger)
         assert files.fired[kind] == 1, fault
@@ -76,7 +75,7 @@ def test_every_way_of_losing_what_was_not_synced_came_to_pass(fired: Counter[str
 
 
 def test_a_crash_in_the_recovery_from_a_crash_loses_nothing_either(fired: Counter[str], judged: Counter[str]) -> None:
-    crashes = [call.number for call in CALLS[a_life] if call.kind in ("write", "sync", "rename", "sync_directory")]
+    crashes = [call.number for call in rehearsed(a_life) if call.kind in ("write", "sync", "rename", "sync_directory")]
     for at in crashes[3::58]:
         files, ledger = FaultyFiles(Fault("crash after", at)), Ledger()
         assert run(a_life, files, ledger) == "crashed"
@@ -148,7 +147,7 @@ def test_on_a_full_disk_changes_are_refused_and_once_there_is_space_everything_g
 
 
 def test_nothing_is_tried_again_after_a_sync_that_failed() -> None:
-    syncs = [call for call in CALLS[a_life] if call.kind in ("sync", "sync_directory")]
+    syncs = [call for call in rehearsed(a_life) if call.kind in ("sync", "sync_directory")]
     for call in syncs:
         files, ledger = FaultyFiles(Fault("failed sync", call.number)), Ledger()
         with pytest.raises(Stopped):

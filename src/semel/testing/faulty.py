@@ -40,6 +40,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
@@ -160,12 +161,8 @@ class FaultyFile:
         self._inode = inode
         self._open = True
 
-    @contextlib.contextmanager
-    def _calling(self, kind: str, size: int = 0) -> Iterator[Fault | None]:
-        with self._files._calling(kind, self._path, size) as fault:
-            if not self._open:
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
-            yield fault
+    def _calling(self, kind: str, size: int = 0) -> AbstractContextManager[Fault | None]:
+        return self._files._calling(kind, self._path, size, is_open=self._open)
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> int:
         data = b"".join(buffers)
@@ -255,8 +252,9 @@ class FaultyFiles:
         return self._crashed
 
     @contextlib.contextmanager
-    def _calling(self, kind: str, path: str, size: int = 0) -> Iterator[Fault | None]:
-        """Count a call and let its fault strike before or after the block, which is the effect of the call."""
+    def _calling(self, kind: str, path: str, size: int = 0, *, is_open: bool = True) -> Iterator[Fault | None]:
+        """Count a call and let its fault strike before or after the block, which is the effect of the call. A file that
+        is closed has none."""
         with self._mutex:
             if self._crashed:
                 raise Crashed("the process is dead")
@@ -265,6 +263,7 @@ class FaultyFiles:
             self.counts[kind] += 1
             fault = next((fault for fault in self._armed if fault.strikes(call)), None)
             if fault is None:
+                self._check_open(path, is_open=is_open)
                 yield None
                 return
             self.fired[fault.kind] += 1
@@ -272,11 +271,16 @@ class FaultyFiles:
                 self._armed.remove(fault)
             self._before(fault, call)
             try:
+                self._check_open(path, is_open=is_open)
                 yield fault
             finally:
                 if fault.kind in ("crash after", "torn"):
                     self._die(fault, call)
             self._refuse(fault, call)
+
+    def _check_open(self, path: str, *, is_open: bool) -> None:
+        if not is_open:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), path)
 
     def _before(self, fault: Fault, call: Call) -> None:
         if fault.kind == "crash before":

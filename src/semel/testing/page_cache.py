@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 # A disk writes a sector completely or not at all.
@@ -75,6 +75,10 @@ class Inode:
         for change in _settled(self.changes):
             change.apply(self.certain)
 
+    def clone(self) -> "Inode":
+        changes = [copy.copy(change) for change in self.changes]
+        return Inode(bytearray(self.cached), bytearray(self.certain), changes)
+
     def surviving(self, choose: Choose, lost: Counter[str]) -> "Inode":
         """The file after a loss of power; what was lost is counted in `lost`."""
         content = bytearray(self.certain)
@@ -129,7 +133,9 @@ class Tree:
         return path in self.names and self.names[path] is DIRECTORY
 
     def children(self, path: str) -> list[str]:
-        return [name.rpartition("/")[2] for name in self.names if name and above(name) == path]
+        start = f"{path}/" if path else ""
+        below = (name[len(start) :] for name in self.names if name.startswith(start))
+        return [name for name in below if name and "/" not in name]
 
     def change(self, change: NameChange) -> None:
         change.apply(self.names)
@@ -153,7 +159,18 @@ class Tree:
         mark_doubtful([change for change in self._changes if path in change.directories])
 
     def clone(self) -> "Tree":
-        return copy.deepcopy(self)
+        nodes = (*self.names.values(), *self._certain.values(), *(change.node for change in self._changes))
+        # A file that has several names, now and on the disk, stays one.
+        files = {id(node): node for node in nodes if node is not DIRECTORY}
+        cloned = {number: node.clone() for number, node in files.items()}
+        after = Tree()
+        after.names = {path: cloned.get(id(node)) for path, node in self.names.items()}
+        after._certain = {path: cloned.get(id(node)) for path, node in self._certain.items()}
+        after._changes = [
+            replace(change, directories=set(change.directories), node=cloned.get(id(change.node)))
+            for change in self._changes
+        ]
+        return after
 
     def surviving(self, choose: Choose, lost: Counter[str]) -> "Tree":
         """The tree after a loss of power; what was lost is counted in `lost`."""
