@@ -245,15 +245,9 @@ def applies(one: AccessRule, asker: Asker) -> bool:
     return one.principal in (asker.principal, "User:*") and one.host in (asker.host, "*")
 
 
-def naive(rules: set[AccessRule], asker: Asker, operation: Operation, resource_type: int, name: str) -> bool:
-    """StandardAuthorizerData.findAclRule, by looking at every rule."""
-    about = [
-        one
-        for one in rules
-        if applies(one, asker)
-        and one.resource_type == resource_type
-        and (one.name in (name, "*") if one.pattern == LITERAL else name.startswith(one.name))
-    ]
+def naive(rules: set[AccessRule], operation: Operation, name: str) -> bool:
+    """StandardAuthorizerData.findAclRule, by looking at every rule about the asker and the type."""
+    about = [one for one in rules if (one.name in (name, "*") if one.pattern == LITERAL else name.startswith(one.name))]
     implied_by = {
         DESCRIBE: {DESCRIBE, READ, WRITE, Operation.DELETE, Operation.ALTER},
         Operation.DESCRIBE_CONFIGS: {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS},
@@ -264,15 +258,11 @@ def naive(rules: set[AccessRule], asker: Asker, operation: Operation, resource_t
     return any(one.permission == ALLOW and one.operation in allowing for one in about)
 
 
-def naive_some(rules: set[AccessRule], asker: Asker, operation: Operation, resource_type: int) -> bool:
-    """Authorizer.authorizeByResourceType, by looking at every rule."""
-    if naive(rules, asker, operation, resource_type, "hardcode"):
+def naive_some(rules: set[AccessRule], operation: Operation) -> bool:
+    """Authorizer.authorizeByResourceType, by looking at every rule about the asker and the type."""
+    if naive(rules, operation, "hardcode"):
         return True
-    about = [
-        one
-        for one in rules
-        if applies(one, asker) and one.resource_type == resource_type and one.operation in (ALL, operation)
-    ]
+    about = [one for one in rules if one.operation in (ALL, operation)]
     denied = {(one.pattern, one.name) for one in about if one.permission == DENY}
     allowed = {(one.pattern, one.name) for one in about if one.permission == ALLOW}
     if (LITERAL, "*") in denied:
@@ -302,17 +292,17 @@ def test_every_verdict_is_that_of_apache_kafka_after_every_change(
             remove(access, *rules)
             model -= set(rules)
         assert set(access) == model
-        for asker, operation, resource_type in product(ASKERS, OPERATIONS[1:], [TOPIC, GROUP]):
-            for name in (*NAMES, "abcd", "c"):
-                expected = naive(model, asker, operation, resource_type, name)
-                assert access.allows(asker, operation, resource_type, name) == expected
-                assert access.allows(access.alike(asker, resource_type), operation, resource_type, name) == expected
+        for asker, resource_type in product(ASKERS, [TOPIC, GROUP]):
+            about = {one for one in model if applies(one, asker) and one.resource_type == resource_type}
+            alike = access.alike(asker, resource_type)
+            for operation, name in product(OPERATIONS[1:], (*NAMES, "abcd", "c")):
+                expected = naive(about, operation, name)
+                assert access.allows(alike, operation, resource_type, name) == expected
                 verdict = access.verdict(asker, operation, resource_type, name)
                 assert verdict.is_allowed == expected
-                assert verdict.rule is None or (verdict.rule in model and applies(verdict.rule, asker))
-            if operation in (READ, WRITE):
-                expected = naive_some(model, asker, operation, resource_type)
-                assert access.allows_some(asker, operation, resource_type) == expected
+                assert verdict.rule is None or verdict.rule in about
+            for operation in (READ, WRITE):
+                assert access.allows_some(asker, operation, resource_type) == naive_some(about, operation)
     restored = AccessRules()
     restored.restore(read_again(access.snapshot()))
     assert list(restored) == list(access)
