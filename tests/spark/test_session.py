@@ -207,8 +207,10 @@ def test_what_the_user_has_set_stands_and_nothing_is_left_where_he_works(tmp_pat
     assert errors == []
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_takes_all_its_processes_along(tmp_path: Path) -> None:
-    """Which every test of a crash relies on: a Python worker that went on would be no crash."""
+    """Which every test of a killed driver relies on, and those are slow, too: a Python worker that went on would be no
+    crash."""
     script = """
         import os, sys, threading
         from pathlib import Path
