@@ -36,6 +36,20 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
         (_SERVERS, "-k", "never_answers and mysql"),
     ),
     Bug(
+        "a key without an index is found when the first batch runs",
+        "semel.spark.tables.postgres:Postgres.check",
+        "columns and write.key",
+        "False",
+        (_SERVERS, "-k", "when_it_is_made and postgresql"),
+    ),
+    Bug(
+        "the sink that refuses its key is not named",
+        "semel.spark.tables.sink:named",
+        "type(error) is ValueError",
+        "False",
+        (_SERVERS, "-k", "when_it_is_made and sqlite"),
+    ),
+    Bug(
         "a sink whose database goes away is not named",
         "semel.spark.tables.servers:Server.failing",
         "self.sink",

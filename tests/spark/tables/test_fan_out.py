@@ -7,10 +7,10 @@ import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from semel.client import Unreachable
@@ -80,7 +80,7 @@ def test_each_sink_takes_the_rows_of_its_where(spark: SparkSession, tmp_path: Pa
 def test_a_stream_that_a_sink_cannot_take_is_refused_before_it_begins(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("rate").load()
     url = f"sqlite:///{tmp_path}/rows.db"
-    with pytest.raises(AnalysisException, match="valu"):
+    with pytest.raises(ValueError, match="valu"):
         fan_out(stream, [sql_sink(url, "rows", where="valu > 3")])
     with pytest.raises(
         ValueError, match=r"key=\.\.\. names 'id', and the rows have no such column: they have timestamp, value"
@@ -127,3 +127,24 @@ def test_only_counts_that_a_person_has_to_look_at_warn() -> None:
     assert level_of({"dedup": {"accepted": 5, "duplicate": 2, "late": 0}}) == logging.INFO
     assert level_of({"dedup": {"accepted": 5, "late": 1}}) == logging.WARNING
     assert words_of({"dedup": {"accepted": 3, "late": 0}, "fan_out": {"in no sink": 0}}) == "dedup: 3 accepted"
+
+
+@pytest.mark.parametrize("choice", [{"columns": ["nothing"]}, {"where": "nothing > 1"}, {"columns": ["id +"]}])
+def test_an_expression_that_does_not_fit_the_rows_is_refused_with_the_name_of_the_sink(
+    spark: SparkSession, tmp_path: Path, choice: dict[str, Any]
+) -> None:
+    rows = spark.range(3)
+    for sink in (sql_sink(f"sqlite:///{tmp_path}/rows.db", "rows", **choice), delta_sink(tmp_path / "lake", **choice)):
+        said = rf"^sink '{sink.name}': columns=\.\.\. or where=\.\.\. does not fit the rows: \[\w+"
+        for tried in (lambda: sink.check(rows), lambda: sink.write(rows, Batch("query", 0))):  # noqa: B023 (called at once)
+            with pytest.raises(ValueError, match=said) as refused:
+                tried()
+            assert "\n" not in str(refused.value)
+
+
+def test_a_key_that_the_rows_do_not_have_is_refused_with_the_name_of_the_sink(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = sql_sink(f"sqlite:///{tmp_path}/rows.db", "rows", "upsert", key="number")
+    with pytest.raises(ValueError, match=r"^sink 'sqlite:rows': key=\.\.\. names 'number'"):
+        sink.check(spark.range(3))

@@ -18,6 +18,7 @@ from semel.spark.tables.mysql_rows import Sending, send_rows
 from semel.spark.tables.postgres_columns import staging_types
 from semel.spark.tables.postgres_copy import Copying, copy_rows
 from semel.spark.tables.servers import CONNECT_SECONDS_MAX, Server
+from semel.spark.tables.sql_sink import sql_sink
 from semel.spark.tables.statements import TASK_COLUMN, create_table
 
 NUMBERS = pyarrow.record_batch({"id": pyarrow.array([1, 2], pyarrow.int64())})
@@ -49,6 +50,18 @@ def test_a_database_that_goes_away_is_told_in_a_line_that_names_sink_table_and_s
         commit_after_the_cut()
     assert "\n" not in str(failed.value)
     assert stored(url) == []
+
+
+def test_a_key_that_the_table_does_not_have_is_refused_with_the_name_of_the_sink_when_it_is_made(url: str) -> None:
+    asked(url, "CREATE TABLE payments (tenant text, id bigint, version bigint, name text)")
+    for key, said in (
+        (["tenant", "number"], r"key=\.\.\. names 'number', and table payments has no such column: it has tenant, id"),
+        (["tenant", "id"], r"table payments needs a primary key or a unique index on exactly \(tenant, id\)"),
+    ):
+        with pytest.raises(ValueError, match=rf"^sink '\S+:payments': {said}"):
+            sql_sink(url, "payments", "upsert", key=key)
+    asked(url, "DROP TABLE payments", "CREATE TABLE payments (tenant text NOT NULL, id bigint, UNIQUE (tenant, id))")
+    assert sql_sink(url, "payments", "upsert", key=["tenant", "id"]).target.table == "payments"
 
 
 def test_a_task_that_cannot_reach_the_database_names_sink_table_and_server() -> None:
@@ -83,7 +96,7 @@ def test_a_server_that_never_answers_is_given_up(scheme: str, monkeypatch: pytes
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}/shop"
         with pytest.raises(ConnectionError, match=rf"cannot reach \S+ at {address}.*(timeout|timed out)"):
-            table_of(f"{scheme}://app@{address}").columns()
+            table_of(f"{scheme}://app@{address}").check()
 
 
 def test_a_text_that_is_too_long_for_its_column_in_postgresql_is_told_with_column_and_row(postgres_url: str) -> None:

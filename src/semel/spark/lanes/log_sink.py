@@ -77,7 +77,7 @@ class LogSink(Sink):
         check_output(self.name, "log", batch)
         was_there = _is_written(self.settings, batch)
         claimed = {**self.options, "queryId": batch.query_id, "batchId": str(batch.batch_id)}
-        rows = self.choice.of(rows)
+        rows = self.chosen(rows)
         laned = rows if self.lanes is None else assignment.lanes(rows, self.lanes, self.by)
         laned.write.format("semel").mode("append").options(**claimed).save()
         return Outcome.DUPLICATE if was_there else Outcome.ACCEPTED

@@ -23,8 +23,7 @@ ON_BAD_ROW: Final = ("fail", "quarantine")
 # A table of the transaction: the rows with their place in the order.
 NUMBERED: Final = "semel_numbered"
 PLACE: Final = "semel_place"
-# How much is kept of a reason, and shown of a row, which may be long.
-REASON_CHARACTERS_MAX: Final = 1_000
+# How much is shown of a row, which may be long.
 ROW_SHOWN_MAX: Final = 500
 
 
@@ -132,10 +131,6 @@ def bad_row(table: str, reason: str, row: str = "") -> ValueError:
         f"{table} refuses a row{which}: {reason}. Nothing was written. Change the row (columns=...) or the table, "
         "leave such rows out (where=...), or write them into a table beside it (on_bad_row='quarantine')"
     )
-
-
-def one_line(error: object) -> str:
-    return shown(" ".join(str(error).split()), REASON_CHARACTERS_MAX)
 
 
 def as_json(row: Mapping[str, Any]) -> str:

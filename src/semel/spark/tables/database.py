@@ -5,12 +5,14 @@ This file must never depend on PostgreSQL or on SQLite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from semel.spark.tables.statements import Write
 from semel.spark.tables.table import Table
+
+if TYPE_CHECKING:
+    from semel.spark.tables.servers import Server
 
 
 @dataclass(frozen=True)
@@ -40,5 +42,7 @@ class Staged:
 
 
 class Database(Table, Protocol):
-    def columns(self) -> Sequence[str]:
-        """The columns that the table has, none if there is no such table; raises if the database cannot be reached."""
+    server: Server
+
+    def check(self) -> None:
+        """Raises if the database cannot be reached, or if the table exists and cannot be written in this way."""

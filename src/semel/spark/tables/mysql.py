@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql.types import StructType
+
 from semel.database.dialects import dialect_named
 from semel.database.engines import driver_settings
 from semel.spark.claims import Outcome
 from semel.spark.columns_by_number import map_in_arrow
-from semel.spark.tables.bad_rows import doubled_key, move, one_line
+from semel.spark.tables.bad_rows import doubled_key, move
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import in_hexadecimal, travelling
 from semel.spark.tables.connection import SqlConnection, stage_prefix
@@ -34,13 +36,17 @@ from semel.spark.tables.mysql_rows import (
 from semel.spark.tables.servers import Server, server_at
 from semel.spark.tables.statements import (
     TASK_COLUMN,
+    Write,
     added_columns,
     by_duplicate_key,
     check_new_columns,
+    check_table,
     create_table,
     doubled_keys,
     listed,
     literal,
+    no_index,
+    one_line,
     qualified,
     quoted,
     write_statement,
@@ -49,7 +55,6 @@ from semel.spark.tables.table import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 try:
     import pymysql
@@ -100,9 +105,13 @@ class Mysql:
                 "it with INSERT, UPDATE, REPLACE or DELETE"
             )
 
-    def columns(self) -> list[str]:
+    def check(self) -> None:
         with self.opened() as connection:
-            return [*columns_of(connection, self.target.table)]
+            connected = MysqlConnection(connection, self.settings, self.server, self.target, StructType())
+            if isinstance(self.target.write.merge, str) or not connected.check_engine(self.target.table):
+                return
+            check_table(self.target.write, self.target.table, [*columns_of(connection, self.target.table)])
+            connected.look_at_columns()
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
@@ -186,7 +195,7 @@ class MysqlConnection(SqlConnection):
         columns = columns_of(self.connection, table)
         check_columns(table, schema_of(types), columns)
         if key:
-            self.check_unique(table, key)
+            self.check_unique(table, Write("upsert", key))
             check_key(table, key, columns, self.collation)
 
     def make(self, table: str, types: Mapping[str, str], *key: str) -> None:
@@ -222,17 +231,17 @@ class MysqlConnection(SqlConnection):
         check_columns(table, self.schema, existing)
         self.existing = existing
         if key:
-            self.is_guarded = self.check_unique(table, key) > 1
+            self.is_guarded = self.check_unique(table, self.target.write) > 1
             check_key(table, key, existing, self.collation)
 
-    def check_unique(self, table: str, key: tuple[str, ...]) -> int:
+    def check_unique(self, table: str, write: Write) -> int:
         """How many unique indexes there are; raises if none is on exactly the key."""
         indexes: dict[str, list[tuple[str, int | None]]] = {}
         for index, column, part in self.answer(_UNIQUE.format(of(table))):
             indexes.setdefault(index, []).append((column, part))
-        whole = sorted((name, None) for name in key)
+        whole = sorted((name, None) for name in write.key)
         if whole not in [sorted(parts, key=str) for parts in indexes.values()]:
-            raise ValueError(f"table {table} needs a primary key or a unique index on exactly ({', '.join(key)})")
+            raise no_index(write, table)
         return len(indexes)
 
     def held(self) -> TableClaim | None:

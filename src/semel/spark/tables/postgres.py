@@ -29,8 +29,11 @@ from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
     check_new_columns,
+    check_table,
     create_table,
+    find_index,
     literal,
+    no_index,
     qualified,
     quoted,
     upsert_by_merge,
@@ -83,9 +86,16 @@ class Postgres:
         self.target = target
         self.server = server_at(url, "PostgreSQL", target.sink, target.table)
 
-    def columns(self) -> list[str]:
+    def check(self) -> None:
+        write, table = self.target.write, self.target.table
         with self.server.failing(psycopg.Error), connection_of(self.url, self.server) as connection:
-            return [name for name, *_ in columns_of(connection, self.target.table)]
+            columns = columns_of(connection, table)
+            check_table(write, table, [name for name, *_ in columns])
+            if columns and write.key:
+                try:
+                    connection.execute(find_index(write, table).encode())
+                except psycopg.errors.InvalidColumnReference:
+                    raise no_index(write, table) from None
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[PostgresConnection]:
@@ -294,10 +304,7 @@ class PostgresConnection(SqlConnection):
         except psycopg.errors.CardinalityViolation as error:
             raise doubled_key(self.target.write) from error
         except psycopg.errors.InvalidColumnReference as error:
-            raise ValueError(
-                f"table {self.target.table} needs a primary key or a unique index on exactly "
-                f"({', '.join(self.target.write.key)}) for mode={self.target.write.mode!r}"
-            ) from error
+            raise no_index(self.target.write, self.target.table) from error
 
 
 def columns_of(connection: Connection, table: str) -> list[tuple[str, str, str]]:

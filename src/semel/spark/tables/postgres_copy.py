@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from semel.spark.tables.bad_rows import as_json, bad_row, one_line, refused, values_of
+from semel.spark.tables.bad_rows import as_json, bad_row, refused, values_of
 from semel.spark.tables.postgres_columns import limit_of
 from semel.spark.tables.servers import CONNECT_SECONDS_MAX, Server
-from semel.spark.tables.statements import TASK_COLUMN, listed, quoted
+from semel.spark.tables.statements import TASK_COLUMN, listed, one_line, quoted
 
 if TYPE_CHECKING:
     import pyarrow

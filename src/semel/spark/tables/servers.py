@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from semel.spark.tables.bad_rows import one_line
+from semel.spark.tables.statements import one_line
 
 # How long a connection may take: the system itself would wait for two minutes.
 CONNECT_SECONDS_MAX: Final = 10

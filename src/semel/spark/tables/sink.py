@@ -9,6 +9,8 @@ with the batch.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -53,10 +55,36 @@ class Sink(Protocol):
 
     def check(self, rows: DataFrame) -> None:
         """Raises if this sink cannot take such rows; looks at no row. For a stream that has not begun."""
-        self.choice.of(rows)
+        self.chosen(rows)
+
+    def chosen(self, rows: DataFrame) -> DataFrame:
+        """What it takes of the rows; raises if its expressions do not fit them."""
+        from pyspark.errors import AnalysisException
+
+        taken = rows
+        with named(self.name):
+            try:
+                taken = self.choice.of(rows)
+                # Only now Spark Connect looks at the expressions.
+                _ = taken.columns
+            except AnalysisException as error:
+                said = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
+                raise ValueError(f"columns=... or where=... does not fit the rows: {said}") from None
+        return taken
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         take(self, rows, batch_of(rows, batch_id))
+
+
+@contextmanager
+def named(sink: str) -> Iterator[None]:
+    """Names the sink that refuses something: a query may have several."""
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is ValueError:
+            error.args = (f"sink {sink!r}: {error}",)
+        raise
 
 
 def take(sink: Sink, rows: DataFrame, batch: Batch) -> None:

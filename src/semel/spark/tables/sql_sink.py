@@ -14,8 +14,8 @@ from pyspark.sql import is_remote
 from semel.spark.tables.bad_rows import checked_choice, quarantine_of
 from semel.spark.tables.database import Database, Target
 from semel.spark.tables.output_modes import kind_of
-from semel.spark.tables.sink import Choice
-from semel.spark.tables.statements import check_columns, check_table, checked
+from semel.spark.tables.sink import Choice, named
+from semel.spark.tables.statements import check_columns, checked
 from semel.spark.tables.table import TableSink
 
 CLAIMS_TABLE = "semel_batches"
@@ -61,7 +61,8 @@ def sql_sink(
     ends the query, or is written into `<table>_quarantine` with `on_bad_row="quarantine"`. A new column is refused, or
     added to the table with `add_columns=True`. The batch is claimed in `claims_table` of the same database under
     `sink_id`, which is the table's name unless you say otherwise. `accept_after` lets one batch follow that was
-    refused: the refusal says which value. A database that cannot be reached is refused at once.
+    refused: the refusal says which value. A database that cannot be reached is refused at once, and so is a
+    table that has no unique index on exactly the key.
     """
     write = checked(mode, key, version, merge)
     if add_columns and isinstance(merge, str):
@@ -71,9 +72,9 @@ def sql_sink(
     database = database_of(url, target)
     if not is_remote():
         # With Spark Connect another machine writes the rows, and this one need not reach the database.
-        check_table(target.write, table, database.columns())
-    name = f"{urlsplit(url).scheme}:{target.sink}"
-    return SqlSink(name, database, target, Choice(tuple(columns), where), accept_after)
+        with named(database.server.sink):
+            database.check()
+    return SqlSink(database.server.sink, database, target, Choice(tuple(columns), where), accept_after)
 
 
 def database_of(url: str, target: Target) -> Database:

@@ -21,7 +21,7 @@ from pyspark.sql.types import DecimalType
 from semel.spark.claims import Outcome
 from semel.spark.columns_by_number import map_in_arrow
 from semel.spark.tables.affinities import check_affinities
-from semel.spark.tables.bad_rows import as_json, bad_row, doubled_key, move, one_line, refused, values_of
+from semel.spark.tables.bad_rows import as_json, bad_row, doubled_key, move, refused, values_of
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.columns import SQLITE_TYPES, travelling, types_of
 from semel.spark.tables.connection import SqlConnection
@@ -31,9 +31,13 @@ from semel.spark.tables.statements import (
     Write,
     added_columns,
     check_new_columns,
+    check_table,
     create_table,
     doubled_keys,
+    find_index,
     listed,
+    no_index,
+    one_line,
     qualified,
     write_statement,
 )
@@ -60,15 +64,20 @@ class Sqlite:
         self.target = target
         self.server = Server(f"sqlite:{target.sink}", target.table, f"SQLite in {Path(path).absolute()}")
 
-    def columns(self) -> list[str]:
+    def check(self) -> None:
         check_directory(self.path)
         if not Path(self.path).exists():
-            return []
+            return
+        write, table = self.target.write, self.target.table
         with (
             self.server.failing(sqlite3.Error),
             closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_SECONDS)) as connection,
         ):
-            return [*columns_of(connection, self.target.table)]
+            columns = columns_of(connection, table)
+            check_table(write, table, [*columns])
+            if columns and write.key:
+                with refusing_no_index(write, table):
+                    connection.execute(find_index(write, table))
 
     @contextmanager
     def connected(self, schema: StructType) -> Iterator[SqliteConnection]:
@@ -210,15 +219,18 @@ class SqliteConnection(SqlConnection):
         doubled = doubled_keys(self.target.write, rows)
         if doubled is not None and self.number_of(doubled):
             raise doubled_key(self.target.write)
-        try:
+        with refusing_no_index(self.target.write, self.target.table):
             self.connection.execute(write_statement(self.target.write, self.target.table, list(self.types), rows))
-        except sqlite3.OperationalError as error:
-            if "ON CONFLICT clause does not match" not in str(error):
-                raise
-            raise ValueError(
-                f"table {self.target.table} needs a primary key or a unique index on exactly "
-                f"({', '.join(self.target.write.key)}) for mode={self.target.write.mode!r}"
-            ) from error
+
+
+@contextmanager
+def refusing_no_index(write: Write, table: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "ON CONFLICT clause does not match" not in str(error):
+            raise
+        raise no_index(write, table) from error
 
 
 def check_decimals(write: Write, schema: StructType) -> None:

@@ -16,8 +16,9 @@ MODES = ("append", "upsert", "merge")
 # Stands for the staged rows in a merge statement that the user wrote.
 ROWS = "{rows}"
 
-# How many characters of a value a message shows.
+# How many characters of a value a message shows, and of what a database says of it.
 SHOWN_MAX = 40
+REASON_CHARACTERS_MAX = 1_000
 
 # Columns that the sink adds while it writes. The rows must not have columns of these names.
 TASK_COLUMN = "semel_task"
@@ -107,6 +108,22 @@ def check_table(write: Write, table: str, existing: Sequence[str]) -> None:
             raise ValueError(
                 f"{argument} names {name!r}, and table {table} has no such column: it has {', '.join(existing)}"
             )
+
+
+def no_index(write: Write, table: str) -> ValueError:
+    return ValueError(
+        f"table {table} needs a primary key or a unique index on exactly ({', '.join(write.key)}) for "
+        f"mode={write.mode!r}"
+    )
+
+
+def find_index(write: Write, table: str) -> str:
+    """A statement to be explained, which fails if the table has no unique index on exactly the key."""
+    key = listed(write.key)
+    return (
+        f"EXPLAIN INSERT INTO {qualified(table)} ({key}) SELECT {key} FROM {qualified(table)} WHERE false "
+        f"ON CONFLICT ({key}) DO NOTHING"
+    )
 
 
 def named_columns(write: Write) -> dict[str, str]:
@@ -322,6 +339,10 @@ def shown(value: object, characters_max: int = SHOWN_MAX) -> str:
     """A value as a message shows it."""
     text = str(value)
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
+def one_line(error: object) -> str:
+    return shown(" ".join(str(error).split()), REASON_CHARACTERS_MAX)
 
 
 def doubled_keys(write: Write, rows: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from semel.spark.claims import Batch, Outcome
 from semel.spark.tables.claims import TableClaim, claim_of, judge
 from semel.spark.tables.output_modes import Kind, check_output
-from semel.spark.tables.sink import EVERYTHING, Choice, Sink
+from semel.spark.tables.sink import EVERYTHING, Choice, Sink, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +65,9 @@ class TableSink(Sink):
         self.accept_after = accept_after
 
     def check(self, rows: DataFrame) -> None:
-        self.check_columns(self.choice.of(rows).columns)
+        columns = self.chosen(rows).columns
+        with named(self.name):
+            self.check_columns(columns)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raises if the sink cannot take rows with these columns."""
@@ -76,7 +78,11 @@ class TableSink(Sink):
 
     def write(self, rows: DataFrame, batch: Batch) -> Outcome:
         check_output(self.name, self.kind, batch)
-        rows = self.choice.of(rows)
+        rows = self.chosen(rows)
+        with named(self.name):
+            return self.written(rows, batch)
+
+    def written(self, rows: DataFrame, batch: Batch) -> Outcome:
         self.check_columns(rows.columns)
         claim = claim_of(batch)
         rule = partial(
