@@ -188,7 +188,7 @@ def test_those_about_whom_there_are_the_same_rules_are_alike() -> None:
 def test_there_are_no_more_rules_than_are_allowed() -> None:
     access = AccessRules(rules_max=2)
     add(access, rule("a"), rule("b"))
-    with refused(POLICY_VIOLATION, "2 rules; 2 are allowed"):
+    with refused(POLICY_VIOLATION, r"2 rules, no more are allowed \(access_rules_max\)"):
         access.decide_add([rule("c")])
     assert access.decide_add([rule("a")]) is None
 

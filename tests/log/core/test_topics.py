@@ -167,7 +167,7 @@ def test_what_does_not_exist_can_neither_be_deleted_nor_changed() -> None:
         lambda: catalog.decide_partitions("orders", 2),
         lambda: catalog.decide_configs("orders", {}),
     ):
-        with refused(refusals.UNKNOWN_TOPIC_OR_PARTITION, "no topic of this name"):
+        with refused(refusals.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'orders'"):
             decide()
 
 

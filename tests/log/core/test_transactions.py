@@ -307,7 +307,7 @@ def test_a_transaction_is_no_larger_than_the_bound_says() -> None:
         lambda: coordinator.decide_add_group("a", 7000, 0, "others", 5),
     ]
     for ask in asks:
-        with pytest.raises(Refused, match="at most 2 partitions and groups") as refused:
+        with pytest.raises(Refused, match="2 partitions and groups, no more are allowed") as refused:
             ask()
         assert error_of(refused) == refusals.POLICY_VIOLATION
     coordinator.send(7000, 0, ORDERS, joins=True)

@@ -162,7 +162,9 @@ class ShareGroupCoordinator(AssignedGroupCoordinator[ShareGroup]):
         count = self._state.groups.shares.partitions
         more = sum(start.offset >= 0 for start in starts)
         if more and count + more > self._runtime.limits.share_partitions_max:
-            raise Refused(POLICY_VIOLATION, f"there are {count} share partitions, no more are allowed")
+            raise Refused(
+                POLICY_VIOLATION, f"there are {count} share partitions, no more are allowed (share_partitions_max)"
+            )
 
     def acquire(
         self, session: ShareSession, readings: Iterable[Reading], wish: Wish

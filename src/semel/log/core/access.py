@@ -239,7 +239,9 @@ class AccessRules:
         """The entry that adds those of these rules that are new; None if all exist. All are results of `checked`."""
         new = dict.fromkeys(rule for rule in rules if rule not in self._rules)
         if len(self._rules) + len(new) > self._rules_max:
-            raise Refused(POLICY_VIOLATION, f"there are {len(self._rules)} rules; {self._rules_max} are allowed")
+            raise Refused(
+                POLICY_VIOLATION, f"there are {len(self._rules)} rules, no more are allowed (access_rules_max)"
+            )
         return AccessRulesAdded(tuple(new)) if new else None
 
     def decide_remove(self, rules: Iterable[AccessRule]) -> AccessRulesRemoved | None:

@@ -116,7 +116,8 @@ def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> B
     # The format is checked first: a message of an older format may be whole and still shorter than this format's
     # header. If it were called corrupt, its sender would send it again.
     if size > MAGIC_POSITION and batch[MAGIC_POSITION] != MAGIC:
-        raise Refused(INVALID_RECORD, f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}")
+        is_old = f"message format {batch[MAGIC_POSITION]} is not supported, only format {MAGIC}"
+        raise Refused(INVALID_RECORD, f"{is_old}, which clients have sent since Kafka 0.11: update the client")
     if size < HEADER_BYTES:
         raise Refused(CORRUPT_MESSAGE, f"a record batch has at least {HEADER_BYTES} bytes, this one has {size}")
     header = read_header(batch)
@@ -130,7 +131,10 @@ def check_sent(batch: Buffer, batch_bytes_max: int, sender: Sender = LOCAL) -> B
         raise Refused(CORRUPT_MESSAGE, "the checksum of the batch does not match its bytes")
     _check_fields(header, batch)
     if header.attributes & CODEC_MASK == CODEC_LAST and not sender.knows_zstd:
-        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        raise Refused(
+            UNSUPPORTED_COMPRESSION_TYPE,
+            "zstd needs Produce version 7 or later: update the client, or choose another compression",
+        )
     who = sender.who
     if header.attributes & TRANSACTIONAL_BIT and who is not None and who.transactional_id is None:
         raise Refused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without a transaction")
@@ -251,7 +255,10 @@ def judge_claim(
     outcome = judgement.outcome
     if outcome is ACCEPTED:
         if producer_id in partition.open_transactions and not header.attributes & TRANSACTIONAL_BIT:
-            raise Refused(INVALID_TXN_STATE, "a batch outside of the transaction that its producer has open here")
+            raise Refused(
+                INVALID_TXN_STATE,
+                "a batch outside of the transaction that its producer has open here: end that one first",
+            )
         return _ACCEPTED
     if judgement.original is not None:
         return Verdict(outcome, judgement.original.base_offset, judgement.original.timestamp_ms)

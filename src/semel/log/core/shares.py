@@ -25,6 +25,12 @@ PRODUCER_STATES_MAX: Final = 1_000_000
 BUCKET_MS: Final = 6 * 3_600_000
 # The addresses kept. If there are more, those with the lowest charges are forgotten.
 ADDRESSES_MAX: Final = 1_000
+# The limit of each kind of thing, by its plural.
+_LIMITS: Final = {
+    "producers": "producer_states_max",
+    "transactional ids": "transactional_ids_max",
+    "groups": "groups_max",
+}
 # A machine with one IPv6 address has 2^64 of them.
 _IPV6_HOST_BITS: Final = 64
 
@@ -53,7 +59,8 @@ class Shares:
         """
         free = self._states_max - in_use
         if count > free:
-            raise NoShareLeft(POLICY_VIOLATION, f"{self._states_max} {self._things} are on record, no more are allowed")
+            full = f"{self._states_max} {self._things} are on record"
+            raise NoShareLeft(POLICY_VIOLATION, f"{full}, no more are allowed ({_LIMITS[self._things]})")
         if address is None:
             return
         taken = self.charged(address, horizon_ms)
@@ -61,7 +68,7 @@ class Shares:
             raise NoShareLeft(
                 POLICY_VIOLATION,
                 f"{address} has put {taken} {self._things} on record, and there is space for {free} more, which "
-                f"others may want",
+                f"others may want ({_LIMITS[self._things]})",
             )
 
     def charge(self, count: int, address: str | None, now_ms: int, horizon_ms: int | None) -> None:

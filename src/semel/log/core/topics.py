@@ -169,7 +169,9 @@ class Catalog:
                 f"replication factor {replication_factor}: there is one broker, so it must be 1",
             )
         if len(self._by_number) >= self._topics_max:
-            raise TopicRefused(POLICY_VIOLATION, f"there are {self._topics_max} topics, no more are allowed")
+            raise TopicRefused(
+                POLICY_VIOLATION, f"there are {self._topics_max} topics, no more are allowed (topics_max)"
+            )
         if partition_count < 1:
             raise TopicRefused(INVALID_PARTITIONS, f"a topic needs at least one partition, not {partition_count}")
         self._check_partitions(partition_count)
@@ -200,14 +202,15 @@ class Catalog:
     def existing(self, name: str) -> Topic:
         topic = self._by_name.get(name)
         if topic is None:
-            raise TopicRefused(UNKNOWN_TOPIC_OR_PARTITION, "there is no topic of this name")
+            raise TopicRefused(UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         return topic
 
     def _check_partitions(self, more: int) -> None:
         if self._partition_count + more > self._partitions_max:
             raise TopicRefused(
                 INVALID_PARTITIONS,
-                f"{more} more partitions would make more than {self._partitions_max} in all topics together",
+                f"{more} more partitions would make more than {self._partitions_max} in all topics together "
+                "(partitions_max)",
             )
 
     # Applying

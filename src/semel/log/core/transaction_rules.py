@@ -157,13 +157,15 @@ class TransactionRules:
         if not 0 < timeout_ms <= self.bounds.timeout_ms_max:
             raise Refused(
                 refusals.INVALID_TRANSACTION_TIMEOUT,
-                f"a transaction may take 1 to {self.bounds.timeout_ms_max} ms, not {timeout_ms}",
+                f"a transaction may take 1 to {self.bounds.timeout_ms_max} ms (transaction_timeout_ms_max), "
+                f"not {timeout_ms}",
             )
         owner = self._known.named(transactional_id)
         if owner is None:
             if len(self._known) >= self.bounds.ids_max:
                 raise Refused(
-                    refusals.POLICY_VIOLATION, f"there are {self.bounds.ids_max} transactional ids, no more are allowed"
+                    refusals.POLICY_VIOLATION,
+                    f"there are {self.bounds.ids_max} transactional ids, no more are allowed (transactional_ids_max)",
                 )
             return _claim((), transactional_id, new_producer_id(), 0, NO_PRODUCER, NO_EPOCH, timeout_ms, now_ms)
         producer_id, epoch = owner.producer_id, owner.producer_epoch
@@ -183,7 +185,10 @@ class TransactionRules:
         if not transactional_id:
             raise Refused(refusals.INVALID_REQUEST, "a transactional id must not be empty")
         if len(transactional_id.encode()) > self.bounds.id_bytes_max:
-            raise Refused(refusals.INVALID_REQUEST, f"a transactional id has at most {self.bounds.id_bytes_max} bytes")
+            raise Refused(
+                refusals.INVALID_REQUEST,
+                f"a transactional id has at most {self.bounds.id_bytes_max} bytes (transactional_id_bytes_max)",
+            )
 
     def _fence(self, owner: Owner, now_ms: int, *, for_successor: bool) -> TransactionEnded:
         """The abort of an open transaction in a new epoch, so that its requests still on their way are refused."""
@@ -275,7 +280,10 @@ class TransactionRules:
         if transaction is not None and partition in transaction.partitions:
             return
         if not joins:
-            raise Refused(missing_error, "the producer has no transaction open here")
+            raise Refused(
+                missing_error,
+                "the producer has no transaction open here: it has begun none, or has ended it, or it took too long",
+            )
         self._check_bounds(owner, 1)
 
     def _check_group(self, group: str) -> None:
@@ -290,23 +298,27 @@ class TransactionRules:
         transaction = self._known.opened(owner.producer_id)
         if transaction is None and self._known.open_count >= self.bounds.open_max:
             raise Refused(
-                refusals.POLICY_VIOLATION, f"{self.bounds.open_max} transactions are open, no more are allowed"
+                refusals.POLICY_VIOLATION,
+                f"{self.bounds.open_max} transactions are open, no more are allowed (open_transactions_max)",
             )
         size = more + (0 if transaction is None else transaction.part_count)
         if self._known.part_count + more > self.bounds.open_partitions_max:
             raise Refused(
                 refusals.POLICY_VIOLATION,
-                f"open transactions have {self.bounds.open_partitions_max} partitions and groups, no more are allowed",
+                f"open transactions have {self.bounds.open_partitions_max} partitions and groups, no more are allowed "
+                "(open_transaction_partitions_max)",
             )
         if self._known.group_count + groups > self.bounds.open_groups_max:
             raise Refused(
                 refusals.POLICY_VIOLATION,
-                f"open transactions have {self.bounds.open_groups_max} groups, no more are allowed",
+                f"open transactions have {self.bounds.open_groups_max} groups, no more are allowed "
+                "(open_transaction_groups_max)",
             )
         if size > self.bounds.partitions_max:
             raise Refused(
                 refusals.POLICY_VIOLATION,
-                f"a transaction has at most {self.bounds.partitions_max} partitions and groups",
+                f"a transaction has {self.bounds.partitions_max} partitions and groups, no more are allowed "
+                "(transaction_partitions_max)",
             )
 
     # -- ending -------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class Users:
         """ValueError for an entry that cannot follow those before it."""
         if isinstance(entry, LoginSecretMade):
             if len(entry.secret) != SECRET_BYTES:
-                raise ValueError(f"a secret of {len(entry.secret)} bytes")
+                raise ValueError(f"the secret of logins has {len(entry.secret)} bytes, and not {SECRET_BYTES}")
             return
         mechanism = Mechanism(entry.mechanism)
         if isinstance(entry, UserCredentialRemoved) and mechanism not in self.credentials(entry.user):

@@ -30,10 +30,16 @@ def _check_size(group: ClassicGroup, request: JoinRequest, rules: ClassicRules) 
     if _said_to_be(group, request) is None:
         count = len(group.members) + len(group.expected) - (request.member_id in group.expected)
         if count >= rules.members_max:
-            raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed")
+            raise Refused(
+                refusals.GROUP_MAX_SIZE_REACHED,
+                f"the group has {count} members, no more are allowed (group_members_max)",
+            )
     more_bytes = growth_bytes(group, request)
     if more_bytes > 0 and group.size_bytes + more_bytes > rules.group_bytes_max:
-        raise Refused(refusals.GROUP_MAX_SIZE_REACHED, f"the members of the group take {group.size_bytes} bytes")
+        raise Refused(
+            refusals.GROUP_MAX_SIZE_REACHED,
+            f"the members of the group take {group.size_bytes} bytes, no more are allowed (group_bytes_max)",
+        )
 
 
 def growth_bytes(group: ClassicGroup, request: JoinRequest) -> int:

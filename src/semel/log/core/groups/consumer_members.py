@@ -23,6 +23,8 @@ from semel.wire.refusals import (
     Refused,
 )
 
+# The limit of members of a group of the new protocol, and of a share group.
+_LIMITS: Final = "group_members_max, or share_group_members_max"
 STABLE: Final = 0
 UNREVOKED: Final = 1
 UNRELEASED: Final = 2
@@ -139,7 +141,7 @@ def check_count(before: Member | None, count: int, count_max: int) -> None:
     one that it replaces.
     """
     if before is None and count >= count_max:
-        raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed")
+        raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {count} members, no more are allowed ({_LIMITS})")
 
 
 def check_current(member: Member, epoch: int) -> None:

@@ -128,7 +128,9 @@ class Groups:
         """The entry that makes these the configurations of a group. The caller has checked their values."""
         self._check_name(name)
         if configs and name not in self._configs and len(self._configs) >= self._groups_max:
-            raise Refused(POLICY_VIOLATION, f"{self._groups_max} groups have configurations, no more are allowed")
+            raise Refused(
+                POLICY_VIOLATION, f"{self._groups_max} groups have configurations, no more are allowed (groups_max)"
+            )
         return GroupConfigsChanged(name, dict(configs))
 
     def check_addable(self, name: str) -> None:
@@ -137,11 +139,13 @@ class Groups:
             return
         self._check_name(name)
         if len(self._groups) >= self._groups_max:
-            raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed")
+            raise Refused(POLICY_VIOLATION, f"there are {self._groups_max} groups, no more are allowed (groups_max)")
 
     def _check_name(self, name: str) -> None:
         if len(name.encode()) > self._name_bytes_max:
-            raise Refused(INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes")
+            raise Refused(
+                INVALID_GROUP_ID, f"a group's name has at most {self._name_bytes_max} bytes (group_name_bytes_max)"
+            )
 
     def check_commit(self, name: str, who: Committer) -> None:
         """Refused unless the group accepts commits from this sender, which need not be a member."""
@@ -155,16 +159,24 @@ class Groups:
         table = None if group is None else group.offsets.table_of(producer_id)
         more, more_characters = growth(table, offsets)
         if more > 0 and self._tally.offsets + more > self._offsets_max:
-            raise Refused(POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed")
+            raise Refused(
+                POLICY_VIOLATION, f"groups have {self._offsets_max} offsets, no more are allowed (group_offsets_max)"
+            )
         if producer_id is not None and more > 0:
             count = self._tally.of_producers.get(producer_id, 0)
             if count + more > self._transaction_offsets_max:
                 raise Refused(
-                    POLICY_VIOLATION, f"a transaction has at most {self._transaction_offsets_max} offsets, not more"
+                    POLICY_VIOLATION,
+                    f"a transaction has {self._transaction_offsets_max} offsets, no more are allowed "
+                    "(transaction_offsets_max)",
                 )
         characters = self._tally.metadata_characters + more_characters
         if more_characters > 0 and characters > self._metadata_characters_total_max:
-            raise Refused(OFFSET_METADATA_TOO_LARGE, "there is no space left for more metadata of offsets")
+            raise Refused(
+                OFFSET_METADATA_TOO_LARGE,
+                f"the metadata of all offsets has at most {self._metadata_characters_total_max} characters: "
+                "send less of it",
+            )
 
     def decide_commit(
         self, name: str, offsets: Sequence[StoredOffset], now_ms: int, *, retention_ms: int

@@ -284,7 +284,10 @@ class SharePartition:
                     said.setdefault(word, []).append(after)
                     (result.held if word == RENEW else result.changes).append(after)
         if result.held and not rules.may_renew:
-            raise Refused(INVALID_RECORD_STATE, "the group does not allow locks to be renewed")
+            raise Refused(
+                INVALID_RECORD_STATE,
+                "the group does not allow locks to be renewed: share.renew.acknowledge.enable is false",
+            )
         return result
 
     def decide_release(self, which: Callable[[RunState], bool], rules: ShareRules) -> list[ShareBatch]:
@@ -452,6 +455,6 @@ def check_acks(acks: Iterable[Ack], *, renews: bool, word_max: int) -> Iterator[
             raise Refused(INVALID_REQUEST, f"the range {ack.first} to {ack.last} has {count} acknowledge types")
         words = set(ack.words)
         if not 0 <= min(words) <= max(words) <= word_max or (RENEW in words and not renews):
-            raise Refused(INVALID_REQUEST, "there is no such acknowledge type")
+            raise Refused(INVALID_REQUEST, f"acknowledge type {max(words)} is none that this request may have")
         end = ack.last
         yield ack

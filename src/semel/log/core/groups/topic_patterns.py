@@ -200,7 +200,10 @@ class TopicPattern:
 
     def _add(self, kind: _Characters | _Condition | None, exits: tuple[int, ...]) -> int:
         if len(self._places) >= PLACES_MAX:
-            raise Refused(INVALID_REGULAR_EXPRESSION, f"the expression has more than {PLACES_MAX} places")
+            raise Refused(
+                INVALID_REGULAR_EXPRESSION,
+                f"the expression has more than {PLACES_MAX} places once its repetitions are written out",
+            )
         self._places.append((kind, exits))
         return len(self._places) - 1
 
