@@ -166,4 +166,4 @@ class ConfusedMembers(RuleBasedStateMachine):
 
 
 TestConfusedMembers = ConfusedMembers.TestCase
-TestConfusedMembers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestConfusedMembers.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
