@@ -46,7 +46,7 @@ class MariadbMissing(Exception):
 
 
 class MariadbServer:
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
         program = shutil.which("mariadbd", path=os.pathsep.join((os.environ.get("PATH", ""), *_PLACES)))
         if program is None:
             raise MariadbMissing("no MariaDB: the program mariadbd is missing (Debian's package mariadb-server)")
@@ -69,7 +69,7 @@ class MariadbServer:
             places = {"datadir": "data", "tmpdir": "tmp", "socket": "socket", "pid-file": "pid"}
             options = [f"--{option}={self._directory / place}" for option, place in places.items()]
             self._process = subprocess.Popen(
-                [program, *_SETTINGS, f"--port={self.port}", *options],
+                [program, *_SETTINGS, *settings, f"--port={self.port}", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

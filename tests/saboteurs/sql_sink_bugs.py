@@ -5,6 +5,7 @@ from typing import Final
 from saboteurs.planting import Bug
 
 _SERVERS: Final = "tests/spark/tables/test_sink_servers.py"
+_NAMES: Final = "tests/spark/tables/test_sink_names.py"
 
 SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
@@ -20,6 +21,13 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
         "refuse_others(f'iceberg {name}', sinks, sink)",
         "pass",
         ("tests/ui/cli/test_reset_lakes.py", "-k", "iceberg_table_with_rows"),
+    ),
+    Bug(
+        "the staging table in MariaDB has no primary key",
+        "semel.spark.tables.mysql:MysqlConnection.staged",
+        "{**types, TASK_COLUMN: 'bigint', **COUNTED}",
+        "{**types, TASK_COLUMN: 'bigint'}",
+        (_NAMES, "-k", "without_a_primary_key"),
     ),
     Bug(
         "a driver of a sink waits for PostgreSQL as long as the system does",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.spark.tables.claims import TableClaim
 from semel.spark.tables.database import Staged, Target
-from semel.spark.tables.statements import Write, by_age, doubled_keys, has_null, listed, shown
+from semel.spark.tables.statements import PLACE_COLUMN, Write, by_age, doubled_keys, has_null, listed, shown
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ON_BAD_ROW: Final = ("fail", "quarantine")
 # A table of the transaction: the rows with their place in the order.
 NUMBERED: Final = "semel_numbered"
-PLACE: Final = "semel_place"
 # How much is shown of a row, which may be long.
 ROW_SHOWN_MAX: Final = 500
 
@@ -34,6 +33,8 @@ class Mover(Protocol):
     """How a table of the transaction is dropped."""
     nulls: str
     """What has nulls come first in an order, where that is not so by itself."""
+    place_key: str
+    """What makes the place the primary key of such a table, where a server may ask for one."""
     long: Collection[str]
     """The columns of which the database sorts only the beginning."""
 
@@ -81,7 +82,8 @@ def move(mover: Mover, target: Target, columns: Sequence[str], staged: Staged, c
     doubled = doubled_keys(write, rows)
     if doubled is not None and mover.number_of(doubled):
         raise doubled_key(write)
-    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} AS {in_order(write, columns, rows, mover)}")
+    ordered = in_order(write, columns, rows, mover)
+    mover.number_of(f"CREATE TEMPORARY TABLE {NUMBERED} {mover.place_key}AS {ordered}")
     count = mover.number_of(f"SELECT count(*) FROM {NUMBERED}")
     for place, why in refused(0, count, lambda first, end: mover.tried(between(columns, first, end))):
         one = between(columns, place, place + 1)
@@ -111,11 +113,11 @@ def in_order(write: Write, columns: Sequence[str], rows: str, mover: Mover) -> s
     if write.version is not None:
         ascending = ", ".join(f"{term}{mover.nulls}" for term in by_age(write, columns, mover.long))
         order = f"ORDER BY {listed(write.key)}, {ascending}"
-    return f"SELECT {listed(columns)}, row_number() OVER ({order}) - 1 AS {PLACE} FROM {rows} AS staged"
+    return f"SELECT {listed(columns)}, row_number() OVER ({order}) - 1 AS {PLACE_COLUMN} FROM {rows} AS staged"
 
 
 def between(columns: Sequence[str], first: int, end: int) -> str:
-    return f"(SELECT {listed(columns)} FROM {NUMBERED} WHERE {PLACE} >= {first} AND {PLACE} < {end})"
+    return f"(SELECT {listed(columns)} FROM {NUMBERED} WHERE {PLACE_COLUMN} >= {first} AND {PLACE_COLUMN} < {end})"
 
 
 def doubled_key(write: Write) -> ValueError:

@@ -20,6 +20,7 @@ from semel.spark.tables.statements import count_statement, keyless, keyless_stat
 class SqlConnection:
     drop_temporary = "DROP TABLE"
     nulls = " NULLS FIRST"
+    place_key = ""
     long: Collection[str] = ()
     loss = "the server crashed meanwhile, or somebody emptied the staging table"
     """Why staged rows may be gone."""

@@ -35,6 +35,8 @@ from semel.spark.tables.mysql_rows import (
 )
 from semel.spark.tables.servers import Server, server_at
 from semel.spark.tables.statements import (
+    PLACE_COLUMN,
+    ROW_COLUMN,
     TASK_COLUMN,
     Write,
     added_columns,
@@ -70,8 +72,12 @@ STAGING_SECONDS_MAX: Final = 30 * 24 * 60 * 60
 IDLE_SECONDS_MAX: Final = 600
 SAVEPOINT: Final = "semel_moving"
 NOW: Final = "UTC_TIMESTAMP(6)"
+# The key of a table whose rows need none: servers can be told to take no table without (innodb_force_primary_key,
+# sql_require_primary_key), and clusters of Galera expect one in each.
+COUNTED: Final = {ROW_COLUMN: "bigint AUTO_INCREMENT PRIMARY KEY"}
 TICK: Final = "`"
 
+_NO_KEY: Final = (1173, 3750)
 _NO_SAVEPOINT, _DUPLICATE_COLUMN, _LOCK_WAIT = 1305, 1060, 1205
 # With this error the statement that is guarded refuses a row.
 _TWO_ROWS: Final = 1242
@@ -141,6 +147,7 @@ def is_mariadb(connection: Any) -> bool:
 class MysqlConnection(SqlConnection):
     drop_temporary = "DROP TEMPORARY TABLE"
     nulls = ""
+    place_key = f"(PRIMARY KEY ({PLACE_COLUMN})) "
 
     def __init__(
         self, connection: Any, settings: Mapping[str, Any], server: Server, target: Target, schema: StructType
@@ -191,7 +198,7 @@ class MysqlConnection(SqlConnection):
 
     def make_own(self, table: str, types: Mapping[str, str], *key: str) -> None:
         """Makes a table of the sink's own. Somebody may have converted one that exists, so that two sinks are one."""
-        self.make(table, types, *key)
+        self.make(table, types if key else {**types, **COUNTED}, *key)
         columns = columns_of(self.connection, table)
         check_columns(table, schema_of(types), columns)
         if key:
@@ -199,9 +206,18 @@ class MysqlConnection(SqlConnection):
             check_key(table, key, columns, self.collation)
 
     def make(self, table: str, types: Mapping[str, str], *key: str) -> None:
-        if not self.check_engine(table):
+        if self.check_engine(table):
+            return
+        try:
             self.run(f"{create_table(table, types, key)} ENGINE={ENGINE}")
-            self.check_engine(table)
+        except pymysql.err.Error as error:
+            if error.args[0] not in _NO_KEY:
+                raise
+            raise ValueError(
+                f"the server takes no table without a primary key, and rows that are appended to {table} have none: "
+                f"make the table yourself, with a key that counts, such as {ROW_COLUMN} {COUNTED[ROW_COLUMN]}"
+            ) from None
+        self.check_engine(table)
 
     def check_engine(self, table: str) -> bool:
         """Whether there is such a table; raises if it would keep rows whose claim is undone."""
@@ -283,10 +299,10 @@ class MysqlConnection(SqlConnection):
             self.drop(name)
         table = prefix + secrets.token_hex(6)
         types = staging_types(self.schema, self.collation)
-        self.run(f"{create_table(table, {**types, TASK_COLUMN: 'bigint'}, ())} ENGINE={ENGINE}")
+        self.run(f"{create_table(table, {**types, TASK_COLUMN: 'bigint', **COUNTED}, ())} ENGINE={ENGINE}")
         bad = None if self.target.quarantine is None else f"{table}_bad"
         if bad is not None:
-            kept = {"reason": self.text, "row": self.text, TASK_COLUMN: "bigint"}
+            kept = {"reason": self.text, "row": self.text, TASK_COLUMN: "bigint", **COUNTED}
             self.run(f"{create_table(bad, kept, ())} ENGINE={ENGINE}")
         try:
             sending = send_task(Sending(self.settings, self.server, table, bad, self.fits(types)))
@@ -382,7 +398,8 @@ class MysqlConnection(SqlConnection):
 
     def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
         whose = ", ".join(map(literal, (self.target.sink, claim.query_id, claim.batch_id)))
-        into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES"
+        columns = listed(("sink_id", "query_id", "batch_id", "reason", "row", "written_at"))
+        into = f"INSERT INTO {qualified(str(self.target.quarantine))} ({columns}) VALUES"
         packet_bytes = bytes_of_packet(self.connection)
         count = 0
         for reason, row in bad:

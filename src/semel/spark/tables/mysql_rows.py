@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.spark.tables.bad_rows import ROW_SHOWN_MAX, as_json, bad_row, values_of
 from semel.spark.tables.servers import CONNECT_SECONDS_MAX, Server
-from semel.spark.tables.statements import literal, quoted, shown
+from semel.spark.tables.statements import TASK_COLUMN, listed, literal, quoted, shown
 
 if TYPE_CHECKING:
     import pyarrow
@@ -116,14 +116,16 @@ def send_rows(into: Sending, task: int, batches: Iterable[pyarrow.RecordBatch]) 
             bad_count += len(bad)
             count += batch.num_rows - len(bad)
             with connection.cursor() as cursor:
-                for statement in _statements(good, into.staging, min(packet_bytes, STATEMENT_BYTES_MAX)):
+                names = listed([*batch.schema.names, TASK_COLUMN])
+                statement_begins = f"INSERT INTO {quoted(into.staging)} ({names}) VALUES ".encode()
+                for statement in _statements(good, statement_begins, min(packet_bytes, STATEMENT_BYTES_MAX)):
                     cursor.execute(statement)
                 for row, reason in bad.items():
                     shown_row = as_json(values_of(batch, row))
                     if into.bad is None:
                         raise bad_row(into.server.table, reason, shown_row)
                     kept = f"{literal(reason)}, {literal(shown_row)}, {task}"
-                    keeping = f"INSERT INTO {quoted(into.bad)} VALUES ({kept})"
+                    keeping = f'INSERT INTO {quoted(into.bad)} (reason, "row", {TASK_COLUMN}) VALUES ({kept})'
                     check_length(into.server.table, reason, shown_row, keeping, packet_bytes)
                     cursor.execute(keeping)
         if connection is not None:
@@ -260,7 +262,7 @@ def _field(column: pyarrow.Array, is_binary: bool) -> pyarrow.Array:
     return _joined("'", column.cast(text), "'", "")
 
 
-def _statements(lines: pyarrow.Array, staging: str, bytes_max: int) -> Iterator[bytes]:
+def _statements(lines: pyarrow.Array, begins: bytes, bytes_max: int) -> Iterator[bytes]:
     """The lines in statements of so many bytes at most, as far as there is more than one line in each."""
     import numpy
 
@@ -268,9 +270,8 @@ def _statements(lines: pyarrow.Array, staging: str, bytes_max: int) -> Iterator[
         return
     _, offset_buffer, data = lines.buffers()
     offsets = numpy.frombuffer(offset_buffer, numpy.int64)[lines.offset : lines.offset + len(lines) + 1]
-    into = f"INSERT INTO {quoted(staging)} VALUES ".encode()
     first = 0
     while first < len(lines):
         last = max(first + 1, int(numpy.searchsorted(offsets, offsets[first] + bytes_max, "right")) - 1)
-        yield into + memoryview(data)[offsets[first] : offsets[last] - 1]
+        yield begins + memoryview(data)[offsets[first] : offsets[last] - 1]
         first = last

@@ -23,6 +23,8 @@ REASON_CHARACTERS_MAX = 1_000
 # Columns that the sink adds while it writes. The rows must not have columns of these names.
 TASK_COLUMN = "semel_task"
 RANK_COLUMN = "semel_rank"
+PLACE_COLUMN = "semel_place"
+ROW_COLUMN = "semel_row"
 
 # How a column of the batch and the same column of the table are combined. The aggregate of that name first combines the
 # rows of one key in a batch, then the result with the stored row: neither order nor batch boundaries change the result.
@@ -88,7 +90,7 @@ def check_columns(write: Write, columns: Sequence[str]) -> None:
     """Checks that the rows have the columns that the arguments name, and that a merge says how to combine each
     column."""
     for name in columns:
-        if name.lower() in (TASK_COLUMN, RANK_COLUMN):
+        if name.lower() in (TASK_COLUMN, RANK_COLUMN, PLACE_COLUMN, ROW_COLUMN):
             raise ValueError(f"column {name!r} has a name that the sink needs for itself: rename it")
     named = named_columns(write)
     for name, argument in named.items():
