@@ -5,7 +5,8 @@ from pathlib import Path
 from ledger import Caller, Ledger, batch
 from semel.log.core.entries import TransactionGrew
 from semel.log.storage.encoding import encode
-from semel.log.storage.files import DiskFiles
+from semel.log.storage.examination import examine
+from semel.log.storage.files import DiskFiles, ReadOnlyFiles
 from semel.log.storage.log import Log
 from semel_command import semel, semel_failure, semel_lines
 
@@ -110,4 +111,5 @@ def test_damaged_bytes_are_not_set_aside(tmp_path: Path) -> None:
     said = semel_failure("repair", str(tmp_path), "--set-aside")
     looked = semel("repair", str(tmp_path)).stdout
     assert said in looked
+    assert not examine(ReadOnlyFiles(tmp_path), as_a_start=True).can_be_set_aside
     assert said.endswith("nothing can be read without this: bring it back, or restore a backup")
