@@ -27,7 +27,12 @@ ON_MARIADB: Final = {
     *("inbox/test_loop.py", "outbox/test_adding.py", "outbox/test_relaying.py"),
     "steps/test_workflows.py",
     *("database/test_open_transactions.py", "schema/test_making.py", "schema/test_printing.py"),
-    *("tables/test_table_commits.py", "tables/test_bad_rows.py", "tables/test_sink_servers.py"),
+    *(
+        "tables/test_table_commits.py",
+        "tables/test_bad_rows.py",
+        "tables/test_sink_servers.py",
+        "tables/test_sink_names.py",
+    ),
 }
 """The modules of tests that run on MariaDB besides SQLite and PostgreSQL."""
 SHARED_MARIADB: Final = os.environ.get("SEMEL_TEST_MARIADB")

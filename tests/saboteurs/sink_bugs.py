@@ -480,8 +480,8 @@ SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "MERGE finds a row by the first column of its key",
         "semel.spark.tables.statements:upsert_by_merge",
-        '" AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key)',
-        '" AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key[:1])',
+        '" AND ".join(f"target.{quoted(name)} = semel_newest.{quoted(name)}" for name in write.key)',
+        '" AND ".join(f"target.{quoted(name)} = semel_newest.{quoted(name)}" for name in write.key[:1])',
         ("tests/spark/tables/test_table_commits.py", "-k", "share_a_part or both_ways"),
     ),
 )

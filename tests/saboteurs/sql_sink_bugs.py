@@ -23,6 +23,20 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/ui/cli/test_reset_lakes.py", "-k", "iceberg_table_with_rows"),
     ),
     Bug(
+        "a generated column of MariaDB is found when rows are moved",
+        "semel.spark.tables.mysql:columns_of",
+        "bool(computed)",
+        "False",
+        (_NAMES, "-k", "generated and mariadb"),
+    ),
+    Bug(
+        "a generated column of SQLite is taken for another one",
+        "semel.spark.tables.sqlite:generated_of",
+        "hidden in (2, 3)",
+        "hidden == 1",
+        (_NAMES, "-k", "generated and sqlite"),
+    ),
+    Bug(
         "the staging table in MariaDB has no primary key",
         "semel.spark.tables.mysql:MysqlConnection.staged",
         "{**types, TASK_COLUMN: 'bigint', **COUNTED}",

@@ -41,6 +41,7 @@ from semel.spark.tables.statements import (
     Write,
     added_columns,
     by_duplicate_key,
+    check_generated,
     check_new_columns,
     check_table,
     create_table,
@@ -91,7 +92,7 @@ _REFUSALS: Final = frozenset(
 
 _COLUMNS: Final = (
     "SELECT column_name, data_type, column_type, character_maximum_length, character_octet_length, numeric_scale, "
-    "datetime_precision, collation_name, is_nullable FROM information_schema.columns "
+    "datetime_precision, collation_name, is_nullable, generation_expression FROM information_schema.columns "
     "WHERE {} ORDER BY ordinal_position"
 )
 _UNIQUE: Final = (
@@ -244,6 +245,8 @@ class MysqlConnection(SqlConnection):
                         raise
             existing = columns_of(self.connection, table)
         check_new_columns(table, self.types, [*existing], TICK)
+        generated = [column.name for column in existing.values() if column.is_generated]
+        check_generated(self.target.write, table, self.types, generated)
         check_columns(table, self.schema, existing)
         self.existing = existing
         if key:
@@ -442,7 +445,7 @@ def columns_of(connection: Any, table: str) -> dict[str, Column]:
         cursor.execute(_COLUMNS.format(of(table)))
         found = cursor.fetchall()
     columns = {}
-    for name, kind, declared, characters, octets, scale, fraction, collation, is_nullable in found:
+    for name, kind, declared, characters, octets, scale, fraction, collation, is_nullable, computed in found:
         is_short = str(kind) == "varchar"
         columns[name] = Column(
             name,
@@ -454,5 +457,6 @@ def columns_of(connection: Any, table: str) -> dict[str, Column]:
             fraction,
             collation,
             is_nullable == "NO",
+            bool(computed),
         )
     return columns

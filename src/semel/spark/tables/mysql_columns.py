@@ -58,6 +58,9 @@ class Column:
     is_needed: bool = False
     """Whether it refuses null, or would put something else in its place."""
 
+    is_generated: bool = False
+    """Whether the server computes it."""
+
     @property
     def is_text(self) -> bool:
         return self.kind in (*_SHORT_TEXTS, *_LONG_TEXTS)

@@ -28,6 +28,7 @@ from semel.spark.tables.servers import Server, server_at
 from semel.spark.tables.statements import (
     TASK_COLUMN,
     added_columns,
+    check_generated,
     check_new_columns,
     check_table,
     create_table,
@@ -61,16 +62,18 @@ SINCE_1970 = {
     for type_ in ("timestamp with time zone", "timestamp without time zone")
 }
 
-# Each column of a table, its type, and its base type, which differs if the type is a domain, maybe over another domain.
+# Each column of a table, its type, its base type, which differs if the type is a domain, maybe over another domain, and
+# whether PostgreSQL computes it.
 _COLUMNS = """
     WITH RECURSIVE typed AS (
-        SELECT attnum, attname, format_type(atttypid, atttypmod) AS declared, atttypid AS type, atttypmod AS modifier
+        SELECT attnum, attname, format_type(atttypid, atttypmod) AS declared, atttypid AS type, atttypmod AS modifier,
+            attgenerated <> '' OR attidentity = 'a' AS is_generated
         FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
         UNION ALL
-        SELECT attnum, attname, declared, typbasetype, typtypmod
+        SELECT attnum, attname, declared, typbasetype, typtypmod, is_generated
         FROM typed JOIN pg_type ON pg_type.oid = typed.type WHERE typtype = 'd'
     )
-    SELECT attname, declared, format_type(typed.type, modifier)
+    SELECT attname, declared, format_type(typed.type, modifier), is_generated
     FROM typed JOIN pg_type ON pg_type.oid = typed.type WHERE typtype <> 'd' ORDER BY attnum
 """
 
@@ -91,6 +94,7 @@ class Postgres:
         with self.server.failing(psycopg.Error), connection_of(self.url, self.server) as connection:
             columns = columns_of(connection, table)
             check_table(write, table, [name for name, *_ in columns])
+            check_generated(write, table, (), generated_of(columns))
             if columns and write.key:
                 try:
                     connection.execute(find_index(write, table).encode())
@@ -145,16 +149,17 @@ class PostgresConnection(SqlConnection):
         columns = columns_of(self.connection, self.target.table)
         if self.target.add_columns and not by_statement:
             columns = self.with_columns([name for name, *_ in columns])
-        existing: dict[str, str] = {name: type_ for name, type_, _ in columns}
+        existing: dict[str, str] = {name: type_ for name, type_, *_ in columns}
         if not by_statement:
             check_new_columns(self.target.table, self.types, [*existing])
+            check_generated(self.target.write, self.target.table, self.types, generated_of(columns))
         self.types |= {name: existing[name] for name in self.types if name in existing}
         self.check_bytes()
         # A domain rounds like its base type.
-        self.below = {name: below for name, _, below in columns}
+        self.below = {name: below for name, _, below, _ in columns}
         check_columns(self.target.table, self.schema, self.below)
 
-    def with_columns(self, existing: list[str]) -> list[tuple[str, str, str]]:
+    def with_columns(self, existing: list[str]) -> list[tuple[str, str, str, bool]]:
         """The columns, after those were added that the table lacked. They stay if the batch fails."""
         for statement in added_columns(self.target.table, self.types, existing):
             with suppress(psycopg.errors.DuplicateColumn):
@@ -278,15 +283,17 @@ class PostgresConnection(SqlConnection):
         return cursor if cursor.description else ()
 
     def put_aside(self, rows: str, reason: str, claim: TableClaim) -> int:
-        row = "row_to_json(aside)::text"
-        return self.keep(f"SELECT {{}}, {literal(reason)}, {row}, clock_timestamp() FROM {rows} AS aside", claim)
+        row = "row_to_json(semel_aside)::text"
+        return self.keep(f"SELECT {{}}, {literal(reason)}, {row}, clock_timestamp() FROM {rows} AS semel_aside", claim)
 
     def keep(self, bad: str, claim: TableClaim) -> int:
         whose = ", ".join(map(literal, (self.target.sink, claim.query_id, claim.batch_id)))
         return self.run(f"INSERT INTO {qualified(str(self.target.quarantine))} {bad.format(whose)}")
 
     def one_of(self, rows: str) -> str:
-        [row] = self.connection.execute(f"SELECT row_to_json(one)::text FROM {rows} AS one".encode()).fetchone() or [""]
+        [row] = self.connection.execute(
+            f"SELECT row_to_json(semel_one)::text FROM {rows} AS semel_one".encode()
+        ).fetchone() or [""]
         return str(row)
 
     def move(self, rows: str) -> None:
@@ -307,6 +314,10 @@ class PostgresConnection(SqlConnection):
             raise no_index(self.target.write, self.target.table) from error
 
 
-def columns_of(connection: Connection, table: str) -> list[tuple[str, str, str]]:
-    """Each column of the table, its type, and its base type; none if there is no such table."""
+def columns_of(connection: Connection, table: str) -> list[tuple[str, str, str, bool]]:
+    """As in `_COLUMNS`; none if there is no such table."""
     return connection.execute(_COLUMNS, [qualified(table)]).fetchall()
+
+
+def generated_of(columns: Iterable[tuple[str, str, str, bool]]) -> list[str]:
+    return [name for name, _, _, is_generated in columns if is_generated]

@@ -30,6 +30,7 @@ from semel.spark.tables.servers import Server
 from semel.spark.tables.statements import (
     Write,
     added_columns,
+    check_generated,
     check_new_columns,
     check_table,
     create_table,
@@ -54,6 +55,7 @@ STAGE = "semel_stage"
 SAVEPOINT = "semel_moving"
 NOW = "strftime('%Y-%m-%dT%H:%M:%fZ')"
 BAD_ROWS = "CREATE TABLE bad (reason TEXT, row TEXT)"
+_COLUMNS = "PRAGMA table_xinfo({})"
 # What SQLite says of a sum that no number can hold.
 OVERFLOW = "integer overflow"
 
@@ -75,6 +77,7 @@ class Sqlite:
         ):
             columns = columns_of(connection, table)
             check_table(write, table, [*columns])
+            check_generated(write, table, (), generated_of(connection, table))
             if columns and write.key:
                 with refusing_no_index(write, table):
                     connection.execute(find_index(write, table))
@@ -103,7 +106,12 @@ def check_directory(path: str) -> None:
 
 def columns_of(connection: sqlite3.Connection, table: str) -> dict[str, str]:
     """The declared type of each column of the table; none if there is no such table."""
-    return {name: declared for _, name, declared, *_ in connection.execute(f"PRAGMA table_info({qualified(table)})")}
+    return {name: declared for _, name, declared, *_ in connection.execute(_COLUMNS.format(qualified(table)))}
+
+
+def generated_of(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The columns that SQLite computes."""
+    return [name for _, name, *_, hidden in connection.execute(_COLUMNS.format(qualified(table))) if hidden in (2, 3)]
 
 
 class SqliteConnection(SqlConnection):
@@ -139,6 +147,8 @@ class SqliteConnection(SqlConnection):
         if self.target.add_columns and added_columns(self.target.table, self.types, [*existing]):
             existing = self.with_columns()
         check_new_columns(self.target.table, self.types, [*existing])
+        generated = generated_of(self.connection, self.target.table)
+        check_generated(self.target.write, self.target.table, self.types, generated)
         check_affinities(self.target.table, self.schema, existing)
 
     def with_columns(self) -> dict[str, str]:

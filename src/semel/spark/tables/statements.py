@@ -112,6 +112,16 @@ def check_table(write: Write, table: str, existing: Sequence[str]) -> None:
             )
 
 
+def check_generated(write: Write, table: str, columns: Iterable[str], generated: Collection[str]) -> None:
+    """Refuses a value for a column that the database computes itself."""
+    for name in [*named_columns(write), *columns]:
+        if name in generated:
+            raise ValueError(
+                f"column {name!r} of {table} is generated: the database computes it, and takes no value for it. "
+                "Nothing was written. Leave it out (columns=...)"
+            )
+
+
 def no_index(write: Write, table: str) -> ValueError:
     return ValueError(
         f"table {table} needs a primary key or a unique index on exactly ({', '.join(write.key)}) for "
@@ -199,7 +209,7 @@ def upsert(write: Write, table: str, columns: Sequence[str], rows: str) -> str:
     condition = f" WHERE {not_older(write, 'excluded')}" if write.version else ""
     return (
         f"INSERT INTO {qualified(table)} AS target ({listed(columns)}) "
-        f"SELECT {listed(columns)} FROM {newest(write, columns, rows)} AS newest WHERE true "
+        f"SELECT {listed(columns)} FROM {newest(write, columns, rows)} AS semel_newest WHERE true "
         f"ON CONFLICT ({listed(write.key)}) DO {f'UPDATE SET {changes}{condition}' if others else 'NOTHING'}"
     )
 
@@ -208,13 +218,13 @@ def upsert_by_merge(write: Write, table: str, columns: Sequence[str], rows: str)
     """The same as `upsert`, in half the time if most rows are new. It looks for the keys first, so it fails if a key
     comes twice in the batch, or if another writer inserts it meanwhile."""
     others = [name for name in columns if name not in write.key]
-    same_key = " AND ".join(f"target.{quoted(name)} = newest.{quoted(name)}" for name in write.key)
-    changes = ", ".join(f"{quoted(name)} = newest.{quoted(name)}" for name in others)
-    condition = f" AND ({not_older(write, 'newest')})" if write.version else ""
+    same_key = " AND ".join(f"target.{quoted(name)} = semel_newest.{quoted(name)}" for name in write.key)
+    changes = ", ".join(f"{quoted(name)} = semel_newest.{quoted(name)}" for name in others)
+    condition = f" AND ({not_older(write, 'semel_newest')})" if write.version else ""
     return (
-        f"MERGE INTO {qualified(table)} AS target USING {newest(write, columns, rows)} AS newest ON {same_key} "
+        f"MERGE INTO {qualified(table)} AS target USING {newest(write, columns, rows)} AS semel_newest ON {same_key} "
         f"{f'WHEN MATCHED{condition} THEN UPDATE SET {changes} ' if others else ''}"
-        f"WHEN NOT MATCHED THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 'newest.')})"
+        f"WHEN NOT MATCHED THEN INSERT ({listed(columns)}) VALUES ({listed(columns, 'semel_newest.')})"
     )
 
 
@@ -234,7 +244,7 @@ def by_duplicate_key(
     last one.
     """
     old = {**{name: f"{qualified(table)}.{quoted(name)}" for name in columns}, **stored}
-    new = {name: f"newest.{quoted(name)}" for name in columns}
+    new = {name: f"semel_newest.{quoted(name)}" for name in columns}
     others = [name for name in columns if name not in write.key]
     if isinstance(write.merge, Mapping):
         aggregates = ", ".join(f"{how}({quoted(name)}) AS {quoted(name)}" for name, how in write.merge.items())
@@ -259,7 +269,7 @@ def by_duplicate_key(
         changes = {write.key[0]: old[write.key[0]]}
     assigned = ", ".join(f"{quoted(name)} = {value}" for name, value in changes.items())
     return (
-        f"INSERT INTO {qualified(table)} ({listed(columns)}) SELECT {listed(columns)} FROM {source} AS newest "
+        f"INSERT INTO {qualified(table)} ({listed(columns)}) SELECT {listed(columns)} FROM {source} AS semel_newest "
         f"ON DUPLICATE KEY UPDATE {assigned}"
     )
 
