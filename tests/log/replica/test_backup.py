@@ -23,6 +23,7 @@ from semel_command import semel_failure, semel_lines
 
 pytestmark = pytest.mark.virtual_time
 
+NOW_MS = 1_700_000_000_000
 PAYMENT = [Record(bytes(300), timestamp_ms=1)]
 
 
@@ -36,7 +37,7 @@ class BackupStore(WatchedStore):
 
 
 async def copied(source: Store, target: Store) -> BackedUp:
-    return await back_up(source, target, lambda _: None)
+    return await back_up(source, target, NOW_MS, lambda _: None)
 
 
 def twin(store: MemoryStore) -> WatchedStore:
@@ -237,6 +238,8 @@ def test_the_command_copies_the_log_of_a_running_broker_and_retries_after_a_rest
 ) -> None:
     urls = [f"file://{tmp_path}/{name}" for name in ("log", "backup", "restored")]
 
+    moments: list[str] = []
+
     async def live() -> None:
         store = open_store(urls[0])
         async with Broker(store=store) as broker:
@@ -244,6 +247,7 @@ def test_the_command_copies_the_log_of_a_running_broker_and_retries_after_a_rest
             lines = await asyncio.to_thread(semel_lines, "backup", "--from", urls[0], "--to", urls[1])
             assert lines[0].startswith("backed up 1 topic, 1 partition, ")
             assert lines[1].startswith("it has everything that was acknowledged before ")
+            moments.append(lines[1])
         await store.close()
 
     def pay(bootstrap: str) -> None:
@@ -263,7 +267,8 @@ def test_the_command_copies_the_log_of_a_running_broker_and_retries_after_a_rest
         await store.close()
 
     asyncio.run(live())
-    semel_lines("backup", "--from", urls[1], "--to", urls[2])
+    # A later time would promise what came after the backup.
+    assert semel_lines("backup", "--from", urls[1], "--to", urls[2])[1:] == moments
     asyncio.run(go_on())
     assert "is no backup: a broker has been started on it" in semel_failure(
         "backup", "--from", urls[0], "--to", urls[2]

@@ -21,12 +21,15 @@ from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
 from semel.log.replica.holes import Overtaken, find_hole
 from semel.log.replica.lease import LEASE_KEY, read_lease
 from semel.log.replica.membership import read_cluster_id
+from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.restore import check_replaced, read_checkpoint
 from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
 from semel.log.replica.writer import answered, answered_soon, create_surely
 from semel.log.store import FORMAT_KEY, Changed, Missing, Store
 
+# The object that says since when a backup has all that was acknowledged.
+MOMENT_KEY: Final = "backup"
 # Each is in memory meanwhile.
 _SLOTS_AT_ONCE: Final = 8
 
@@ -37,6 +40,8 @@ class BackedUp(NamedTuple):
     """A backup."""
 
     found: ExaminedStore
+    # What was acknowledged before this time, in milliseconds, is in it; 0 if that is not known.
+    moment_ms: int
     # How many bytes it has, and how many of them were copied this time.
     size_bytes: int
     copied_bytes: int
@@ -44,12 +49,15 @@ class BackedUp(NamedTuple):
     lost: list[str]
 
 
-async def back_up(source: Store, target: Store, show: Callable[[int], None]) -> BackedUp:
-    """Copy the log; `show` gets the number of bytes from time to time. Raises BrokenHistory with what is wrong with the
-    log or the target, or StoreError; then the target has the backup that it had before, or a later one.
+async def back_up(source: Store, target: Store, now_ms: int, show: Callable[[int], None]) -> BackedUp:
+    """Copy the log; `show` gets the number of bytes from time to time. The copy of a backup has the moment of that one.
+    Raises BrokenHistory with what is wrong with the log or the target, or StoreError; then the target has the backup that
+    it had before, or a later one.
     """
     copy = _Copy(source, target, show)
     await copy.check_target()
+    lease = await answered(lambda: read_lease(source))
+    moment_ms = await _moment_of(source) if lease is None else now_ms
     while not await copy.run():
         # A checkpoint has replaced the one that was copied, and its objects are being deleted.
         pass
@@ -61,7 +69,8 @@ async def back_up(source: Store, target: Store, show: Callable[[int], None]) -> 
         hole = await answered(lambda: find_hole(source, found.history, lease))
         if hole is not None:
             raise hole
-    return BackedUp(found, copy.size_bytes, copy.copied_bytes, copy.lost)
+    await copy.set_moment(moment_ms)
+    return BackedUp(found, moment_ms, copy.size_bytes, copy.copied_bytes, copy.lost)
 
 
 class _Copy:
@@ -137,14 +146,15 @@ class _Copy:
         )
         if self._before[0].slot > floor.slot:
             raise diverged
-        for key in await _listed(self._target, JOURNAL):
-            slot = slot_of(key)
-            if slot is not None and slot >= floor.slot:
-                mine, theirs = await _found(self._source, key), await _found(self._target, key)
-                if mine == theirs:
-                    self._slots_there.add(key)
-                elif slot >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
-                    raise diverged
+        slots = {key: slot for key in await _listed(self._target, JOURNAL) if (slot := slot_of(key)) is not None}
+        for some in _in_batches([key for key, slot in slots.items() if slot >= floor.slot]):
+            mine = await asyncio.gather(*(_found(self._source, key) for key in some))
+            theirs = await asyncio.gather(*(_found(self._target, key) for key in some))
+            same = {key for key, one, other in zip(some, mine, theirs, strict=True) if one == other}
+            self._slots_there |= same
+            now, _ = await answered(lambda: read_floor(self._source))
+            if any(slots[key] >= now.deleted_below for key in set(some) - same):
+                raise diverged
 
     async def _contents_of(self, floor: Floor) -> Contents:
         if not floor.pieces:
@@ -201,17 +211,29 @@ class _Copy:
                 slot = next_slot_after(head)
 
     async def _set_floor(self, floor: Floor) -> None:
-        if self._before is None:
-            if not await create_surely(self._target, FLOOR_KEY, floor.encode()):
+        version = None if self._before is None else self._before[1]
+        await self._set(FLOOR_KEY, floor.encode(), version)
+
+    async def set_moment(self, moment_ms: int) -> None:
+        """Note in the target what it has."""
+        try:
+            version: str | None = (await answered(lambda: self._target.get(MOMENT_KEY))).version
+        except Missing:
+            version = None
+        await self._set(MOMENT_KEY, encode_record(MOMENT_KEY, {"moment_ms": moment_ms}), version)
+
+    async def _set(self, key: str, body: bytes, version: str | None) -> None:
+        """Create this object, or replace the one that has this version."""
+        if version is None:
+            if not await create_surely(self._target, key, body):
                 raise self._busy()
-        elif self._before[0] != floor:
-            version = self._before[1]
-            try:
-                await answered(lambda: self._target.replace(FLOOR_KEY, floor.encode(), version))
-            except (Changed, Missing):
-                # If an answer was lost, the store refuses our own second attempt.
-                if await _found(self._target, FLOOR_KEY) != floor.encode():
-                    raise self._busy() from None
+            return
+        try:
+            await answered(lambda: self._target.replace(key, body, version))
+        except (Changed, Missing):
+            # If an answer was lost, the store refuses our own second attempt.
+            if await _found(self._target, key) != body:
+                raise self._busy() from None
 
     async def _clear(self, floor: Floor, needed: Collection[str]) -> None:
         """Delete what only an earlier backup needed."""
@@ -224,6 +246,15 @@ class _Copy:
 
     def _busy(self) -> BrokenHistory:
         return BrokenHistory(f"{self._target.describe()}: another backup is being written there: wait for its end")
+
+
+async def _moment_of(backup: Store) -> int:
+    """The moment of a backup; 0 if it does not say, as one that was interrupted, or a log that was moved there."""
+    body = await _found(backup, MOMENT_KEY)
+    try:
+        return 0 if body is None else int(decode_record(MOMENT_KEY, body)["moment_ms"])
+    except UNREADABLE as error:
+        raise BrokenHistory(f"{backup.describe()}: the object {MOMENT_KEY!r} is damaged: {error}") from None
 
 
 async def _found(store: Store, key: str) -> bytes | None:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,6 @@ def run(options: argparse.Namespace) -> int:
     for place in (options.source, options.target):
         if "://" not in place:
             raise Failure(f"{place} {_IN_A_DIRECTORY.format(place)}")
-    began = datetime.now(UTC)
     try:
         backup = asyncio.run(_copy(options.source, options.target))
     except OSError as error:
@@ -40,7 +40,11 @@ def run(options: argparse.Namespace) -> int:
     what = f"{counted(len(catalog), 'topic')}, {counted(catalog.partition_count, 'partition')}"
     size, copied = (number / 1e6 for number in (backup.size_bytes, backup.copied_bytes))
     print(f"backed up {what}, {size:.1f} MB, of which {copied:.1f} MB are new; every byte was compared with its digest")
-    print(f"it has everything that was acknowledged before {began:%Y-%m-%d %H:%M:%S} UTC")
+    if backup.moment_ms:
+        moment = datetime.fromtimestamp(backup.moment_ms / 1000, UTC)
+        print(f"it has everything that was acknowledged before {moment:%Y-%m-%d %H:%M:%S} UTC")
+    else:
+        print(f"it has all that is in {printable(options.source)}, which does not say of which time that is")
     for line in backup.lost:
         print(f"LOST  {printable(line)}")
     return 1 if backup.lost else 0
@@ -54,7 +58,7 @@ async def _copy(source_url: str, target_url: str) -> "BackedUp":
     progress = Progress("copied")
     source, target = open_store(source_url), open_store(target_url)
     try:
-        return await back_up(source, target, progress.show)
+        return await back_up(source, target, int(time.time() * 1000), progress.show)
     except (BrokenHistory, StoreError) as error:
         raise Failure(str(error)) from None
     finally:

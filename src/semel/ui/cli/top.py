@@ -8,8 +8,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from semel.client.cluster import Cluster
@@ -58,32 +57,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    before: Sight | None = None
     settings = client_settings(options)
+    shown = 0
+    now: Sight | None = None
     with while_somebody_reads():
-        for number in count():
-            if number:
-                time.sleep(options.every)
+        while shown != options.times:
+            before = now
             brokers = [] if options.store is None else _brokers_of(options.store)
             try:
                 with Cluster(settings) as cluster:
-                    now: Sight | None = _look(cluster)
+                    now = _look(cluster)
             except LogError as error:
                 if options.store is None:
                     raise Failure(str(error)) from None
                 now = None
-                _show([f"no broker answers: {error}"], brokers)
+                _show([f"no broker answers: {error}"], brokers, [])
+                shown += 1
             # The first look has nothing to compare with.
             if before is not None and now is not None:
-                _show(_heading(now), brokers)
-                for table in (growing(before, now, _topics_max()), lagging(now), _transactions(now)):
-                    print()
-                    print_table(table, right=True)
-                sys.stdout.flush()
-            before = now
-            if number == options.times:
-                return 0
-    return 0
+                tables = growing(before, now, _topics_max()), lagging(now), _transactions(now)
+                _show(_heading(now), brokers, tables)
+                shown += 1
+            if shown != options.times:
+                time.sleep(options.every)
+    return 0 if now is not None else 1
 
 
 def _brokers_of(url: str) -> list[str]:
@@ -105,10 +102,14 @@ def _look(cluster: Cluster) -> Sight:
     return Sight(time.monotonic(), topics, overview.now(cluster, Query({})))
 
 
-def _show(heading: Sequence[str], brokers: Sequence[str]) -> None:
+def _show(heading: Sequence[str], brokers: Sequence[str], tables: Iterable[Sequence[Sequence[str]]]) -> None:
     print(_CLEAR if sys.stdout.isatty() else "", end="")
     for line in (*heading, *brokers):
         print(printable(line))
+    for table in tables:
+        print()
+        print_table(table, right=True)
+    sys.stdout.flush()
 
 
 def _heading(now: Sight) -> list[str]:
