@@ -51,8 +51,8 @@ class BackedUp(NamedTuple):
 
 async def back_up(source: Store, target: Store, now_ms: int, show: Callable[[int], None]) -> BackedUp:
     """Copy the log; `show` gets the number of bytes from time to time. The copy of a backup has the moment of that one.
-    Raises BrokenHistory with what is wrong with the log or the target, or StoreError; then the target has the backup that
-    it had before, or a later one.
+    Raises BrokenHistory with what is wrong with the log or the target, or StoreError; then the target has the backup
+    that it had before, or a later one.
     """
     copy = _Copy(source, target, show)
     await copy.check_target()
