@@ -59,6 +59,13 @@ KIT_BUGS: Final[tuple[Bug, ...]] = (
         (_WATCH, "-k", "themselves"),
     ),
     Bug(
+        "a counter has the name of a figure",
+        "semel.outbox.counters:QUARANTINED",
+        '"semel_outbox_put_aside_total"',
+        '"semel_outbox_quarantined_total"',
+        (_WATCH, "-k", "one_registry"),
+    ),
+    Bug(
         "a hook that fails costs the request",
         "semel.metrics.counters:Counter.add",
         "except Exception as error: ...",

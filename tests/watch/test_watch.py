@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import prometheus_client
 import pytest
 from sqlalchemy import Engine, insert
 from sqlalchemy.exc import OperationalError
@@ -138,3 +139,12 @@ def test_the_page_names_each_metric_and_no_other() -> None:
     """Rules that can be copied are of use only if what they ask for is there."""
     named = set(re.findall(r"semel_[a-z_]+", PAGE))
     assert named == {*CATALOG, *GAUGES, READY_GAUGE}
+
+
+def test_all_counters_and_figures_fit_into_one_registry() -> None:
+    """Prometheus takes a counter's name without `_total` for its own, so no figure may have that name."""
+    registry = prometheus_client.CollectorRegistry()
+    for counter in CATALOG.values():
+        prometheus_client.Counter(counter.name, counter.text, counter.labels, registry=registry)
+    for name in (*GAUGES, READY_GAUGE):
+        prometheus_client.Gauge(name, name, registry=registry)

@@ -23,7 +23,7 @@ GAUGES: Final = {
     IN_FLIGHT: "Requests with steps that hold their key now; one that is a transaction is not seen.",
     WAITING: "Messages that are not known to be in the log.",
     OLDEST: "How long the oldest of these has waited.",
-    REFUSED: "Messages that the broker refused, until a person decides.",
+    REFUSED: "Messages that were put aside, until a person decides.",
     ASIDE: "Events that were put aside, until a person decides (held) or the loop tries (due).",
 }
 
