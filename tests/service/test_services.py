@@ -24,12 +24,16 @@ from semel import outbox, schema
 from semel.database import engine_of
 from semel.service.options import options_of
 from semel.steps import Workflow, start
+from semel.ui.cli import main
 from semel_command import started
 
 # The handler and the workflow say that they have begun, and wait until a test lets them go on.
 SHOP = """
 from sqlalchemy import text
+from sqlalchemy.orm import sessionmaker
 from semel.steps import workflow
+
+sessions = sessionmaker(info={"made_by": "the shop"})
 
 def held():
     with open("begun", "w") as begun:
@@ -39,6 +43,10 @@ def held():
 def book(connection, message):
     connection.execute(text("INSERT INTO booked (what) VALUES (:what)"), {"what": message.value.decode()})
     held()
+
+def book_in_session(session, message):
+    made_by = session.info["made_by"]
+    session.execute(text("INSERT INTO booked (what) VALUES (:what)"), {"what": f"by a session of {made_by}"})
 
 @workflow(name="ship")
 def ship(run, what):
@@ -115,9 +123,9 @@ def running(*words: str) -> Iterator[Running]:
         process.communicate()
 
 
-def consuming(place: str, bootstrap: str, topic: str) -> tuple[str, ...]:
+def consuming(place: str, bootstrap: str, topic: str, handler: str = "shop:book") -> tuple[str, ...]:
     where = ("--database", place, "--bootstrap", bootstrap)
-    return ("inbox", "run", "shop:book", "--consumer", "billing", "--topic", topic, *where)
+    return ("inbox", "run", handler, "--consumer", "billing", "--topic", topic, *where)
 
 
 def published(engine: Engine, bootstrap: str, topic: str, value: str) -> None:
@@ -158,6 +166,18 @@ def test_a_consumer_finishes_the_event_that_it_holds(engine: Engine, place: str,
         Path("go").write_text("on")
         assert service.ends()[0] == 0
     assert booked(engine) == ["first"]
+
+
+def test_a_consumer_hands_its_handler_a_session_of_the_application(
+    engine: Engine, place: str, bootstrap: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published(engine, bootstrap, topic, "first")
+    words = consuming(place, bootstrap, topic, "shop:book_in_session")
+    with running(*words, "--sessions", "shop:sessions"):
+        assert eventually(lambda: booked(engine) == ["by a session of the shop"])
+    with pytest.raises(SystemExit):
+        main([*words, "--sessions", "shop"])
+    assert "--sessions shop: that is no sessionmaker; name one as MODULE:NAME" in capsys.readouterr().err
 
 
 def test_a_worker_finishes_the_workflow_that_it_runs(engine: Engine, place: str) -> None:
@@ -226,8 +246,6 @@ def test_a_relay_that_stands_by_goes_on_when_the_other_one_is_killed(
 def test_a_mistake_in_the_options_is_one_line(
     engine: Engine, place: str, words: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from semel.ui.cli import main
-
     with pytest.raises(SystemExit) as ended:
         main(["http", "reap", "--every", "1", "--database", place, *words])
     assert ended.value.code == 1

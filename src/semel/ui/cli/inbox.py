@@ -14,7 +14,7 @@ from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
 from semel.ui.cli.display import NOTHING, as_field, print_table, time_shown
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.services import BOOTSTRAP, add_kafka, imported, kafka_of, serving
+from semel.ui.cli.services import BOOTSTRAP, add_kafka, add_sessions, database_of, imported, kafka_of, serving
 from semel.ui.cli.subcommands import add_subcommand
 
 if TYPE_CHECKING:
@@ -68,9 +68,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _configure_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "handler", metavar="MODULE:FUNCTION", help="takes a connection in the transaction of the claim, and the message"
+        "handler",
+        metavar="MODULE:FUNCTION",
+        help="takes a connection or session in the transaction of the claim, and the message",
     )
     add_database(parser)
+    add_sessions(parser, "the handler gets a session")
     add_kafka(parser)
     add("--consumer", required=True, metavar="NAME", help="whose claims; also the group, unless the settings name one")
     add("--topic", required=True, action="append", metavar="NAME", help="consume this topic; any number of times")
@@ -102,7 +105,7 @@ def _consume(options: argparse.Namespace, engine: "Engine") -> int:
     kafka = {"group.id": options.consumer, **kafka_of(options, Role.CONSUMER)}
     what = f"{options.consumer} consumes {', '.join(options.topic)} from {kafka[BOOTSTRAP]}"
     try:
-        inbox = Inbox(engine, consumer=options.consumer, identity=_identity(options.identity))
+        inbox = Inbox(database_of(options, engine), consumer=options.consumer, identity=_identity(options.identity))
         handler = _function(options.handler)
         with serving(inbox, "inbox", what, options, engine):
             inbox.run(handler, kafka, options.topic)

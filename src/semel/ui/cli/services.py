@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import logging
 
     from sqlalchemy import Engine
+    from sqlalchemy.orm import sessionmaker
 
     from semel.service.life import Service
     from semel.settings import Role
@@ -61,6 +62,28 @@ def imported(module: str) -> dict[str, Any]:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise Failure(f"there is no module {module!r} here, nor where Python looks for modules") from error
+
+
+def add_sessions(parser: argparse.ArgumentParser, what: str) -> None:
+    """For code of the application that may get a session in place of a connection."""
+    parser.add_argument(
+        "--sessions",
+        metavar="MODULE:NAME",
+        help=f"the sessionmaker of the application: {what} like its own, on --database",
+    )
+
+
+def database_of(options: argparse.Namespace, engine: "Engine") -> "Engine | sessionmaker[Any]":
+    """The engine, or a sessionmaker that makes the application's sessions on it."""
+    if options.sessions is None:
+        return engine
+    from sqlalchemy.orm import sessionmaker
+
+    module, _, name = options.sessions.partition(":")
+    made = imported(module).get(name) if module and name else None
+    if not isinstance(made, sessionmaker):
+        raise Failure(f"--sessions {options.sessions}: that is no sessionmaker; name one as MODULE:NAME")
+    return sessionmaker(**{**made.kw, "class_": made.class_, "bind": engine})
 
 
 @contextlib.contextmanager

@@ -5,20 +5,19 @@ It must never run a workflow but with `run`, nor delete one that has not ended.
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from semel.service.options import add_options
 from semel.ui.cli.databases import add_database, opened
 from semel.ui.cli.display import NOTHING, counted, print_table, printable, time_shown
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.services import add_every, imported, reap, serving
+from semel.ui.cli.services import add_every, add_sessions, database_of, imported, reap, serving
 from semel.ui.cli.subcommands import add_subcommand, positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Engine
-    from sqlalchemy.orm import sessionmaker
 
     from semel.steps import Found, Workflow
 
@@ -49,11 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=N]",
         help="take from this queue, and have no more than N of it running in all workers together (default)",
     )
-    own.add_argument(
-        "--sessions",
-        metavar="MODULE:NAME",
-        help="the sessionmaker of the application: step.connection() is a session like its own, on --database",
-    )
+    add_sessions(own, "step.connection() is a session")
     own.add_argument("--runs", type=positive, default=10, metavar="N", help="how many it runs at once (10)")
     own.add_argument("--drain", action="store_true", help="run what is due now, print the number of runs, and end")
     add_options(own)
@@ -121,7 +116,7 @@ def _work(options: argparse.Namespace, engine: "Engine") -> int:
     queues = dict(_queue(text) for text in options.queue or ["default"])
     flows = _workflows(options.module)
     try:
-        worker = Worker(_database(engine, options.sessions), flows, queues=queues, runs_max=options.runs)
+        worker = Worker(database_of(options, engine), flows, queues=queues, runs_max=options.runs)
     except (ValueError, TypeError) as error:
         raise Failure(str(error)) from error
     if options.drain:
@@ -142,19 +137,6 @@ def _queue(text: str) -> tuple[str, int | None]:
         return name, positive(number)
     except argparse.ArgumentTypeError as error:
         raise Failure(f"--queue {text}: {error}") from error
-
-
-def _database(engine: "Engine", sessions: str | None) -> "Engine | sessionmaker[Any]":
-    """The engine, or a sessionmaker that makes the application's sessions on it."""
-    if sessions is None:
-        return engine
-    from sqlalchemy.orm import sessionmaker
-
-    module, _, name = sessions.partition(":")
-    made = imported(module).get(name)
-    if not isinstance(made, sessionmaker):
-        raise Failure(f"--sessions {sessions}: that is no sessionmaker; name one as MODULE:NAME")
-    return sessionmaker(**{**made.kw, "class_": made.class_, "bind": engine})
 
 
 def _workflows(module: str) -> "list[Workflow]":
