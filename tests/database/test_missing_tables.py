@@ -30,7 +30,7 @@ def test_the_error_says_which_command_makes_the_tables(url: str) -> None:
 WHAT_LOOKS: dict[str, Callable[[Engine], object]] = {
     "the reaper of the keys": http.reap,
     "the reaper of an inbox": lambda engine: inbox.reap(engine, consumer="billing"),
-    "the state of an outbox": lambda engine: outbox.status(engine.connect()),
+    "the state of an outbox": lambda engine: outbox.status(engine),
     "the quarantine of an outbox": lambda engine: outbox.quarantine.refused_messages(engine.connect()),
     "the offsets": lambda engine: offsets.next_offsets(engine.connect(), "billing"),
 }

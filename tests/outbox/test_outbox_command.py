@@ -122,7 +122,7 @@ def test_what_was_refused_is_shown_and_tried_again_and_dropped(
     assert head.split() == ["NUMBER", "TOPIC", "AGGREGATE", "BEHIND", "SINCE", "REASON"]
     number, shown_topic, aggregate, behind, _ = line.split()[:5]
     assert (shown_topic, aggregate, behind) == (topic, "order-7", "1")
-    assert status[1] == "1 of them were refused by the broker, and 1 wait for those"
+    assert status[1] == "1 of them were put aside, and 1 wait for those"
     assert semel("quarantine", "retry", number, *words) == 0
     relays.drain()
     assert semel("quarantine", "list", "--json", *words) == 0

@@ -46,6 +46,7 @@ def test_a_message_that_is_refused_is_put_aside_and_only_its_aggregate_waits(
     with engine.connect() as connection:
         found = outbox.status(connection)
     assert (found.waiting, found.quarantined, found.held_up) == (4, 2, 2)
+    assert outbox.status(engine) == found, "an engine is taken as well"
 
 
 def test_a_message_for_a_topic_that_may_be_seen_and_not_written_to_holds_nobody_up(engine: Engine) -> None:

@@ -9,13 +9,15 @@ stay: the cursors of their publishers stay, too, and a shard that is used again 
 
 import secrets
 from collections.abc import Mapping
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
 
 from semel.database.dialects import dialect_of
 from semel.database.errors import told_remedy
+from semel.database.kinds import check_engine
 from semel.outbox.errors import OutOfStep, RelayFenced, RelayRefused, Unsettled
 from semel.outbox.ledger import BEGIN_AGAIN, NOTHING, delete_messages, is_held_up, numbers_of
 from semel.outbox.rows import ADDED_AT_MS
@@ -151,8 +153,14 @@ class Status(NamedTuple):
 
 
 @told_remedy()
-def status(connection: Connection) -> Status:
+def status(handle: Engine | Connection) -> Status:
     """The state of an outbox. This counts rows, so it takes longer the more of them there are."""
+    check_engine("the database", handle, (Engine, Connection))
+    with handle.connect() if isinstance(handle, Engine) else nullcontext(handle) as connection:
+        return _status(connection)
+
+
+def _status(connection: Connection) -> Status:
     oldest_added = func.min(ADDED_AT_MS[dialect_of(connection).name])
     waiting, oldest = connection.execute(select(func.count(), oldest_added).select_from(messages)).one()
     refused = quarantine.join(messages, messages.c.number == quarantine.c.number)

@@ -190,10 +190,10 @@ def test_a_group_is_set_elsewhere_after_a_preview(
 def test_what_was_put_aside_is_dropped_after_a_question(opened: Callable[..., Page]) -> None:
     page = opened()
     page.get_by_role("link", name="Claims", exact=True).click()
-    page.get_by_text("1 message was refused by the broker, and 0 wait behind.").wait_for()
+    page.get_by_text("1 message was put aside, and 0 wait behind.").wait_for()
     page.get_by_role("table", name="Refused messages").get_by_role("button", name="Drop message 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Drop").click()
-    page.get_by_text("The broker has refused none of them.").wait_for()
+    page.get_by_text("None of them was put aside.").wait_for()
     assert page.get_by_role("row").filter(has_text="poison").count() == 1
     page.get_by_role("table", name="Events put aside").get_by_role("button", name="Retry message 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Retry").click()

@@ -51,9 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("send", "drop"),
         help="what to do with messages that may or may not be in the log",
     )
-    quarantine = add_subcommand(things, "quarantine", "messages that the broker refused")
+    quarantine = add_subcommand(things, "quarantine", "messages that were put aside: the broker refused them, or they cannot be records")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
-    own = _subcommand(actions, "list", "show the refused messages, and why each was refused")
+    own = _subcommand(actions, "list", "show these messages, and why each was put aside")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
     for name, purpose in (
         ("retry", "have the relay retry messages before it sends those that wait for them"),
@@ -181,8 +181,7 @@ def _show_status(options: argparse.Namespace, engine: "Engine") -> int:
     from semel.database.clock import now_ms
     from semel.outbox import status
 
-    with engine.connect() as connection:
-        outbox = status(connection)
+    outbox = status(engine)
     if options.json:
         shards = [shard._asdict() for shard in outbox.shards]
         print(json.dumps({**outbox._asdict(), "shards": shards}))
@@ -197,7 +196,7 @@ def _print_status(outbox: "Status", now_ms: int) -> None:
         oldest = f", the oldest for {max(now_ms - outbox.oldest_added_at_ms, 0) / 1000:.1f} s"
     print(f"{outbox.waiting} messages wait{oldest}")
     if outbox.quarantined:
-        print(f"{outbox.quarantined} of them were refused by the broker, and {outbox.held_up} wait for those")
+        print(f"{outbox.quarantined} of them were put aside, and {outbox.held_up} wait for those")
     if outbox.name is None:
         print("no relay has begun yet")
         return

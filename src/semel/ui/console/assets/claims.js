@@ -11,7 +11,7 @@ export const hasAges = true;
 
 export const words = [
   ["outbox", "Messages that a transaction of the application has added and that are not known to be in the log yet. The relay brings them there."],
-  ["quarantine", "Messages that the broker refused, and events that could not be handled. They wait for a person, and those behind them in the same order wait with them."],
+  ["quarantine", "Messages that the broker refused or that cannot be records, and events that could not be handled. They wait for a person, and those behind them in the same order wait with them."],
   ["retry, drop", "Retry lets it be tried again, before what waits behind it. Drop ends it: a message never gets into the log, and an event counts as handled."],
   ["floor", "The time before which claims of a consumer were deleted. An event from before the floor is put aside, because nobody can tell whether it was handled."],
   ["last batch of a sink", "The micro-batch that a Spark sink has written last, claimed in the transaction of its rows. The same batch again is a duplicate and is not written."],
@@ -52,7 +52,7 @@ function database(one, tools) {
   return [
     tiles(
       one.outbox === null ? null : tile(number(one.outbox.waiting), "wait in the outbox", one.outbox.oldest_ms === null ? "all are in the log" : `the oldest for ${duration(tools.now - one.outbox.oldest_ms)}`),
-      one.outbox === null ? null : tile(number(one.outbox.quarantined), "refused by the broker", one.outbox.held_up ? `${one.outbox.held_up} wait behind` : "nothing waits behind", one.outbox.quarantined ? "bad" : "good"),
+      one.outbox === null ? null : tile(number(one.outbox.quarantined), "put aside", one.outbox.held_up ? `${one.outbox.held_up} wait behind` : "nothing waits behind", one.outbox.quarantined ? "bad" : "good"),
       one.inbox === null ? null : tile(number(aside), "put aside by the inbox", aside ? "they wait for a person, or for the loop" : "every event was handled", aside ? "bad" : "good"),
       keys === undefined ? null : tile(number(keys), "HTTP keys in flight", "requests that hold their key now"),
     ),
@@ -87,9 +87,9 @@ function outbox(one, tools) {
     found.relay === null ? h("p", {}, "No relay has begun yet: ", h("code", {}, "semel outbox run"), " is one.") : null,
     shards.length ? table(`Shards of relay ${found.relay}${part(shards, found.shard_count)}`, [["Shard", "number"], ["Batches in the log", "number"], ["One on its way"], ["Relay", "name"], ["Since"]], shards) : null,
     found.quarantined === 0
-      ? h("p", {}, "The broker has refused none of them.")
+      ? h("p", {}, "None of them was put aside.")
       : [
-          h("p", { class: "bad" }, `${counted(found.quarantined, "message was", "messages were")} refused by the broker, and ${found.held_up} wait behind.`),
+          h("p", { class: "bad" }, `${counted(found.quarantined, "message was", "messages were")} put aside, and ${found.held_up} wait behind.`),
           table(`Refused messages${part(rows, found.quarantined)}`, [["Number", "number"], ["Topic", "name"], ["Key", "name"], ["Reason", "name"], ["Refused"], ["Behind it", "number"], ["What to do"]], rows),
         ],
   ];

@@ -80,7 +80,7 @@ function quarantine(part) {
   if (known.length === 0) return null;
   const refused = known.reduce((sum, one) => sum + (one.outbox?.quarantined ?? 0), 0);
   const aside = known.reduce((sum, one) => sum + asideIn(one.figures), 0);
-  return tile(number(refused + aside), link("/claims", {}, "in quarantine"), refused + aside ? `${refused} refused by the broker, ${aside} put aside by the inbox` : "nothing waits for a person", refused + aside ? "bad" : "good");
+  return tile(number(refused + aside), link("/claims", {}, "in quarantine"), refused + aside ? `${refused} put aside by the outbox, ${aside} by the inbox` : "nothing waits for a person", refused + aside ? "bad" : "good");
 }
 
 function asideIn(figures) {
