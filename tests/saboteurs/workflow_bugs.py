@@ -36,6 +36,13 @@ WORKFLOW_BUGS: Final[tuple[Bug, ...]] = (
         (_WORKFLOWS, "-k", "sqlite and sleep_holds"),
     ),
     Bug(
+        "each try that fails shows the same traceback",
+        "semel.steps.worker:Worker._end_by",
+        "error if is_shown else None",
+        "error",
+        (_WORKFLOWS, "-k", "sqlite and first_and_the_last_show"),
+    ),
+    Bug(
         "a queue's limit does not count those whose worker is gone",
         "semel.steps.rules:chosen",
         "running_max - running",

@@ -92,6 +92,24 @@ def test_a_call_gets_the_same_key_in_each_try_and_its_result_is_kept(engine: Eng
     assert keys[1] == keys[2] == derived_key("workflow", "order-7", instance[1], "mail")
 
 
+def test_of_the_tries_the_first_and_the_last_show_a_traceback_and_the_others_one_line(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow(tries=4)
+    def flow(run: Run) -> None:
+        raise ValueError("the bank\nsays \x1b[2J")
+
+    bench = Bench(engine, flow)
+    bench.start(flow, id="order-7")
+    assert (bench.run(), bench.run(1), bench.run(2), bench.run(4)) == (1, 1, 1, 1)
+    told = [record for record in caplog.records if record.name == "semel.steps"]
+    assert [record.exc_info is not None for record in told] == [True, False, False, True]
+    assert {record.getMessage() for record in told[:-1]} == {
+        r"workflow 'order-7' (flow) raised, and is waiting: ValueError: the bank says \x1b[2J"
+    }
+    assert "is failed: ValueError: the bank" in told[-1].getMessage()
+
+
 def test_a_result_is_the_same_in_the_run_that_records_it_and_in_those_after(engine: Engine) -> None:
     results: list[object] = []
 

@@ -234,12 +234,17 @@ class Worker:
             passes = is_passing(error)
             following = after_error(taken.attempts, flow.tries, is_passing=passes)
             state = State.FAILED if isinstance(error, DeadlineOver) else following.state
+            said = f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS_MAX]
+            # A traceback at first and at last: those in between would be the same again.
+            is_shown = state is State.FAILED or (taken.attempts == 1 and not passes)
             logger.warning(
-                "workflow %r (%s) raised, and is %s", taken.id, flow.name, state, exc_info=error, extra=_ids_of(taken)
+                "workflow %r (%s) raised, and is %s: %s",
+                *(taken.id, flow.name, state, _on_one_line(said)),
+                exc_info=error if is_shown else None,
+                extra=_ids_of(taken),
             )
-            said = json.dumps(f"{type(error).__name__}: {_text(error)}"[:_ERROR_CHARACTERS_MAX])
             # What passes by itself takes no try.
-            yield from self._end(taken, state, said, following.pause_ms, begins_anew=passes)
+            yield from self._end(taken, state, json.dumps(said), following.pause_ms, begins_anew=passes)
 
     def _end(
         self, taken: Taken, state: State, result: str | None = None, pause_ms: int = 0, *, begins_anew: bool = False
@@ -265,6 +270,12 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its text raised an error of its own)"
+
+
+def _on_one_line(text: str) -> str:
+    """For a terminal, which takes commands from other characters."""
+    line = " ".join(text.split())
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
 
 
 def _tell_of_fence(taken: Taken, fenced: Fenced) -> None:
