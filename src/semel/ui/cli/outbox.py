@@ -51,9 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("send", "drop"),
         help="what to do with messages that may or may not be in the log",
     )
-    quarantine = add_subcommand(
-        things, "quarantine", "messages that were put aside: the broker refused them, or they cannot be records"
-    )
+    quarantine = add_subcommand(things, "quarantine", "messages that the broker refused, or that cannot be records")
     actions = quarantine.add_subparsers(dest="action", metavar="list|retry|drop", required=True)
     own = _subcommand(actions, "list", "show these messages, and why each was put aside")
     own.add_argument("--json", action="store_true", help="one JSON object to a line, with the whole message")
