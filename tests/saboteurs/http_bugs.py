@@ -13,6 +13,13 @@ _STEPS: Final = "tests/http/test_http_steps.py"
 HTTP_BUGS: Final[tuple[Bug, ...]] = (
     # -- the claim: once, of this caller, with the effect -----------------------------------------------------------
     Bug(
+        "who finds the database away gets a traceback",
+        "semel.http.holders:claimed",
+        "is_passing(error) or is_no_answer(error)",
+        "False",
+        ("tests/http/test_database_away.py", "-k", "sqlite and transaction or coroutine"),
+    ),
+    Bug(
         "a key is looked for and then inserted",
         "semel.http.claims:_claimed",
         "token = _inserted(connection, name, fingerprint, term, at_ms)",

@@ -193,6 +193,7 @@ ANSWER_NOT_KEPT: Final = Problem("answer-not-kept", 409, "This request was execu
 BODY_TOO_LARGE: Final = Problem("body-too-large", 413, "The body is too large for a request with an Idempotency-Key")
 PAYLOAD_DIFFERS: Final = Problem("payload-differs", 422, "This Idempotency-Key was used for another request")
 DATABASE_BUSY: Final = Problem("database-busy", 503, "The database is busy; nothing was executed")
+DATABASE_AWAY: Final = Problem("database-away", 503, "The database did not answer; nothing was executed")
 CONNECTION_UNUSED: Final = Problem(
     "connection-not-used", 500, "This service has not worked in the transaction of the Idempotency-Key"
 )
@@ -202,7 +203,7 @@ WRITTEN_ELSEWHERE: Final = Problem(
 
 PROBLEMS: Final = (
     *(KEY_MISSING, KEY_MALFORMED, CALLER_UNKNOWN, STILL_RUNNING, ANSWER_NOT_KEPT),
-    *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY, CONNECTION_UNUSED, WRITTEN_ELSEWHERE),
+    *(BODY_TOO_LARGE, PAYLOAD_DIFFERS, DATABASE_BUSY, DATABASE_AWAY, CONNECTION_UNUSED, WRITTEN_ELSEWHERE),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from semel.database.effects import Work, driver_of
-from semel.database.errors import is_conflict
+from semel.database.errors import is_conflict, is_passing
 from semel.database.procedures import Procedure
 from semel.database.refusals import WaitsForItself, WrittenElsewhere, told_of_end
 from semel.database.writers import file_of, writing
@@ -45,6 +45,7 @@ from semel.http.claims import (
 from semel.http.counters import Tally
 from semel.http.idempotency import Idempotency, Request
 from semel.http.steps import AsyncKey, Key, steps_of
+from semel.retries.backoff import is_no_answer
 from semel.steps.heartbeat import Lease
 from semel.steps.records import Fenced, Name
 from semel.steps.transactions import NewTransaction, briefly, confirmed
@@ -211,6 +212,9 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
         yield from holder.release()
         if is_conflict(error):
             return RequestRefused(DATABASE_BUSY, "Other transactions were in its way; try again.", 1).answer
+        # Its handler has not begun, so nobody depends on what became of the claim.
+        if isinstance(error, Exception) and (is_passing(error) or is_no_answer(error)):
+            return holder.idempotency.tell_of_absence(holder.request, error)
         raise
     return None if isinstance(outcome, Accepted) else _counted(holder, outcome)
 

@@ -16,11 +16,13 @@ from typing import Any, Final, TypeAlias
 
 from semel.database.clock import Clock, now_ms
 from semel.database.effects import listen
+from semel.database.errors import one_line
 from semel.database.kinds import check_callable, check_kind
 from semel.http.answers import (
     BODY_TOO_LARGE,
     CALLER_UNKNOWN,
     CONNECTION_UNUSED,
+    DATABASE_AWAY,
     KEY_MALFORMED,
     KEY_MISSING,
     STILL_RUNNING,
@@ -266,6 +268,12 @@ class Idempotency:
         remedy = getattr(error, "remedy", "") or f"take {self._way_of(request)} in its handler for all that it writes"
         detail = f"Nothing was committed with the key, which stays free. So {remedy}; the log of the service says more."
         return RequestRefused(WRITTEN_ELSEWHERE, detail).answer
+
+    def tell_of_absence(self, request: Request, error: Exception) -> Answer:
+        """Tell of a database that could not be asked for the key, and the answer that the client gets."""
+        kind = type(error).__name__
+        logger.warning("%s was not executed, its key could not be claimed: %s: %s", request.path, kind, one_line(error))
+        return RequestRefused(DATABASE_AWAY, "Try again later.", 1).answer
 
     def tell_of_late_effect(self, request: Request, error: Exception) -> None:
         """Tell of what was written beside a key after the answer: nobody can take that back."""
