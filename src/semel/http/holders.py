@@ -212,7 +212,7 @@ def claimed(holder: Holder) -> Procedure[Answer | None]:
         yield from holder.release()
         if is_conflict(error):
             return RequestRefused(DATABASE_BUSY, "Other transactions were in its way; try again.", 1).answer
-        # Its handler has not begun, so nobody depends on what became of the claim.
+        # Its handler has not begun, so nothing was done under the claim.
         if isinstance(error, Exception) and (is_passing(error) or is_no_answer(error)):
             return holder.idempotency.tell_of_absence(holder.request, error)
         raise
