@@ -10,8 +10,17 @@ _ANSWERS: Final = "tests/log/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/log/replica/test_standby_on_full_disk.py"
 _HANDING_OVER: Final = "tests/log/replica/test_handing_over.py"
 _STATUS: Final = "tests/log/replica/test_status.py"
+_CHORES: Final = "tests/log/replica/test_standby_chores.py"
 
 STANDBY_BUGS: Final[tuple[Bug, ...]] = (
+    Bug(
+        "who stands by looks after neither its certificate nor its connections",
+        "semel.log.broker.broker:Broker.start",
+        "self._chores.begin()",
+        "None",
+        (_CHORES, "-k", "certificate"),
+        seconds_max=10.0,
+    ),
     Bug(
         "a standby of a busy broker never has read everything",
         "semel.log.replica.status:_standbys",

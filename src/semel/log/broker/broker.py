@@ -204,6 +204,7 @@ class Broker:
         self._wire()
         try:
             await self.doors.open(self, self.log.state.users)
+            self._chores.begin()
             await self.role.find(
                 self.listeners,
                 self._become_active,
@@ -233,7 +234,7 @@ class Broker:
         self.groups.begin()
         self.consumer_groups.begin()
         self.share_groups.begin()
-        self._chores.begin()
+        self._chores.begin_on_log()
         if self.scrubber is not None:
             self.scrubber.begin()
         self._tell_if_started()
@@ -335,9 +336,7 @@ class Broker:
             let_in=self._let_clients_in,
             fail=self.fail,
         )
-        self._chores = Chores(
-            self.runtime, self.compactor, self.receive_memory, self.connections, self.doors.look_at_credentials
-        )
+        self._chores = Chores(self.runtime, self.compactor, self.receive_memory, self.connections, self.doors)
 
     @property
     def bootstrap(self) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 from semel.log.broker.compactor import Compactor
 from semel.log.broker.connections import Connections
+from semel.log.broker.doors import Doors
 from semel.log.broker.receive_buffer import ReceiveMemory
 from semel.log.broker.runtime import Runtime
 from semel.log.core.entries import GroupDeleted
@@ -40,9 +41,9 @@ class Chores:
         compactor: Compactor,
         memory: ReceiveMemory,
         connections: Connections,
-        look_at_credentials: Callable[[], None],
+        doors: Doors,
     ) -> None:
-        self._look_at_credentials = look_at_credentials
+        self._doors = doors
         self._runtime = runtime
         self._compactor = compactor
         self._memory = memory
@@ -50,10 +51,14 @@ class Chores:
         self._timers: list[TimerHandle] = []
 
     def begin(self) -> None:
-        """Set a timer for each chore."""
+        """Set a timer for each chore of a broker that serves clients, as a standby does."""
+        self._every(HOUSEKEEPING_SECONDS, self._look_at_connections)
+        self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._doors.look_at_credentials))
+
+    def begin_on_log(self) -> None:
+        """Set a timer for each chore that changes the log: these are for the active broker alone."""
         runtime, compactor = self._runtime, self._compactor
-        self._every(HOUSEKEEPING_SECONDS, self._keep_house)
-        self._every(HOUSEKEEPING_SECONDS, lambda: at_once(self._look_at_credentials))
+        self._every(HOUSEKEEPING_SECONDS, lambda: keep_house(runtime))
         self._every(RETENTION_SECONDS, lambda: runtime.log.retain(runtime.clock.now_ms()))
         self._every(compactor.look_seconds, lambda: at_once(compactor.look))
         self._every(FORGET_SECONDS, lambda: forget_silent_transactional_ids(runtime))
@@ -88,8 +93,8 @@ class Chores:
         slot = len(self._timers)
         self._timers.append(get_running_loop().call_later(seconds, run))
 
-    def _keep_house(self) -> Steps[None]:
-        """Close stalled and idle connections, forget silent producers, and write a checkpoint if it is time."""
+    def _look_at_connections(self) -> Steps[None]:
+        """Close stalled and idle connections, and those that have not logged in in time."""
         runtime = self._runtime
         limits, now, now_ms = runtime.limits, runtime.clock.uptime(), runtime.clock.steady_ms()
         for connection in self._connections:
@@ -109,8 +114,12 @@ class Chores:
                 self._connections.note_resting(connection)
             yield 1
         self._memory.offer()
-        yield from forget_silent_producers(runtime)
-        yield from runtime.pump.look_for_space()
+
+
+def keep_house(runtime: Runtime) -> Steps[None]:
+    """Forget silent producers, and write a checkpoint if it is time."""
+    yield from forget_silent_producers(runtime)
+    yield from runtime.pump.look_for_space()
 
 
 def forget_silent_producers(runtime: Runtime) -> Steps[None]:

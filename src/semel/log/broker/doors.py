@@ -101,8 +101,6 @@ class Doors:
         if self._asks_for_logins and not runtime.log.state.users.secret:
             runtime.commit(LoginSecretMade(secrets.token_bytes(SECRET_BYTES)))
             runtime.pump.sync_soon()
-        if self._tokens is not None:
-            self._tokens.refresh()
 
     @property
     def listener_names(self) -> list[str]:
@@ -125,6 +123,8 @@ class Doors:
                 raise
             self._servers.append(server)
             self._listeners[number] = listener.bound_to(server.sockets[0].getsockname()[1])
+        if self._tokens is not None:
+            self._tokens.refresh()
 
     async def let_in(self) -> None:
         """Accept connections. OSError, which names the address, if another process listens there since `open`."""
