@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ledger import Caller, Ledger, batch
 from semel.log.core.entries import TransactionGrew
+from semel.log.storage.cache import mark_as_cache
 from semel.log.storage.encoding import encode
 from semel.log.storage.examination import examine
 from semel.log.storage.files import DiskFiles, ReadOnlyFiles
@@ -113,3 +114,10 @@ def test_damaged_bytes_are_not_set_aside(tmp_path: Path) -> None:
     assert said in looked
     assert not examine(ReadOnlyFiles(tmp_path), as_a_start=True).can_be_set_aside
     assert said.endswith("nothing can be read without this: bring it back, or restore a backup")
+
+
+def test_a_cache_has_nothing_to_repair_and_the_store_is_named(tmp_path: Path) -> None:
+    mark_as_cache(DiskFiles(tmp_path), "s3://bucket/log", "cluster")
+    said = semel_failure("repair", str(tmp_path))
+    assert "is only a cache of the log in s3://bucket/log" in said
+    assert "semel dump s3://bucket/log --journal --segments" in said

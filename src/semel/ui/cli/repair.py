@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from semel.log.files import aside
-from semel.ui.cli.display import counted
+from semel.ui.cli.display import counted, printable
 from semel.ui.cli.errors import Failure
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     names = os.listdir(options.data) if os.path.isdir(options.data) else []
+    store = _store_of_cache(options.data, names)
+    if store is not None:
+        raise Failure(
+            f"{options.data} is only a cache of the log in {printable(store)}: what is damaged in it is fetched again, "
+            "and it may be deleted while no broker runs on it; "
+            f"semel dump {printable(store)} --journal --segments examines the log"
+        )
     if not {"checkpoint", "journal-end"} & set(names):
         raise Failure(f"{options.data}: no broker has kept a log there")
     try:
@@ -48,6 +55,14 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{options.data} is in use by a broker: stop it first") from None
     except OSError as error:
         raise Failure(f"{error.filename or options.data}: {error.strerror or error}") from None
+
+
+def _store_of_cache(data: str, names: list[str]) -> str | None:
+    """The store that this directory is the cache of; None if it is none."""
+    from semel.log.at_rest import cache
+    from semel.log.files import ReadOnlyFiles
+
+    return cache.store_of(ReadOnlyFiles(data)) if cache.MARK in names else None
 
 
 def _look(data: str) -> int:

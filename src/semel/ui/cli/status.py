@@ -84,9 +84,8 @@ def as_lines(where: str, status: StoreStatus) -> list[tuple[str, str]]:
 
 def _standby_shown(standby: Standby) -> str:
     where = _shown(standby.addresses)
-    if standby.is_silent:
-        return f"{where}, silent for {_time_shown(standby.seconds_ago)}"
-    return f"{where}, was {counted(standby.behind_bytes, 'byte')} behind {_time_shown(standby.seconds_ago)} ago"
+    behind, since = f"{counted(standby.behind_bytes, 'byte')} behind", _time_shown(standby.seconds_ago)
+    return f"{where}, silent for {since}, {behind} then" if standby.is_silent else f"{where}, was {behind} {since} ago"
 
 
 def _shown(addresses: Addresses) -> str:
