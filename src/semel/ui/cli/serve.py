@@ -174,6 +174,8 @@ def run(options: argparse.Namespace) -> int:
     from semel.log.brokers import Broker, BrokerCutOff
     from semel.log.files import not_promised
 
+    # The files hold records, and what proves passwords: they are for the user of the broker alone.
+    os.umask(0o077)
     logging.basicConfig(
         level=options.log_level.upper(),
         format="%(asctime)s level=%(levelname)s %(message)s",
