@@ -15,6 +15,7 @@ from semel.log.core.access import Operation
 from semel.wire.versions import (
     ALTER_CONFIGS,
     ALTER_USER_SCRAM_CREDENTIALS,
+    CONSUMER_GROUP_HEARTBEAT,
     CREATE_ACLS,
     CREATE_PARTITIONS,
     DELETE_ACLS,
@@ -23,6 +24,7 @@ from semel.wire.versions import (
     DELETE_TOPICS,
     METADATA,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     PRODUCE,
 )
 from transacting import TransactionalProducer
@@ -97,7 +99,8 @@ def test_a_change_of_rules_is_told_and_one_that_changes_nothing_is_not(tmp_path:
     added, removed = lines(path)
     assert (added["event"], removed["event"]) == ("access_rules_added", "access_rules_removed")
     assert added["principal"] == "User:ANONYMOUS"
-    assert added["rules"] == removed["rules"] == [[2, "orders", 3, "User:app", "*", 4, 3]]
+    rule = {"permission": "ALLOW", "principal": "User:app", "operation": "WRITE", "resource": "TOPIC"}
+    assert added["rules"] == removed["rules"] == [rule | {"name": "orders", "pattern": "LITERAL", "host": "*"}]
 
 
 def test_a_change_of_a_user_is_told_without_what_proves_the_password(tmp_path: Path) -> None:
@@ -163,9 +166,42 @@ def test_the_operators_line_has_the_number_of_rules_and_the_security_log_has_the
     with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
         admin(CREATE_ACLS, creations=creations)
     (told,) = lines(path)
-    assert [name for _, name, *_ in told["rules"]] == names
+    assert [rule["name"] for rule in told["rules"]] == names
     (said,) = [record.getMessage() for record in caplog.records if "access_rules_added" in record.getMessage()]
     assert said.endswith(" rules=500")
+
+
+def test_who_sets_the_offsets_of_a_group_that_its_members_have_left_is_told_with_from_where_to_where(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "security.log"
+
+    def commit(group: str, offset: int) -> None:
+        one = {"committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": None}
+        topics = [{"name": "orders", "partitions": [{"partition_index": number, **one} for number in range(12)]}]
+        nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        answer = admin(OFFSET_COMMIT, 8, group_id=group, **nobody, topics=topics)
+        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+
+    with GuardedBroker(security_log=SecurityLog(path)) as broker, broker.administrator() as admin:
+        admin.create("orders", partitions=12)
+        for offset in (3, 7):
+            commit("simple", offset)
+        commit("billing", 5)
+        subscribed = {"group_id": "billing", "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
+        subscribed |= {"server_assignor": "uniform", "topic_partitions": []}
+        for epoch in (0, -1):
+            beat = {**subscribed, "member_id": "m", "member_epoch": epoch}
+            assert admin(CONSUMER_GROUP_HEARTBEAT, 0, **beat).error_code == 0
+        for offset in (9, 9, 2):
+            commit("billing", offset)
+        forgotten = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
+        admin(OFFSET_DELETE, 0, group_id="billing", topics=forgotten)
+    there, back, deleted = ({name: line[name] for name in list(line)[6:]} for line in lines(path)[1:])
+    assert there.pop("first").startswith("orders:0 from 5 to 9, orders:1 from 5 to 9, ")
+    assert back.pop("first").endswith(", orders:9 from 9 to 2")
+    assert there == back == {"change": "offsets_set", "name": "billing", "partitions": 12}
+    assert deleted == {"change": "offsets_deleted", "name": "billing", "topic": "orders", "partitions": 1}
 
 
 @pytest.mark.parametrize("name", ['a"}\n{"event":"login', "\u2028\u0085\r\n", "ä\x00\x1b[31m"])

@@ -16,9 +16,19 @@ from semel.log.broker.events import Events
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.metrics import Metrics
 from semel.log.broker.rights import DESCRIBE_CLUSTER, DESCRIBE_TOPIC, Right
-from semel.log.core.access import CLUSTER_NAME, AccessRules, Asker, Operation, Principal, ResourceType
+from semel.log.core.access import (
+    CLUSTER_NAME,
+    AccessRules,
+    Asker,
+    Operation,
+    Pattern,
+    Permission,
+    Principal,
+    ResourceType,
+)
 from semel.log.core.entries import (
     AccessChange,
+    AccessRule,
     AccessRulesAdded,
     AccessRulesRemoved,
     QuotasChanged,
@@ -184,7 +194,7 @@ class Guard:
         match entry:
             case AccessRulesAdded() | AccessRulesRemoved():
                 event = "access_rules_added" if isinstance(entry, AccessRulesAdded) else "access_rules_removed"
-                self._tell(exchange, event, {"rules": entry.rules})
+                self._tell(exchange, event, {"rules": tuple(map(_in_words, entry.rules))})
             case UserCredentialSet() | UserCredentialRemoved():
                 change = "set" if isinstance(entry, UserCredentialSet) else "removed"
                 fields = {"user": entry.user, "mechanism": Mechanism(entry.mechanism).sasl_name, "password": change}
@@ -201,3 +211,16 @@ class Guard:
         request: dict[str, Any] = {"client": exchange.client_id, "api": exchange.api_key}
         who: dict[str, Any] = {"peer": exchange.peer, "principal": str(exchange.principal)}
         self._events.tell(level, event, **who, **request, **fields)
+
+
+def _in_words(rule: AccessRule) -> dict[str, str]:
+    """A rule by the names of its numbers, as a request that is denied is told."""
+    return {
+        "permission": Permission(rule.permission).name,
+        "principal": rule.principal,
+        "operation": Operation(rule.operation).name,
+        "resource": ResourceType(rule.resource_type).name,
+        "name": rule.name,
+        "pattern": Pattern(rule.pattern).name,
+        "host": rule.host,
+    }

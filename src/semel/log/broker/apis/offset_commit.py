@@ -8,6 +8,7 @@ offsets are durable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from semel.log.broker.apis.answers import answered_in_steps, attempted, error_of
@@ -16,8 +17,8 @@ from semel.log.broker.declaration import Api, Here
 from semel.log.broker.exchange import Exchange
 from semel.log.broker.rights import READ_GROUP, READ_TOPIC
 from semel.log.broker.serving import Serving
-from semel.log.core.entries import StoredOffset
-from semel.log.core.groups.offsets import DEFAULT_RETENTION, Committer
+from semel.log.core.entries import PartitionName, StoredOffset
+from semel.log.core.groups.offsets import DEFAULT_RETENTION, CommittedOffset, Committer
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
 from semel.wire.refusals import Refused
@@ -31,6 +32,8 @@ _GROUP_NOT_FOUND_FROM = 9
 _BY_ID_FROM = 10
 # The versions in which a client says for how long its offsets are to be kept.
 _WITH_RETENTION = range(2, 5)
+# When somebody sets the offsets of a group, the event has this many of them.
+TOLD_MAX: Final = 10
 
 
 @answered_in_steps
@@ -73,6 +76,12 @@ def _commit(
         if refused.error == ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, refused.message) from None
         raise
+    group = groups.named(request.group_id)
+    before = (
+        {}
+        if group is None or not group.is_left
+        else {one: group.offsets.committed.get(one) for one in who.partitions or ()}
+    )
     broker.groups.hear(exchange, request.group_id, request.member_id)
     has_wish = exchange.version in _WITH_RETENTION
     retention_ms = request.retention_time_ms if has_wish else DEFAULT_RETENTION
@@ -80,3 +89,28 @@ def _commit(
     with broker.members.founding(request.group_id, exchange.address):
         commit(broker, entry)
     broker.metrics.committed_offsets += len(offsets)
+    _tell_of_reset(broker, exchange, request.group_id, offsets, before)
+
+
+def _tell_of_reset(
+    broker: Serving,
+    exchange: Exchange,
+    group: str,
+    offsets: list[StoredOffset],
+    before: Mapping[PartitionName, CommittedOffset | None],
+) -> None:
+    """Somebody has moved offsets of a group whose members have left. Apache Kafka tells nobody. A group that never has
+    members is committed for like that all the time, by consumers that choose their partitions themselves.
+    """
+    moved = [(one, before.get(PartitionName(one.number, one.partition))) for one in offsets] if before else []
+    changes = [(one, old) for one, old in moved if old is None or old.offset != one.offset]
+    if changes:
+        catalog = broker.log.state.catalog
+        first = [
+            f"{'' if (topic := catalog.numbered(one.number)) is None else topic.name}:{one.partition} "
+            f"from {'none' if old is None else old.offset} to {one.offset}"
+            for one, old in changes[:TOLD_MAX]
+        ]
+        broker.guard.note_administration(
+            exchange, "offsets_set", group, partitions=len(changes), first=", ".join(first)
+        )

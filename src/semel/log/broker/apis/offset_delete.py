@@ -64,7 +64,7 @@ def _forget_topic(
     while names:
         group = broker.log.state.groups.named(group_id)
         count = len(names) if group is None else group.at_once(names)
-        error = error_of(attempted(_forget_partitions, broker, group_id, item.name, names[:count]))
+        error = error_of(attempted(_forget_partitions, broker, exchange, group_id, item.name, names[:count]))
         if error:
             # It is the answer for all partitions that are left.
             count = len(names)
@@ -83,9 +83,13 @@ def _topic(name: str, errors: Mapping[int, int]) -> kafka.offset_delete.OffsetDe
     )
 
 
-def _forget_partitions(broker: Serving, group_id: str, topic_name: str, partitions: list[PartitionName]) -> None:
+def _forget_partitions(
+    broker: Serving, exchange: Exchange, group_id: str, topic_name: str, partitions: list[PartitionName]
+) -> None:
     group = broker.log.state.groups.existing(group_id)
     group.check_forget()
     entry = group.decide_forget(topic_name, partitions)
     if entry is not None:
         commit(broker, entry)
+        count = len(entry.partitions)
+        broker.guard.note_administration(exchange, "offsets_deleted", group_id, topic=topic_name, partitions=count)

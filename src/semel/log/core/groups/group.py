@@ -78,6 +78,11 @@ class Group:
         return self.machine is None or self.machine.is_empty
 
     @property
+    def is_left(self) -> bool:
+        """Whether it had members, and has none now."""
+        return self.machine is not None and self.machine.is_empty
+
+    @property
     def is_kept(self) -> bool:
         """Whether it must not be deleted because nobody uses it: it has offsets, or is a share group."""
         return bool(self.offsets) or isinstance(self.machine, ShareGroup)
