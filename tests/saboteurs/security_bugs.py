@@ -19,7 +19,6 @@ _LOG: Final = "tests/log/broker/test_security_log.py"
 _SECRETS: Final = "tests/log/security/test_planted_secrets.py"
 
 SECURITY_BUGS: Final[tuple[Bug, ...]] = (
-    # -- the exchange -------------------------------------------------------------------------------------------------
     Bug(
         "the proof of a password is not compared",
         "semel.log.security.scram:ScramExchange._final",

@@ -10,24 +10,9 @@ _ANSWERS: Final = "tests/log/replica/test_standby_answers.py"
 _FULL_DISK: Final = "tests/log/replica/test_standby_on_full_disk.py"
 _HANDING_OVER: Final = "tests/log/replica/test_handing_over.py"
 _STATUS: Final = "tests/log/replica/test_status.py"
-_SERVE_FILES: Final = "tests/ui/cli/test_private_files.py"
 _CHORES: Final = "tests/log/replica/test_standby_chores.py"
 
 STANDBY_BUGS: Final[tuple[Bug, ...]] = (
-    Bug(
-        "the broker's files can be read by every user of the machine",
-        "semel.ui.cli.serve:run",
-        "os.umask(0o077)",
-        "None",
-        (_SERVE_FILES,),
-    ),
-    Bug(
-        "nobody is told that the offsets of a group were reset",
-        "semel.log.core.groups.group:Group.is_left",
-        "self.machine is not None and self.machine.is_empty",
-        "False",
-        ("tests/log/broker/test_security_log.py", "-k", "sets_the_offsets"),
-    ),
     Bug(
         "who stands by looks after neither its certificate nor its connections",
         "semel.log.broker.broker:Broker.start",
