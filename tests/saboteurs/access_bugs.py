@@ -18,13 +18,6 @@ _SHOWN: Final = ("tests/log/broker/apis/test_shown_names.py",)
 
 ACCESS_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
-        "the broker's files can be read by every user of the machine",
-        "semel.ui.cli.serve:run",
-        "os.umask(0o077)",
-        "None",
-        ("tests/ui/cli/test_private_files.py",),
-    ),
-    Bug(
         "nobody is told that the offsets of a group were reset",
         "semel.log.core.groups.group:Group.is_left",
         "self.machine is not None and self.machine.is_empty",
