@@ -7,6 +7,7 @@ shown. The README has a test of its own, which runs it in order.
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ import forked
 ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
     *("test-your-code", "exactly-once", "settings", "audit", "http", "outbox", "inbox", "watch"),
-    *("queue", "recover-a-producer", "run-once", "offsets", "steps", "trace"),
+    *("queue", "recover-a-producer", "run-once", "offsets", "steps", "trace", "publish", "schema"),
+    pytest.param("celery", marks=pytest.mark.skipif(find_spec("celery") is None, reason="needs Celery")),
 )
 
 

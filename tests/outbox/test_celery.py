@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -243,14 +242,3 @@ def test_a_task_whose_process_is_killed_runs_again_and_has_its_effect_once(
         worker.wait(timeout=60)
     assert numbers(tables) == [0, 1]
     assert {path.name for path in tmp_path.glob("died-*")} == {"died-0", "died-1"}
-
-
-def test_the_guide_to_celery_shows_a_test_that_passes(tmp_path: Path) -> None:
-    guide = (Path(__file__).parent.parent.parent / "docs/how-to/celery.md").read_text()
-    tasks, test = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
-    (tmp_path / "shop_tasks.py").write_text(tasks)
-    (tmp_path / "test_guide.py").write_text(test)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_guide.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert "1 passed" in done.stdout, done.stdout

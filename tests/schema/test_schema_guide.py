@@ -7,18 +7,11 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, inspect
 
-import forked
 from semel import schema
 from semel.database import engine_of
 from semel.testing.postgres import PostgresServer
 
 GUIDE = (Path(__file__).parent.parent.parent / "docs/how-to/schema.md").read_text()
-
-
-def test_the_guide_to_the_tables_shows_a_test_that_passes(tmp_path: Path) -> None:
-    [block] = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    (tmp_path / "test_guide.py").write_text(block)
-    assert forked.tests_passed(tmp_path) == 1
 
 
 def test_another_schema_of_postgresql_is_chosen_as_the_guide_says(postgres: PostgresServer) -> None:
