@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import venv
 from collections.abc import Iterator
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, closing, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
+import forked
 from semel.testing.served import READY_LINE
 
 if TYPE_CHECKING:
@@ -159,6 +161,24 @@ def test_every_block_of_the_readme_does_what_it_says_in_the_order_of_the_page(
             follow(reader, Block("sh", "\n".join(lines)))
         else:
             follow(reader, block)
+
+
+def test_the_bank_books_each_payment_once_however_often_the_example_is_run(tmp_path: Path) -> None:
+    event, request = [block for block in BLOCKS if "engine_of(" in block.text]
+    for number, block in enumerate((event, request)):
+        (tmp_path / f"{number}.py").write_text(block.text)
+
+    def printed(number: int) -> str:
+        ran = forked.run("python", f"{number}.py", folder=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    compare(event, printed(0))
+    compare(request, printed(1))
+    assert printed(0) == "duplicate duplicate\n"
+    compare(request, printed(1))
+    with closing(sqlite3.connect(tmp_path / "bank.db")) as bank:
+        assert bank.execute("SELECT * FROM bookings").fetchall() == [("payment 17", 4200), ("payment 18", 100)]
 
 
 @pytest.mark.slow
