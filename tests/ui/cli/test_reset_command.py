@@ -1,5 +1,6 @@
 """`semel reset` deletes what a query has made, and only that, and can be run again."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,22 +9,28 @@ import pytest
 from sqlalchemy import text
 
 from semel.database import engine_of
+from semel.spark.lanes.progress import encode
+from semel.spark.lanes.protocol import Digest, Marker, Order, Written
+from semel.spark.tables.delta_claims import app_ids, number_of
 from semel.testing.broker import FaultyBroker
 from semel_command import semel, semel_failure
+
+QUERY, OTHER = "4fd3a0c2-5a1e-4f0e-9d6b-1c9e7a2b3c4d", "91bb7d10-0f8e-4a57-8a39-6a0d8b5c2e1f"
 
 
 def made(directory: Path) -> Path:
     """What a query leaves, beside what another one has made."""
     checkpoint = directory / "checkpoint"
     (checkpoint / "offsets").mkdir(parents=True)
-    (checkpoint / "metadata").write_text("{}")
+    (checkpoint / "metadata").write_text(json.dumps({"id": QUERY}))
     (checkpoint / "offsets/0").write_text("v1")
     for name in ("lake", "lake_quarantine"):
         (directory / name / "_delta_log").mkdir(parents=True)
-        (directory / name / "_delta_log/0.json").write_text("{}")
+        claims = [{"txn": {"appId": one, "version": number_of(QUERY)}} for one in app_ids("semel")]
+        (directory / name / "_delta_log/0.json").write_text("\n".join(map(json.dumps, claims)))
     with closing(sqlite3.connect(directory / "shop.db")) as file, file:
-        file.execute("CREATE TABLE semel_batches (sink_id TEXT PRIMARY KEY, batch_id INTEGER)")
-        file.execute("INSERT INTO semel_batches VALUES ('orders', 4), ('others', 7)")
+        file.execute("CREATE TABLE semel_batches (sink_id TEXT PRIMARY KEY, query_id TEXT)")
+        file.execute("INSERT INTO semel_batches VALUES ('orders', ?), ('others', ?)", (QUERY, OTHER))
         file.execute("CREATE TABLE orders (id TEXT)")
         file.execute("INSERT INTO orders VALUES ('o-1'), ('o-2')")
         file.execute("CREATE TABLE orders_quarantine (sink_id TEXT, row TEXT)")
@@ -44,6 +51,8 @@ def test_all_that_a_query_has_made_is_shown_and_deleted_and_nothing_else(
     for topic in ("alerts", "semel-progress-warnings", "semel-progress-others"):
         semel_broker.create_topic(topic)
     semel_broker.seed("alerts", "large")
+    written = Marker("warnings", 0, 1, Order.CONSECUTIVE, (Written(QUERY, 4, Digest()),))
+    semel_broker.seed("semel-progress-warnings", encode(written))
     arguments = (
         "reset",
         f"--checkpoint={checkpoint}",
@@ -61,11 +70,11 @@ def test_all_that_a_query_has_made_is_shown_and_deleted_and_nothing_else(
         "delta /lake 1 file",
         "delta /lake_quarantine 1 file",
         "topic alerts 1 offset",
-        "topic semel-progress-warnings 0 offsets",
+        "topic semel-progress-warnings 1 offset",
         "checkpoint /checkpoint 2 files",
         "deleted: when the query starts, it begins at startingOffsets, with batch 0",
     ]
-    assert rows(tmp_path) == [[], [("others", "{}")], [("others", 7)]]
+    assert rows(tmp_path) == [[], [("others", "{}")], [("others", OTHER)]]
     assert semel_broker.topics() == ["semel-progress-others"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.db"]
     again = semel(*arguments, "--yes")
@@ -81,8 +90,8 @@ def test_the_rows_and_the_claim_of_a_table_on_a_server_are_deleted(
     engine = engine_of(url)
     with engine.begin() as connection:
         for statement in (
-            "CREATE TABLE semel_batches (sink_id VARCHAR(99) PRIMARY KEY, batch_id INTEGER)",
-            "INSERT INTO semel_batches VALUES ('orders', 4), ('others', 7)",
+            "CREATE TABLE semel_batches (sink_id VARCHAR(99) PRIMARY KEY, query_id VARCHAR(99))",
+            f"INSERT INTO semel_batches VALUES ('orders', '{QUERY}'), ('others', '{OTHER}')",
             "CREATE TABLE orders (id VARCHAR(99))",
             "INSERT INTO orders VALUES ('o-1'), ('o-2')",
         ):
@@ -92,8 +101,61 @@ def test_the_rows_and_the_claim_of_a_table_on_a_server_are_deleted(
     assert (ran.returncode, options) == (0, ""), ran.stderr + question
     with engine.connect() as connection:
         assert connection.execute(text("SELECT * FROM orders")).all() == []
-        assert connection.execute(text("SELECT * FROM semel_batches")).all() == [("others", 7)]
+        assert connection.execute(text("SELECT * FROM semel_batches")).all() == [("others", OTHER)]
     engine.dispose()
+
+
+def of_another_query(directory: Path) -> Path:
+    checkpoint = made(directory)
+    (checkpoint / "metadata").write_text(json.dumps({"id": OTHER}))
+    return checkpoint
+
+
+def test_a_checkpoint_of_another_query_than_the_claim_of_a_sink_is_refused_by_both_ids_and_nothing_is_deleted(
+    tmp_path: Path, semel_broker: FaultyBroker
+) -> None:
+    checkpoint = of_another_query(tmp_path)
+    for topic in ("alerts", "semel-progress-warnings"):
+        semel_broker.create_topic(topic)
+    written = Marker("warnings", 0, 1, Order.CONSECUTIVE, (Written(QUERY, 4, Digest()),))
+    semel_broker.seed("semel-progress-warnings", encode(written))
+    others = f"--sink=sqlite:{tmp_path}/shop.db/orders?sink_id=others"
+    for sink, named in (
+        (f"sqlite:{tmp_path}/shop.db/orders", QUERY),
+        (f"delta:{tmp_path}/lake", f"number {number_of(QUERY)} (this one is {number_of(OTHER)})"),
+        (f"semel://{semel_broker.bootstrap}/alerts?sink_id=warnings", QUERY),
+    ):
+        said = semel_failure("reset", "--yes", f"--checkpoint={checkpoint}", others, f"--sink={sink}", "--already-gone")
+        assert f"has the claim of query {named}, and {checkpoint} is of query {OTHER}: nothing was deleted" in said
+    assert rows(tmp_path)[2] == [("orders", QUERY), ("others", OTHER)]
+    assert len(list(checkpoint.iterdir())) == len(semel_broker.topics()) == len(list(tmp_path.glob("lake/*/*"))) + 1
+
+
+def test_a_checkpoint_stays_if_a_sink_has_no_claim_of_its_query_unless_the_user_says_that_it_is_gone(
+    tmp_path: Path, semel_broker: FaultyBroker
+) -> None:
+    checkpoint = made(tmp_path)
+    sinks = (
+        f"sqlite:{tmp_path}/shop.db/misspelt",
+        f"sqlite:{tmp_path}/shop.db/misspelt?sink_id=orders",
+        f"delta:{tmp_path}/misspelt",
+        f"semel://{semel_broker.bootstrap}/alerts?sink_id=misspelt",
+    )
+    for sink in sinks:
+        said = semel_failure("reset", "--yes", f"--checkpoint={checkpoint}", f"--sink={sink}")
+        assert "nothing was deleted: is the sink's name right?" in said
+        assert "pass --already-gone" in said
+    assert checkpoint.exists()
+    ran = semel("reset", "--yes", "--already-gone", f"--checkpoint={checkpoint}", f"--sink={sinks[0]}")
+    assert (ran.returncode, checkpoint.exists()) == (0, False)
+    assert rows(tmp_path)[0] == [("o-1",), ("o-2",)]
+
+
+def test_a_checkpoint_that_names_no_query_is_refused(tmp_path: Path) -> None:
+    checkpoint = made(tmp_path)
+    (checkpoint / "metadata").write_text("{}")
+    assert "its metadata has no id" in semel_failure("reset", "--yes", f"--checkpoint={checkpoint}")
+    assert checkpoint.exists()
 
 
 def test_nothing_is_deleted_without_a_yes(tmp_path: Path) -> None:

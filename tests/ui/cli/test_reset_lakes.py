@@ -5,6 +5,7 @@ It refuses a table that another sink has rows in.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyiceberg.catalog import Catalog, load_catalog
 
 from mariadb_under_test import asked
-from semel.spark.tables.delta_claims import app_ids
+from semel.spark.tables.delta_claims import app_ids, number_of
 from semel.spark.tables.iceberg_claims import key_of
 from semel.testing.seaweedfs import ACCESS_KEY, SECRET_KEY, SeaweedServer
 from semel.ui.cli import reset as reset_command
@@ -23,6 +24,7 @@ from semel.ui.cli.errors import Failure
 from semel_command import semel, semel_lines
 
 ROWS = pa.table({"id": [1, 2]})
+QUERY = "91bb7d10-0f8e-4a57-8a39-6a0d8b5c2e1f"
 
 
 def reset(directory: Path, sink: str) -> list[str]:
@@ -43,6 +45,41 @@ def write_delta(place: str, sink: str, storage: dict[str, str]) -> None:
     """A table in which a sink has claimed a batch, and whose log has a checkpoint alone."""
     claim = CommitProperties(app_transactions=[Transaction(app_id, 3) for app_id in app_ids(sink)])
     write_deltalake(place, ROWS, commit_properties=claim, storage_options=storage)
+
+
+def checkpoint_of(directory: Path, query: str) -> None:
+    (directory / "none/offsets").mkdir(parents=True, exist_ok=True)
+    (directory / "none/metadata").write_text(json.dumps({"id": query}))
+
+
+def test_a_delta_table_whose_newest_claim_is_of_another_query_stays_with_the_checkpoint(tmp_path: Path) -> None:
+    """The newest claim counts, also in a checkpoint of the log."""
+    for query in ("4fd3", QUERY):
+        claim = [Transaction(one, number_of(query)) for one in app_ids("semel")]
+        noted = CommitProperties(app_transactions=claim)
+        write_deltalake(tmp_path / "lake", ROWS, mode="append", commit_properties=noted)
+    DeltaTable(tmp_path / "lake").create_checkpoint()
+    for log in tmp_path.glob("lake/_delta_log/*.json"):
+        log.unlink()
+    checkpoint_of(tmp_path, "4fd3")
+    said = refused(tmp_path, f"delta:{tmp_path}/lake")
+    assert f"has the claim of query number {number_of(QUERY)} (this one is {number_of('4fd3')})" in said
+    checkpoint_of(tmp_path, QUERY)
+    assert reset(tmp_path, f"delta:{tmp_path}/lake")[0].startswith("delta /lake")
+    assert [one for one in tmp_path.iterdir() if one.name in ("lake", "none")] == []
+
+
+def test_an_iceberg_table_whose_newest_claim_is_of_another_query_stays_with_the_checkpoint(tmp_path: Path) -> None:
+    catalog, given = catalog_in(tmp_path)
+    table = write_iceberg(catalog, "rows", "semel")
+    checkpoint_of(tmp_path, "4fd3")
+    both = f"iceberg shop.rows has the claim of query {QUERY}, and {tmp_path}/none is of query 4fd3"
+    assert both in refused(tmp_path, f"iceberg:shop.rows?{given}")
+    assert "no claim of query 4fd3" in refused(tmp_path, f"iceberg:shop.rows2?{given}")
+    with table.transaction() as transaction:
+        transaction.set_properties({key_of("semel", "main"): json.dumps({"query": "4fd3"})})
+    assert reset(tmp_path, f"iceberg:shop.rows?{given}")[0] == "iceberg shop.rows 2 rows"
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_delta_table_goes_with_its_quarantine_unless_another_sink_has_rows_in_it(tmp_path: Path) -> None:
@@ -92,7 +129,7 @@ def catalog_in(directory: Path) -> tuple[Catalog, str]:
 
 def write_iceberg(catalog: Catalog, name: str, sink: str, branch: str = "main") -> Any:
     table = catalog.create_table(f"shop.{name}", ROWS.schema)
-    table.append(ROWS, snapshot_properties={key_of(sink, branch): "{}"})
+    table.append(ROWS, snapshot_properties={key_of(sink, branch): json.dumps({"query": QUERY})})
     return table
 
 
@@ -114,7 +151,7 @@ def test_an_iceberg_table_with_rows_of_another_sink_or_of_a_branch_stays(tmp_pat
     table = write_iceberg(catalog, "rows", "orders")
     assert "holds rows of 'orders'" in refused(tmp_path, f"iceberg:shop.rows?{given}")
     with table.transaction() as transaction:
-        transaction.set_properties({key_of("orders", "audit"): "{}"})
+        transaction.set_properties({key_of("orders", "audit"): json.dumps({"query": QUERY})})
     assert "holds rows of 'orders@audit'" in refused(tmp_path, f"iceberg:shop.rows?{given}&sink_id=orders")
     assert "no branch of it" in refused(tmp_path, f"iceberg:shop.rows?{given}&sink_id=orders@audit")
     assert "write iceberg:NAMESPACE.TABLE" in refused(tmp_path, f"iceberg:rows?{given}")

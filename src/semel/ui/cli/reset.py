@@ -2,21 +2,27 @@
 
 First it shows all of it, and asks. The sinks come first and the checkpoint last: if the command dies in between, a
 sink refuses the query, and the command can be run again. It must never delete what it has not shown, nor a directory
-that is neither a checkpoint nor a Delta table, nor rows of a sink that it was not told of, as far as a table says that.
+that is neither a checkpoint nor a Delta table, nor rows of a sink that it was not told of, as far as a table says that;
+nor a checkpoint whose query is not that of the sinks' claims.
 """
 
 import argparse
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from semel.ui.cli.databases import opened
 from semel.ui.cli.display import counted, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
-from semel.ui.cli.reset_lakes import QUARANTINE, Made, below, delta, iceberg, nothing
+from semel.ui.cli.reset_lakes import MISSING, QUARANTINE, Made, below, delta, iceberg, nothing
+
+if TYPE_CHECKING:
+    from semel.client import Topic
+    from semel.client.settings import ClientSettings
 
 EXAMPLE: Final = """  semel reset --checkpoint shop-orders --sink "sqlite:///shop.db/orders" \\
               --sink "semel://127.0.0.1:9092/alerts?sink_id=alerts"
@@ -57,12 +63,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command-config", metavar="FILE", help="a client's settings for TLS and the login, for sinks into topics"
     )
+    parser.add_argument(
+        "--already-gone",
+        action="store_true",
+        help="also if a sink has no claim of this query or no table, as after a reset that was cut short",
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(options: argparse.Namespace) -> int:
-    made = [one for address in options.sink for one in _made_in(address, options.command_config)]
-    made += _checkpoint(options.checkpoint.removeprefix("file://").removeprefix("file:"))
+    place = options.checkpoint.removeprefix("file://").removeprefix("file:")
+    checkpoint, query = list(_checkpoint(place)), _query_of(place)
+    sinks = [list(_made_in(address, options.command_config, query)) for address in options.sink]
+    if query:
+        for sink in sinks:
+            _check_claim(sink, place, query, options.already_gone)
+    made = [one for found in (*sinks, checkpoint) for one in found]
     print_table([(printable(one.name), one.holds) for one in made])
     question = "Delete all of it? The query must not run."
     if not options.yes and not is_confirmed(question, "deleting cannot be undone; stop the query, and pass --yes"):
@@ -75,7 +91,26 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _made_in(address: str, config: str | None) -> Iterator[Made]:
+def _check_claim(sink: Sequence[Made], checkpoint: str, query: str, already_gone: bool) -> None:
+    for one in sink:
+        for other in one.queries:
+            if other != query:
+                raise Failure(
+                    f"{one.name} has the claim of query {other}, and {checkpoint} is of query {query}: nothing was "
+                    f"deleted. If the sink is right and the checkpoint of its query is lost, delete {checkpoint} "
+                    "yourself, and run this again"
+                )
+    has_claim = any(one.queries for one in sink)
+    if not already_gone and (not has_claim or sink[0].holds == MISSING):
+        lacks = MISSING if has_claim else f"has no claim of query {query}, of which {checkpoint} is"
+        raise Failure(
+            f"{sink[0].name} {lacks}, and nothing was deleted: is the sink's name right? A sink that keeps its claim "
+            "refuses the query without its checkpoint. If it is all gone already, as after a reset that was cut short, "
+            "pass --already-gone"
+        )
+
+
+def _made_in(address: str, config: str | None, query: str | None) -> Iterator[Made]:
     parts = urlsplit(address)
     options = dict(parse_qsl(parts.query))
     kind = parts.scheme.partition("+")[0]
@@ -87,7 +122,7 @@ def _made_in(address: str, config: str | None) -> Iterator[Made]:
             raise Failure(f"{address!r}: a sink of {kind} has no option {option}")
     place = unquote(parts.path)
     if kind == "delta":
-        yield from delta(place, below(options, "storage."), options.get("sink_id", "semel"))
+        yield from delta(place, below(options, "storage."), options.get("sink_id", "semel"), query)
         return
     if kind == "iceberg":
         yield from iceberg(place, options)
@@ -96,7 +131,7 @@ def _made_in(address: str, config: str | None) -> Iterator[Made]:
     if not name or (kind == "semel" and not options.get("sink_id")):
         raise Failure(f"{address!r} says too little: write sqlite:FILE/TABLE, or semel://HOST:PORT/TOPIC?sink_id=NAME")
     if kind == "semel":
-        yield from _topics(parts.netloc, [name, _PROGRESS + options["sink_id"]], config)
+        yield from _topics(parts.netloc, name, options["sink_id"], config)
         return
     # As the sinks have it: three slashes before a relative path of SQLite, or none.
     before = before.removeprefix("/") if address.startswith("sqlite:///") else before
@@ -111,7 +146,8 @@ def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterat
     from sqlalchemy import inspect, text
 
     of_sink = "WHERE sink_id = :sink"
-    wanted = {table: "", table + QUARANTINE: of_sink, options.get("claims_table", _CLAIMS_TABLE): of_sink}
+    claims = options.get("claims_table", _CLAIMS_TABLE)
+    wanted = {table: "", table + QUARANTINE: of_sink, claims: of_sink}
     bound = {"sink": options.get("sink_id", table)}
     there: dict[str, str] = {}
     with opened(url) as engine, engine.connect() as connection:
@@ -124,6 +160,8 @@ def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterat
             name: connection.execute(text(f"SELECT count(*) {rows}"), bound if wanted[name] else {}).scalar_one()
             for name, rows in there.items()
         }
+        found = connection.execute(text(f"SELECT query_id {there[claims]}"), bound) if claims in there else ()
+        queries = tuple(str(query) for (query,) in found if query)
 
     def delete() -> None:
         with opened(url) as engine, engine.begin() as connection:
@@ -132,13 +170,15 @@ def _tables(url: str, where: str, table: str, options: dict[str, str]) -> Iterat
 
     for name in wanted:
         if name in there:
-            what = "row" if name in (table, table + QUARANTINE) else "claim"
-            yield Made(where + name, counted(counts[name], what), delete if name == next(iter(there)) else nothing)
+            what, held = ("claim", queries) if name == claims else ("row", ())
+            yield Made(
+                where + name, counted(counts[name], what), delete if name == next(iter(there)) else nothing, held
+            )
         elif name != table + QUARANTINE:
-            yield Made(where + name, "is not there")
+            yield Made(where + name, MISSING)
 
 
-def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[Made]:
+def _topics(bootstrap: str, topic: str, sink: str, config: str | None) -> Iterator[Made]:
     from semel.client import admin
     from semel.client.cluster import Cluster
     from semel.client.errors import LogError
@@ -152,6 +192,9 @@ def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[Ma
         with Cluster(settings) as cluster:
             admin.delete_topic(cluster, name)
 
+    progress = _PROGRESS + sink
+    names = [topic, progress]
+    queries: Sequence[str] = ()
     try:
         with Cluster(settings) as cluster:
             found = cluster.topics(names)
@@ -160,13 +203,38 @@ def _topics(bootstrap: str, names: list[str], config: str | None) -> Iterator[Ma
                 - sum(offsets_of(cluster, partitions_of(topic), EARLIEST).values())
                 for name, topic in found.items()
             }
+        if sizes.get(progress):
+            queries = _queries_in(settings, found[progress], sink)
     except LogError as error:
         raise Failure(str(error)) from None
     for name in names:
         if name in sizes:
-            yield Made(f"topic {name}", counted(sizes[name], "offset"), partial(delete, name))
+            own = queries if name == progress else ()
+            yield Made(f"topic {name}", counted(sizes[name], "offset"), partial(delete, name), own)
         else:
-            yield Made(f"topic {name}", "is not there")
+            yield Made(f"topic {name}", MISSING)
+
+
+def _queries_in(settings: "ClientSettings", progress: "Topic", sink: str) -> Sequence[str]:
+    """The queries that the lanes have written last."""
+    try:
+        from semel.client import LogClient
+        from semel.spark.lanes.progress import peek_marker
+    except ImportError as missing:
+        raise Failure(f"to read the claims of a sink into a topic: {missing}") from None
+    with LogClient(settings) as client:
+        markers = [peek_marker(client, progress, lane, sink) for lane in range(progress.partitions)]
+    return sorted({marker.newest.query_id for marker in markers if marker is not None})
+
+
+def _query_of(place: str) -> str | None:
+    """The query of a checkpoint that is there."""
+    try:
+        return str(json.loads(Path(place, "metadata").read_text())["id"])
+    except OSError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise Failure(f"{place} is no checkpoint of a query, and nothing was deleted: its metadata has no id") from None
 
 
 def _checkpoint(place: str) -> Iterator[Made]:
@@ -175,7 +243,7 @@ def _checkpoint(place: str) -> Iterator[Made]:
         yield Made(f"checkpoint {place}", _IN_A_STORE)
         return
     if not path.exists():
-        yield Made(f"checkpoint {path}", "is not there")
+        yield Made(f"checkpoint {path}", MISSING)
         return
     missing = [mark for mark in _OF_A_CHECKPOINT if not (path / mark).exists()]
     if missing:

@@ -6,7 +6,7 @@ it has that sink's rows, too.
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from semel.ui.cli.display import counted
 from semel.ui.cli.errors import Failure
 
 QUARANTINE: Final = "_quarantine"
+MISSING: Final = "is not there"
 # How the names of claims begin in a Delta table, and in an Iceberg table; a branch comes after an @.
 _DELTA: Final = "semel-sink-"
 _ICEBERG: Final = "semel.sink."
@@ -34,6 +35,8 @@ class Made:
     name: str
     holds: str
     delete: Callable[[], object] = nothing
+    queries: Sequence[str] = ()
+    """The queries of the claims that are in it."""
 
 
 def below(options: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -54,7 +57,7 @@ def refuse_others(table: str, sinks: Collection[str], sink: str) -> None:
 # -- Delta --------------------------------------------------------------------------------------------------------
 
 
-def delta(place: str, storage: Mapping[str, str], sink: str) -> Iterator[Made]:
+def delta(place: str, storage: Mapping[str, str], sink: str, query: str | None) -> Iterator[Made]:
     """A Delta table, and its quarantine."""
     is_store = "://" in place
     for where in (place, place + QUARANTINE):
@@ -63,19 +66,21 @@ def delta(place: str, storage: Mapping[str, str], sink: str) -> Iterator[Made]:
             files = _in_store(where, storage) if is_store else _in_directory(where)
             paths = _paths(files)
             logged = [path for path in paths if path.startswith(_LOG)]
-            sinks = {sink for path in logged for sink in _sinks(files, path)}
-        except ImportError as missing:
+            # The entries of the log follow each other by name, so the newest claim of each sink comes last.
+            claims = {name: number for path in logged for name, number in _claims(files, path)}
+            queries = _queries(claims, sink, query)
+        except ModuleNotFoundError as missing:
             raise Failure(f"{name}: {missing.name} is missing: pip install 'semel[delta]'") from None
-        except (OSError, ValueError) as error:
+        except (ImportError, OSError, ValueError) as error:
             raise Failure(f"{name}: {' '.join(str(error).split())}") from None
-        refuse_others(name, sinks, sink)
+        refuse_others(name, {one for one in claims if not one.endswith(_PARTS)}, sink)
         if paths and not logged:
             raise Failure(f"{where} is no Delta table, and nothing was deleted: it has no {_LOG}")
         delete = partial(_delete, files, paths) if is_store else partial(shutil.rmtree, where)
         if paths:
-            yield Made(name, counted(len(paths), "file"), delete)
+            yield Made(name, counted(len(paths), "file"), delete, queries)
         elif where == place:
-            yield Made(name, "is not there")
+            yield Made(name, MISSING)
 
 
 def _in_directory(place: str) -> Any:
@@ -102,8 +107,18 @@ def _paths(files: Any) -> list[str]:
     return sorted(paths, key=lambda path: (path.startswith(_LOG), path))
 
 
-def _sinks(files: Any, path: str) -> Iterator[str]:
-    """The sinks whose claims are in this file of the log."""
+def _queries(claims: Mapping[str, int], sink: str, query: str | None) -> Sequence[str]:
+    """Delta keeps numbers, so of another query nobody knows more."""
+    number = claims.get(f"{sink}/query")
+    if number is None or query is None:
+        return ()
+    from semel.spark.tables.delta_claims import number_of
+
+    return (query if number == number_of(query) else f"number {number} (this one is {number_of(query)})",)
+
+
+def _claims(files: Any, path: str) -> Iterator[tuple[str, int]]:
+    """What the claims in this file of the log consist of, without the beginning of their names."""
     import pyarrow.parquet
 
     with files.open_input_file(path) as file:
@@ -115,9 +130,9 @@ def _sinks(files: Any, path: str) -> Iterator[str]:
             noted = [json.loads(line).get("txn") for line in file.read().splitlines() if b'"txn"' in line]
         else:
             noted = []
-    for app_id in (one["appId"] for one in noted if one):
-        if app_id.startswith(_DELTA) and not app_id.endswith(_PARTS):
-            yield app_id.removeprefix(_DELTA)
+    for one in noted:
+        if one and one["appId"].startswith(_DELTA):
+            yield one["appId"].removeprefix(_DELTA), one["version"]
 
 
 def _delete(files: Any, paths: Collection[str]) -> None:
@@ -153,9 +168,20 @@ def iceberg(table: str, options: Mapping[str, str]) -> Iterator[Made]:
         sinks = {key.removeprefix(_ICEBERG) for key in noted if key.startswith(_ICEBERG)}
         refuse_others(f"iceberg {name}", sinks, sink)
         rows = int(_summary(found.current_snapshot()).get("total-records", 0))
-        yield Made(f"iceberg {name}", counted(rows, "row"), partial(catalog.purge_table, name))
+        queries = _queries_noted(found, _ICEBERG + sink)
+        yield Made(f"iceberg {name}", counted(rows, "row"), partial(catalog.purge_table, name), queries)
     if table not in there:
-        yield Made(f"iceberg {table}", "is not there")
+        yield Made(f"iceberg {table}", MISSING)
+
+
+def _queries_noted(table: Any, key: str) -> Sequence[str]:
+    """The query of the newest claim: the property has it, and a snapshot where somebody has removed the property."""
+    noted = [*(_summary(one).get(key) for one in table.metadata.snapshots), table.properties.get(key)]
+    newest = [text for text in noted if text][-1:]
+    try:
+        return [str(json.loads(text)["query"]) for text in newest]
+    except (ValueError, KeyError, TypeError):
+        raise Failure(f"{key} holds a claim that is none of a sink, and nothing was deleted: {newest}") from None
 
 
 def _summary(snapshot: Any) -> dict[str, str]:
