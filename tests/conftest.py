@@ -164,17 +164,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """A test fails if what it started goes on when it is over: what fixtures started before it may."""
     result = yield
+    # An application may have its whole process log more, as one of Litestar does. Later tests would be shown what the
+    # brokers of others do meanwhile.
+    logging.root.setLevel(logging.WARNING)
     if RUNNING_BEFORE in item.stash and (left := left_running(item.stash[RUNNING_BEFORE])):
         pytest.fail(f"the test is over, and of what it started there still runs: {dict(left)}", pytrace=False)
     return result
-
-
-@pytest.hookimpl(trylast=True, specname="pytest_runtest_teardown")
-def quiet_again() -> None:
-    """An application may have its whole process log more, as one of Litestar does. Later tests would be shown what the
-    brokers of others do meanwhile.
-    """
-    logging.root.setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session")

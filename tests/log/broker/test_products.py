@@ -427,7 +427,7 @@ def test_a_transaction_has_a_bound_on_its_offsets_in_all_groups_together() -> No
     # Once more for the same partitions.
     groups.check_offsets("a", offsets(6), 1)
     groups.check_offsets("b", offsets(4), 1)
-    with pytest.raises(Refused, match="at most 10 offsets"):
+    with pytest.raises(Refused, match="has 10 offsets, no more are allowed"):
         groups.check_offsets("b", offsets(5), 1)
     groups.check_offsets("b", offsets(10), 2)
     groups.apply(TransactionEnded(1, 0, 1, 0, True, (), ("a",), 0))

@@ -253,7 +253,7 @@ def test_a_place_that_cannot_be_read_is_an_error_of_its_own_partition() -> None:
         assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].offset == 1
         (segment,) = broker.log.state.partitions.all()[0].segments
         files.open(segment.path).truncate(30)
-        assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert ask(LIST_OFFSETS, 7, **asked).topics[0].partitions[0].error_code == ErrorCode.CORRUPT_MESSAGE
         assert broker.metrics.failed_reads == 3
 
     beside(Broker(files=files), client)
