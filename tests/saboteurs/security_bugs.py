@@ -440,6 +440,13 @@ SECURITY_BUGS: Final[tuple[Bug, ...]] = (
         (f"{_LOG}::test_long_names_are_cut_and_take_no_more_of_the_disk_than_short_ones",),
     ),
     Bug(
+        "the warning of a password in a URL of MySQL names what only PostgreSQL reads",
+        "semel.ui.cli.databases:warn_of_password",
+        're.split("[+:]", url)[0]',
+        "'postgresql'",
+        ("tests/ui/cli/test_passwords.py", "-k", "its_own_database"),
+    ),
+    Bug(
         "the warning of a password in a URL repeats it",
         "semel.ui.cli.databases:warn_of_password",
         "_SHOWS_PASSWORD",

@@ -12,10 +12,15 @@ from semel.ui.cli.errors import Failure
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-_SHOWS_PASSWORD: Final = (
-    "every process on this machine can read the password in the URL of the database: leave it out, and set "
-    "PGPASSWORD or use ~/.pgpass"
-)
+_SHOWS_PASSWORD: Final = "every process on this machine can read the password in the URL of the database: leave it out"
+_ELSEWHERE: Final = {
+    "postgresql": ", and set PGPASSWORD or use ~/.pgpass",
+    **dict.fromkeys(
+        ("mysql", "mariadb"),
+        ", and add ?read_default_file=FILE to it, where FILE is one that only you can read, with password=... below "
+        "[client]",
+    ),
+}
 
 _PASSWORD: Final = re.compile(r"[\w+]+://[^/?#@]*:[^/?#]*@|[\w+]+://[^?#]*\?(?:.*&)?password=")
 
@@ -29,7 +34,8 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 def warn_of_password(url: str) -> None:
     """Tell the user, if an argument of the command has a password."""
     if _PASSWORD.match(url):
-        print(f"semel: {_SHOWS_PASSWORD}", file=sys.stderr)
+        elsewhere = _ELSEWHERE.get(re.split(r"[+:]", url)[0], "")
+        print(f"semel: {_SHOWS_PASSWORD}{elsewhere}", file=sys.stderr)
 
 
 @contextlib.contextmanager
