@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import forked
+from chapters import ONCE_AND_AGAIN
 
 ROOT = Path(__file__).parent.parent.parent
 GUIDES = (
@@ -48,28 +49,15 @@ def test_the_lab_answers_what_is_shown(session: str) -> None:
     assert (result.stdout.splitlines(), result.returncode) == (answers, 0), result.stderr
 
 
+@ONCE_AND_AGAIN
 @pytest.mark.parametrize("guide", GUIDES)
-def test_the_guide_shows_tests_that_pass(guide: str, tmp_path: Path) -> None:
-    tests = save(guide, tmp_path)
-    assert forked.tests_passed(tmp_path) == tests
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guide", GUIDES)
-def test_the_tests_of_a_guide_pass_again_where_they_have_passed(guide: str, tmp_path: Path) -> None:
-    """As a reader runs them: what the first run has left in the folder is there in the second one."""
-    tests = save(guide, tmp_path)
-    for _ in range(2):
-        assert forked.tests_passed(tmp_path) == tests
-
-
-def save(guide: str, folder: Path) -> int:
-    """How many tests the guide shows. A block whose first line names a file is that file; every other one is a file of
-    tests."""
+def test_the_guide_shows_tests_that_pass(guide: str, runs: int, tmp_path: Path) -> None:
+    """A block whose first line names a file is that file; every other one is a file of tests."""
     tests = 0
     for number, block in enumerate(blocks("python", (ROOT / f"docs/how-to/{guide}.md").read_text())):
         name = re.match(r"# (\w+)\.py$", block, re.MULTILINE)
-        (folder / f"{name[1] if name else f'test_{number}'}.py").write_text(block)
+        (tmp_path / f"{name[1] if name else f'test_{number}'}.py").write_text(block)
         tests += block.count("def test_")
     assert tests
-    return tests
+    for _ in range(runs):
+        assert forked.tests_passed(tmp_path) == tests

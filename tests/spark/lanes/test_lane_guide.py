@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from chapters import ONCE_AND_AGAIN
 from semel.spark.versions import STREAMS_INTO_PYTHON
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ GUIDE = (ROOT / "docs/how-to/spark-log-sink.md").read_text()
 
 
 @pytest.mark.skipif(not STREAMS_INTO_PYTHON, reason='Spark 4.0 cannot stream into format("semel")')
-def test_the_guide_writes_what_it_says(spark: SparkSession, log: LogUnderTest, tmp_path: Path) -> None:
+@ONCE_AND_AGAIN
+def test_the_guide_writes_what_it_says(spark: SparkSession, log: LogUnderTest, runs: int, tmp_path: Path) -> None:
     own_names = {name: log.make(2) for name in ("payments", "enriched", "copied", "totals", "audit")}
     own_names |= {name: log.new_name("sink") for name in ("enriching", "copying", "daily-totals")}
     producer = Producer({"bootstrap.servers": log.bootstrap, "log_level": 0})
@@ -32,14 +34,14 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, log: LogUnderTest, t
     names: dict[str, Any] = {}
     printed = io.StringIO()
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    for block in blocks:
+    for block in blocks * runs:
         own = block.replace("127.0.0.1:9092", log.bootstrap)
         own = re.sub(r'"(\w+-checkpoint)"', rf'"{tmp_path}/\1"', own)
         own = re.sub(r'"([a-z-]+)"', lambda quoted: f'"{own_names.get(quoted[1], quoted[1])}"', own)
         with contextlib.redirect_stdout(printed):
             exec(own, names)
     promised = [line for block in blocks for line in re.findall(r"print\(.*\)  # (.*)", block)]
-    assert printed.getvalue().splitlines() == promised
+    assert printed.getvalue().splitlines() == promised * runs
     expected = sorted(f"PAYMENT {number}".encode() for number in range(50))
     for topic in ("enriched", "copied", "audit"):
         assert sorted(value or b"" for value in log.values(own_names[topic], committed_only=True)) == expected

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from deltalake import DeltaTable
 
+from chapters import ONCE_AND_AGAIN
 from semel.testing.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ PAYMENTS = [
 ]
 
 
-def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresServer, tmp_path: Path) -> None:
+@ONCE_AND_AGAIN
+def test_the_guide_writes_what_it_says(
+    spark: SparkSession, postgres: PostgresServer, runs: int, tmp_path: Path
+) -> None:
     from pyiceberg.catalog import load_catalog
 
     url = postgres.new_database()
@@ -34,7 +38,7 @@ def test_the_guide_writes_what_it_says(spark: SparkSession, postgres: PostgresSe
     names: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 10
-    for block in blocks:
+    for block in blocks * runs:
         own = block.replace("postgresql://app@127.0.0.1/shop", url).replace(
             "sqlite:///pay", f"sqlite:///{tmp_path}/pay"
         )
