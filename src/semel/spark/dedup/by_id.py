@@ -22,7 +22,7 @@ def dedup_by_id(
     name: str = "dedup",
 ) -> DataFrame:
     """The rows with the outcome of each in the column `outcome`: accepted, duplicate, late, or unclaimed if the id or
-    the time is missing.
+    the time is missing. A time that cannot be read is null, so each copy of such a row is unclaimed.
 
     `watermark` is the column that says when an event happened. A row that is older than the newest by more than
     `within` is late, and never accepted. Copies of an event are found if their times differ by no more than `within`.
