@@ -48,7 +48,7 @@ def test_a_machine_that_can_run_the_broker_is_well(tmp_path: Path) -> None:
     whats = [line[4:].split("  ")[0] for line in said]
     assert whats[:5] == ["Python", "semel", "crc32c", "cramjam", "uvloop"]
     assert {"open files", "directory", "fdatasync", "PySpark", "pandas", "pyarrow", "Java"} <= set(whats)
-    assert {"SQLAlchemy", "greenlet", "confluent-kafka", "deltalake", "psycopg", "PostgreSQL"} <= set(whats)
+    assert {"SQLAlchemy", "greenlet", "confluent-kafka", "deltalake", "psycopg", "PyMySQL", "PostgreSQL"} <= set(whats)
     assert [line for line in said if line.startswith("!!")] == []
 
 

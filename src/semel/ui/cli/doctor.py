@@ -221,6 +221,7 @@ def _pipeline() -> list[Finding]:
         _package("deltalake", "deltalake", "for the sink into Delta tables", "semel[delta]"),
         _package("pyiceberg", "pyiceberg", "for the sink into Iceberg tables", "semel[iceberg]"),
         _package("psycopg", "psycopg", "for PostgreSQL", "semel[postgres]"),
+        _package("PyMySQL", "pymysql", "for MySQL and MariaDB", "semel[mysql]"),
         _package("obstore", "obstore", "for a store in a bucket", "semel[store]"),
         _postgres(),
     ]
