@@ -60,9 +60,10 @@ def test_a_wrong_table_of_another_database_is_answered_by_its_whole_name(mariadb
 
 
 def test_a_field_that_no_row_has_is_answered_by_the_one_that_was_meant() -> None:
-    rows = pa.table({"body": ['{"payment": {"id": 1}}', "no JSON", '{"payment": {"id": 2}}', "[3]"]})
+    rows = pa.table({"body": ['{"payment": {"id": 1, "cents": 5}}', "no JSON", '{"payment": {"id": 2}}', "[3]"]})
     for path, said in (
         ("payment.idd", r"no row has a field 'idd' in body; was 'id' meant\?"),
+        ("payment.ident", r"no row has a field 'ident' in body; was 'id' meant\?"),
         ("order.id", r"no row has a field 'order' in body: there are payment"),
     ):
         with pytest.raises(AuditFailed, match=said):

@@ -110,6 +110,6 @@ def test_the_command_shows_what_differs_and_its_exit_code_says_so(tmp_path: Path
         file.execute("UPDATE totals SET cents = 800, orders = 1")
     ran = semel(*arguments)
     assert ran.returncode == 1
-    assert "1 totals are not those of their rows" in ran.stdout
+    assert "1 total is not that of its rows" in ran.stdout
     assert "anna  2026-07-01T12:00:00+00:00     2      1            5,000  800" in ran.stdout
     assert semel(*arguments, "--json").stdout.count('"amount": "5000"') == 1

@@ -14,7 +14,9 @@ class AuditFailed(Exception):
 def meant(name: str, known: Iterable[str]) -> str:
     """Which name was probably meant, as the end of a sentence; if none is near, which names there are."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    # Of "ident" the beginning is "id", although "cents" has more of its letters.
+    begun = [one for one in names if one and (name.startswith(one) or one.startswith(name))]
+    close = difflib.get_close_matches(name, begun, n=1, cutoff=0) or difflib.get_close_matches(name, names, n=1)
     if close:
         return f"; was {close[0]!r} meant?"
     more = ", ..." if len(names) > NAMES_SHOWN_MAX else ""

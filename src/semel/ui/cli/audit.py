@@ -394,7 +394,8 @@ def _audit_totals(options: argparse.Namespace) -> int:
 def _show_totals(verdict: "TotalsVerdict") -> None:
     if verdict.wrong:
         cut = f"; the first {len(verdict.wrong)}" if len(verdict.wrong) < verdict.wrong_count else ""
-        print(f"{verdict.sink}: {verdict.wrong_count:,} totals are not those of their rows{cut}")
+        said = "total is not that of its rows" if verdict.wrong_count == 1 else "totals are not those of their rows"
+        print(f"{verdict.sink}: {verdict.wrong_count:,} {said}{cut}")
         rows = [["  key", "window", "rows", "count", "sum of the rows", "sum"]]
         for wrong in verdict.wrong:
             numbers = zip(wrong.expected or (None, None), wrong.stored or (None, None), strict=True)
