@@ -100,6 +100,7 @@ def test_what_happens_to_records_is_in_the_stream_of_decisions(watched: Watched,
     configure(ada.ask, delivery_count_limit="2")
     subscription = watched.look(lambda broker: broker.decisions.subscribe())
     ada.got()
+    watched.pass_a_millisecond()
     ada.acknowledge((0, 4, [ACCEPT, REJECT, RELEASE, RELEASE, RENEW]), is_renew_ack=True)
     ada.got(max_records=2)
     ada.got(share_session_epoch=-1)

@@ -7,6 +7,7 @@ from typing import Any
 import semel
 from asking import Asker
 from semel.log.broker.broker import Broker
+from semel.log.broker.chores import keep_house
 from semel.log.broker.limits import Limits
 from semel.wire.steps import finish
 
@@ -39,7 +40,13 @@ class Watched:
 
     def keep_house(self) -> None:
         """What the broker does every few seconds."""
-        self.look(lambda broker: finish(broker._chores._keep_house()))
+        self.look(lambda broker: finish(broker._chores._look_at_connections()))
+        self.look(lambda broker: finish(keep_house(broker.runtime)))
+
+    def pass_a_millisecond(self) -> None:
+        """What comes next has another time."""
+        before = self.look(lambda broker: broker.runtime.clock.steady_ms())
+        self.wait(lambda broker: broker.runtime.clock.steady_ms() > before)
 
     def close(self) -> None:
         for asker in self._askers:

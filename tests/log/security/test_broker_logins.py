@@ -407,7 +407,7 @@ def test_a_client_that_does_not_log_in_in_time_is_sent_away() -> None:
     with SecuredBroker() as broker, Asker(broker.bootstrap) as slow:
         slow(API_VERSIONS, client_software_name="test", client_software_version="1")
         broker.skip(21)
-        broker.look(lambda b: list(b._chores._keep_house()))
+        broker.look(lambda b: list(b._chores._look_at_connections()))
         with pytest.raises(GONE):
             slow.read()
 

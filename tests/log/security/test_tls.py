@@ -389,7 +389,7 @@ def test_a_handshake_that_never_ends_is_sent_away_and_counts_as_a_stranger(files
             with socket.create_connection((host, int(port)), 30) as three:
                 assert received_end(three)
             broker.skip(21)
-            broker.look(lambda b: list(b._chores._keep_house()))
+            broker.look(lambda b: list(b._chores._look_at_connections()))
             assert received_end(one)
             assert received_end(two)
             assert broker.look(lambda b: len(b.doors.strangers)) == 0

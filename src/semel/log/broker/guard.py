@@ -44,6 +44,8 @@ from semel.wire.scram import Mechanism
 ANSWERS_MAX: Final = 10_000
 NAME_CHARACTERS_MAX: Final = 1_024
 # The error code for a client that lacks a right.
+# One entry may remove five hundred rules, and a call of an enumeration takes ten times as long.
+_NAMES: Final = {kind: {one.value: one.name for one in kind} for kind in (Permission, Operation, ResourceType, Pattern)}
 _ERRORS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -216,11 +218,11 @@ class Guard:
 def _in_words(rule: AccessRule) -> dict[str, str]:
     """A rule by the names of its numbers, as a request that is denied is told."""
     return {
-        "permission": Permission(rule.permission).name,
+        "permission": _NAMES[Permission][rule.permission],
         "principal": rule.principal,
-        "operation": Operation(rule.operation).name,
-        "resource": ResourceType(rule.resource_type).name,
+        "operation": _NAMES[Operation][rule.operation],
+        "resource": _NAMES[ResourceType][rule.resource_type],
         "name": rule.name,
-        "pattern": Pattern(rule.pattern).name,
+        "pattern": _NAMES[Pattern][rule.pattern],
         "host": rule.host,
     }
