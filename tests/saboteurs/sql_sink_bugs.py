@@ -9,20 +9,6 @@ _NAMES: Final = "tests/spark/tables/test_sink_names.py"
 
 SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
-        "the checkpoint of another query than that of a sink's claim is deleted",
-        "semel.ui.cli.reset:_check_claim",
-        "other != query",
-        "False",
-        ("tests/ui/cli/test_reset_command.py", "-k", "checkpoint_of_another_query"),
-    ),
-    Bug(
-        "the checkpoint of a query is deleted although the sink with its claim is misspelt",
-        "semel.ui.cli.reset:_check_claim",
-        "not has_claim or sink[0].holds == MISSING",
-        "False",
-        ("tests/ui/cli/test_reset_command.py", "-k", "no_claim_of_its_query"),
-    ),
-    Bug(
         "the oldest snapshot of an Iceberg table says whose its claim is",
         "semel.ui.cli.reset_lakes:_queries_noted",
         "[text for text in noted if text][-1:]",
