@@ -9,13 +9,6 @@ _NAMES: Final = "tests/spark/tables/test_sink_names.py"
 
 SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
-        "the oldest snapshot of an Iceberg table says whose its claim is",
-        "semel.ui.cli.reset_lakes:_queries_noted",
-        "[text for text in noted if text][-1:]",
-        "[text for text in noted if text][:1]",
-        ("tests/ui/cli/test_reset_lakes.py", "-k", "iceberg_table_whose_newest"),
-    ),
-    Bug(
         "a Delta table goes although another sink has rows in it",
         "semel.ui.cli.reset_lakes:_claims",
         'noted = opened.read(columns=["txn"])["txn"].to_pylist() if has_any else []',
@@ -63,6 +56,7 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
         'settings["connect_timeout"]',
         "None",
         (_SERVERS, "-k", "never_answers and mysql"),
+        seconds_max=30,
     ),
     Bug(
         "a key without an index is found when the first batch runs",
