@@ -51,14 +51,6 @@ SQL_SINK_BUGS: Final[tuple[Bug, ...]] = (
         (_SERVERS, "-k", "as_long_as_the_url_says"),
     ),
     Bug(
-        "a driver of a sink waits for ever for a MySQL that stands still",
-        "semel.spark.tables.mysql_rows:opened",
-        'settings["connect_timeout"]',
-        "None",
-        (_SERVERS, "-k", "never_answers and mysql"),
-        seconds_max=30,
-    ),
-    Bug(
         "a key without an index is found when the first batch runs",
         "semel.spark.tables.postgres:Postgres.check",
         "columns and write.key",
