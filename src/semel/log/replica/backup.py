@@ -25,7 +25,7 @@ from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.restore import check_replaced, read_checkpoint
 from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
-from semel.log.replica.writer import answered, answered_soon, create_surely
+from semel.log.replica.writer import answered, answered_soon, create_surely, listed
 from semel.log.store import FORMAT_KEY, Changed, Missing, Store
 
 # The object that says since when a backup has all that was acknowledged.
@@ -146,7 +146,7 @@ class _Copy:
         )
         if self._before[0].slot > floor.slot:
             raise diverged
-        slots = {key: slot for key in await _listed(self._target, JOURNAL) if (slot := slot_of(key)) is not None}
+        slots = {key: slot for key in await listed(self._target, JOURNAL) if (slot := slot_of(key)) is not None}
         for some in _in_batches([key for key, slot in slots.items() if slot >= floor.slot]):
             mine = await asyncio.gather(*(_found(self._source, key) for key in some))
             theirs = await asyncio.gather(*(_found(self._target, key) for key in some))
@@ -166,14 +166,14 @@ class _Copy:
         """Copy the objects that the target lacks, each compared with the digests that the checkpoint knows. Raises
         Missing if another checkpoint has replaced this one.
         """
-        there = await _listed(self._target, SEGMENTS)
+        there = await listed(self._target, SEGMENTS)
         self.size_bytes += sum(contents.objects.values())
         lacking = [item for item in extents_by_key(contents) if there.get(item[0]) != contents.objects[item[0]]]
         for some in _in_batches(lacking):
             await asyncio.gather(*(self._copy_object(floor, key, extents) for key, extents in some))
 
     async def _copy_pieces(self, floor: Floor) -> None:
-        there = await _listed(self._target, CHECKPOINTS)
+        there = await listed(self._target, CHECKPOINTS)
         for key, size, _ in floor.pieces:
             self.size_bytes += size
             if key not in there:
@@ -237,10 +237,10 @@ class _Copy:
 
     async def _clear(self, floor: Floor, needed: Collection[str]) -> None:
         """Delete what only an earlier backup needed."""
-        slots = {key: slot_of(key) for key in await _listed(self._target, JOURNAL)}
+        slots = {key: slot_of(key) for key in await listed(self._target, JOURNAL)}
         waste = [key for key, slot in slots.items() if slot is not None and slot < floor.slot]
         for folder in (SEGMENTS, CHECKPOINTS):
-            waste += [key for key in await _listed(self._target, folder) if key not in needed and is_a_brokers(key)]
+            waste += [key for key in await listed(self._target, folder) if key not in needed and is_a_brokers(key)]
         for some in _in_batches(waste):
             await asyncio.gather(*(answered(partial(self._target.delete, key)) for key in some))
 
@@ -263,15 +263,6 @@ async def _found(store: Store, key: str) -> bytes | None:
         return (await answered(lambda: store.get(key))).body
     except Missing:
         return None
-
-
-async def _listed(store: Store, folder: str) -> dict[str, int]:
-    """The keys in a folder, with their sizes."""
-
-    async def listed() -> dict[str, int]:
-        return {key: size async for key, size in store.list(folder)}
-
-    return await answered(listed)
 
 
 def _in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -14,7 +14,7 @@ from semel.log.replica.cache import Cache
 from semel.log.replica.contents import NOTHING, SEGMENTS, Contents, Extent, contents_in
 from semel.log.replica.floor import FLOOR_KEY, Floor, read_floor
 from semel.log.replica.slot import digest_of
-from semel.log.replica.writer import answered
+from semel.log.replica.writer import answered, listed
 from semel.log.storage import checkpoint
 from semel.log.storage.checkpoint import Content
 from semel.log.storage.files import Files
@@ -91,11 +91,7 @@ async def _lost_object(store: Store, contents: Contents, accepted: Collection[st
     """What is known of the first object with records that is gone or was cut; empty if all are whole, as far as a
     listing shows.
     """
-
-    async def listed() -> dict[str, int]:
-        return {key: size async for key, size in store.list(SEGMENTS)}
-
-    sizes = await answered(listed)
+    sizes = await listed(store, SEGMENTS)
     for key, size in contents.objects.items():
         if sizes.get(key) == size or key in accepted:
             continue

@@ -68,6 +68,15 @@ async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
             pause = min(2 * pause, _AGAIN_SECONDS_MAX)
 
 
+async def listed(store: Store, folder: str) -> dict[str, int]:
+    """The keys in a folder, with their sizes, however often the store must be asked."""
+
+    async def asked() -> dict[str, int]:
+        return {key: size async for key, size in store.list(folder)}
+
+    return await answered(asked)
+
+
 async def answered_soon(store: Store, call: Callable[[], Awaitable[Result]]) -> Result:
     """The same for somebody who has to learn that the store does not answer: Unsure after a while."""
     try:
