@@ -34,7 +34,7 @@ DAMAGE_BUGS: Final = (
     Bug(
         "a log that has gone another way is copied over the backup",
         "semel.log.replica.backup:_Copy._check_follows",
-        "one == other",
+        "mine == theirs",
         "True",
         (f"{_BACKUP}::test_a_log_that_went_back_or_another_way_does_not_replace_what_the_backup_has",),
     ),

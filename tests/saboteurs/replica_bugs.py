@@ -348,8 +348,8 @@ REPLICA_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a checkpoint is named before its objects are whole",
         "semel.log.replica.uploads:Uploads.contents",
-        "await asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))",
-        "asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))",
+        "await few_at_once(upload, plan.batches, CREATED_AT_ONCE)",
+        "asyncio.ensure_future(few_at_once(upload, plan.batches, CREATED_AT_ONCE))",
         (f"{_STARTS}::test_a_new_machine_starts_from_the_checkpoint_and_what_came_after",),
     ),
     Bug(

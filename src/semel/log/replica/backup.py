@@ -9,12 +9,12 @@ Nothing here may change the source.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from semel.log.core.slots import BrokenHistory, next_slot_after
-from semel.log.replica.checkpoints import is_a_brokers
+from semel.log.replica.checkpoints import DELETED_AT_ONCE, is_a_brokers
 from semel.log.replica.contents import NOTHING, SEGMENTS, Contents, Extent
 from semel.log.replica.examination import ExaminedStore, examine_store, extents_by_key, trouble_in
 from semel.log.replica.floor import FLOOR_KEY, Floor, decode_floor, read_floor
@@ -25,15 +25,13 @@ from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.restore import check_replaced, read_checkpoint
 from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
-from semel.log.replica.writer import answered, answered_soon, create_surely, listed
+from semel.log.replica.writer import answered, answered_soon, create_surely, few_at_once, listed
 from semel.log.store import FORMAT_KEY, Changed, Missing, Store
 
 # The object that says since when a backup has all that was acknowledged.
 MOMENT_KEY: Final = "backup"
 # Each is in memory meanwhile.
 _SLOTS_AT_ONCE: Final = 8
-
-Item = TypeVar("Item")
 
 
 class BackedUp(NamedTuple):
@@ -147,14 +145,15 @@ class _Copy:
         if self._before[0].slot > floor.slot:
             raise diverged
         slots = {key: slot for key in await listed(self._target, JOURNAL) if (slot := slot_of(key)) is not None}
-        for some in _in_batches([key for key, slot in slots.items() if slot >= floor.slot]):
-            mine = await asyncio.gather(*(_found(self._source, key) for key in some))
-            theirs = await asyncio.gather(*(_found(self._target, key) for key in some))
-            same = {key for key, one, other in zip(some, mine, theirs, strict=True) if one == other}
-            self._slots_there |= same
-            now, _ = await answered(lambda: read_floor(self._source))
-            if any(slots[key] >= now.deleted_below for key in set(some) - same):
+
+        async def compare(key: str) -> None:
+            mine, theirs = await _found(self._source, key), await _found(self._target, key)
+            if mine == theirs:
+                self._slots_there.add(key)
+            elif slots[key] >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
                 raise diverged
+
+        await few_at_once(compare, [key for key, slot in slots.items() if slot >= floor.slot], CREATED_AT_ONCE)
 
     async def _contents_of(self, floor: Floor) -> Contents:
         if not floor.pieces:
@@ -169,8 +168,7 @@ class _Copy:
         there = await listed(self._target, SEGMENTS)
         self.size_bytes += sum(contents.objects.values())
         lacking = [item for item in extents_by_key(contents) if there.get(item[0]) != contents.objects[item[0]]]
-        for some in _in_batches(lacking):
-            await asyncio.gather(*(self._copy_object(floor, key, extents) for key, extents in some))
+        await few_at_once(partial(self._copy_object, floor), lacking, CREATED_AT_ONCE)
 
     async def _copy_pieces(self, floor: Floor) -> None:
         there = await listed(self._target, CHECKPOINTS)
@@ -179,7 +177,8 @@ class _Copy:
             if key not in there:
                 await self._put(key, (await answered(partial(self._source.get, key))).body)
 
-    async def _copy_object(self, floor: Floor, key: str, extents: list[tuple[str, Extent]]) -> None:
+    async def _copy_object(self, floor: Floor, item: tuple[str, list[tuple[str, Extent]]]) -> None:
+        key, extents = item
         body = await _found(self._source, key)
         trouble = "it is gone" if body is None else trouble_in(body, extents)
         if body is not None and not trouble:
@@ -241,8 +240,7 @@ class _Copy:
         waste = [key for key, slot in slots.items() if slot is not None and slot < floor.slot]
         for folder in (SEGMENTS, CHECKPOINTS):
             waste += [key for key in await listed(self._target, folder) if key not in needed and is_a_brokers(key)]
-        for some in _in_batches(waste):
-            await asyncio.gather(*(answered(partial(self._target.delete, key)) for key in some))
+        await few_at_once(lambda key: answered(partial(self._target.delete, key)), waste, DELETED_AT_ONCE)
 
     def _busy(self) -> BrokenHistory:
         return BrokenHistory(f"{self._target.describe()}: another backup is being written there: wait for its end")
@@ -263,8 +261,3 @@ async def _found(store: Store, key: str) -> bytes | None:
         return (await answered(lambda: store.get(key))).body
     except Missing:
         return None
-
-
-def _in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    for first in range(0, len(items), CREATED_AT_ONCE):
-        yield items[first : first + CREATED_AT_ONCE]

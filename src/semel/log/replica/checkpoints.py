@@ -23,7 +23,7 @@ from semel.log.replica.restore import check_replaced, read_checkpoint
 from semel.log.replica.slot import JOURNAL, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, Uploads
 from semel.log.replica.worker import JobError, Worker
-from semel.log.replica.writer import Fenced, SlotWriter, answered
+from semel.log.replica.writer import Fenced, SlotWriter, answered, few_at_once
 from semel.log.storage.checkpoint import CheckpointJob
 from semel.log.storage.journal import Damaged
 from semel.log.store import Changed, Missing, Store, StoreError, Unsure
@@ -186,8 +186,7 @@ class StoreCheckpoints:
         """Delete what the floor allows. The next checkpoint finds the rest."""
         try:
             waste = [key async for key in self._waste(floor, history, needed)]
-            for first in range(0, len(waste), DELETED_AT_ONCE):
-                await asyncio.gather(*(self._store.delete(key) for key in waste[first : first + DELETED_AT_ONCE]))
+            await few_at_once(self._store.delete, waste, DELETED_AT_ONCE)
         except Unsure:
             return
         except StoreError as refusal:

@@ -26,7 +26,7 @@ from semel.log.replica.contents import (
 from semel.log.replica.floor import Piece
 from semel.log.replica.slot import digest_of
 from semel.log.replica.worker import Worker, in_thread
-from semel.log.replica.writer import Fenced, create_surely
+from semel.log.replica.writer import Fenced, create_surely, few_at_once
 from semel.log.storage import checkpoint
 from semel.log.storage.checkpoint import CheckpointJob
 from semel.log.storage.files import Files
@@ -65,9 +65,8 @@ class Uploads:
             damaged, unreadable = self.damaged - self._unreadable, frozenset(self._unreadable)
             plan = await self._in_thread(partial(_planned, job, before, damaged, unreadable))
             try:
-                for first in range(0, len(plan.batches), CREATED_AT_ONCE):
-                    some = plan.batches[first : first + CREATED_AT_ONCE]
-                    await asyncio.gather(*(self._batch(job.files, batch, plan, epoch) for batch in some))
+                upload = partial(self._batch, job.files, plan, epoch)
+                await few_at_once(upload, plan.batches, CREATED_AT_ONCE)
                 await self._in_thread(partial(_end_walks, job.files, plan.walks))
                 return plan.contents
             except Unreadable as error:
@@ -76,7 +75,7 @@ class Uploads:
                     raise
                 self._unreadable.add(error.key)
 
-    async def _batch(self, files: Files, batch: list[Stretch], plan: "_Plan", epoch: int) -> None:
+    async def _batch(self, files: Files, plan: "_Plan", epoch: int, batch: list[Stretch]) -> None:
         # One after the other, because a walk goes on where the last object ended.
         async with self._reading:
             await self._compare(batch, plan.again)

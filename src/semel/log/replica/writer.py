@@ -8,7 +8,7 @@ this broker has sent are its own, and the next one was missing a moment ago, the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from semel.log.core.slots import DEPTH, History
@@ -25,6 +25,7 @@ _ANSWER_SECONDS_MAX: Final = 30.0
 Done = Callable[[int, BaseException | None], None]
 # Called for each created slot with the seconds that it took, and its size.
 NoteCreated = Callable[[float, int], None]
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -66,6 +67,12 @@ async def answered(call: Callable[[], Awaitable[Result]]) -> Result:
         except Unsure:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _AGAIN_SECONDS_MAX)
+
+
+async def few_at_once(call: Callable[[Item], Awaitable[None]], items: Sequence[Item], count: int) -> None:
+    """Make this call for each item, for so many at the same time."""
+    for first in range(0, len(items), count):
+        await asyncio.gather(*(call(item) for item in items[first : first + count]))
 
 
 async def listed(store: Store, folder: str) -> dict[str, int]:
