@@ -432,7 +432,7 @@ def call(command: list[str], place: Path, environment: Mapping[str, str], clone:
         timeout=SECONDS_MAX,
     )
     if ran.returncode != 0:
-        kept = Path(tempfile.gettempdir(), "strangers.log")
+        kept = Path(tempfile.mkdtemp(prefix="strangers-"), "said.log")
         kept.write_text(ran.stdout, encoding="utf-8")
         failed = "; ".join(re.findall(r"^FAILED (\S+)", ran.stdout, re.MULTILINE)[:5])
         raise subprocess.CalledProcessError(
