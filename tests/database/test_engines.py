@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from semel.database import engine_of, engines, is_passing
-from semel.database.dialects import sqlite
+from semel.database.dialects import is_new, sqlite
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,14 @@ def test_a_prompt_transaction_gives_up_in_time(tmp_path: Path, monkeypatch: pyte
         with connection.begin():
             assert connection.scalar(text("SELECT 1")) == 1
     other.close()
+
+
+def test_a_row_is_new_once_also_where_the_driver_counts_no_inserted_rows() -> None:
+    """Until Python 3.12 it counts them after a first word `insert`, which INSERT is not in a Turkish locale; and nowhere
+    after WITH. Every claim would be refused, or counted twice."""
+    insert = text(
+        "WITH one(id) AS (SELECT 1) INSERT INTO claims SELECT id FROM one WHERE true ON CONFLICT DO NOTHING"
+    ).execution_options(preserve_rowcount=True)
+    with engine_of("sqlite://").begin() as connection:
+        connection.execute(text("CREATE TABLE claims (id INTEGER PRIMARY KEY)"))
+        assert [is_new(connection, {"sqlite": insert}, {}) for _ in range(3)] == [True, False, False]

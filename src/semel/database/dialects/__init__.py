@@ -61,4 +61,5 @@ def insert_new(table: Table) -> dict[str, Executable]:
 
 def is_new(connection: Connection, statements: Mapping[str, Executable], values: Mapping[str, Any]) -> bool:
     """Inserts the row if it is missing. True if it was."""
-    return connection.execute(statements[dialect_of(connection).name], values).rowcount > 0
+    dialect = dialect_of(connection)
+    return dialect.inserted_rows(connection, connection.execute(statements[dialect.name], values)) > 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeAlias
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Executable, Insert, Select, Table
+from sqlalchemy import URL, ColumnElement, Connection, CursorResult, Engine, Executable, Insert, Select, Table
 from sqlalchemy.engine import Dialect as SQLDialect
 from sqlalchemy.types import TypeEngine
 
@@ -211,6 +211,10 @@ class Dialect(ABC):
     def is_missing_table(self, raised: BaseException | None) -> bool: ...
 
     # -- statements --------------------------------------------------------------------------------------------------
+
+    def inserted_rows(self, connection: Connection, result: CursorResult[Any]) -> int:
+        """How many rows the insert has inserted that the connection has executed last."""
+        return result.rowcount
 
     @abstractmethod
     def insert_new(self, table: Table) -> Insert:

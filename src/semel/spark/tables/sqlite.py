@@ -223,7 +223,9 @@ class SqliteConnection(SqlConnection):
     def keep(self, bad: Iterable[tuple[str, str]], claim: TableClaim) -> int:
         whose = (self.target.sink, claim.query_id, claim.batch_id)
         into = f"INSERT INTO {qualified(str(self.target.quarantine))} VALUES (?, ?, ?, ?, ?, {NOW})"
-        return self.connection.executemany(into, ((*whose, reason, row) for reason, row in bad)).rowcount
+        before = self.connection.total_changes
+        self.connection.executemany(into, ((*whose, reason, row) for reason, row in bad))
+        return self.connection.total_changes - before
 
     def move(self, rows: str) -> None:
         doubled = doubled_keys(self.target.write, rows)
