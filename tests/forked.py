@@ -60,7 +60,8 @@ def tests_passed(folder: Path) -> int:
     """How many tests pytest finds in a folder, all of which pass."""
     # What is loaded already is not rewritten, and what comes from this run is not for that one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    ran = run("python", "-m", "pytest", "-p", "no:faker", "-p", "no:xdist", folder=folder, environment=environment)
+    plainly = ("--color=no", "-p", "no:faker", "-p", "no:xdist")
+    ran = run("python", "-m", "pytest", *plainly, folder=folder, environment=environment)
     passed = _PASSED.search(ran.stdout)
     assert passed, ran.stdout + ran.stderr
     assert ran.returncode == 0, ran.stdout

@@ -69,7 +69,7 @@ def both_ways(
             env=environment,
             input=stdin,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
         ),
     ]
 

@@ -114,7 +114,7 @@ def test_the_fixture_is_there_for_whoever_installs_semel(tmp_path: Path) -> None
     (tmp_path / "test_users_own.py").write_text(
         "def test_mine(semel_broker):\n    assert semel_broker.bootstrap.startswith('127.0.0.1:')\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
@@ -137,7 +137,7 @@ def test_a_fault_that_never_happened_fails_the_test_that_wants_it(tmp_path: Path
     """The setting is for all tests, and the marker for one."""
     (tmp_path / "test_users_own.py").write_text(OF_USERS % (not must_happen))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nsemel_faults_must_happen = {must_happen}\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     never = "2 x drop_acks of EndTxn" if must_happen else "1 x hang of Produce"
     assert f"faults that never happened: {never}" in done.stdout, done.stdout
