@@ -115,7 +115,7 @@ def test_a_prompt_transaction_gives_up_in_time(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_row_is_new_once_also_where_the_driver_counts_no_inserted_rows() -> None:
-    """Until Python 3.12 it counts them after a first word `insert`, which INSERT is not in a Turkish locale; and nowhere
+    """Until Python 3.12 it counts them after a first word `insert`, which INSERT is not in a Turkish locale; nowhere
     after WITH. Every claim would be refused, or counted twice."""
     insert = text(
         "WITH one(id) AS (SELECT 1) INSERT INTO claims SELECT id FROM one WHERE true ON CONFLICT DO NOTHING"
