@@ -18,6 +18,8 @@ READY := build/ready-for-tests
 
 # Images of containers often set this; every process would then compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE =
+# Tests say what they expect by assertions, which this takes out; kafka-python does not work without its own.
+export PYTHONOPTIMIZE =
 
 # A stamp says that .venv is complete, and where it was made: one that was moved, or whose Python is gone, is made anew.
 ifneq ($(shell test -x .venv/bin/python && cat $(STAMP) 2>/dev/null),$(CURDIR))

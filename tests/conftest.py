@@ -14,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,8 @@ def pytest_runtest_protocol() -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     """Every Spark that a test starts, by a command or a page as well, starts fast if it can without further ado. And
     where workers run side by side, the process that starts them starts one server of each kind for all of them."""
+    if sys.flags.optimize:
+        raise pytest.UsageError("Python leaves out assertions, so these tests would check little: unset PYTHONOPTIMIZE")
     if "SPARK_SUBMIT_OPTS" not in os.environ:
         os.environ |= java_made_before()
     if not hasattr(config, "workerinput"):

@@ -94,13 +94,16 @@ def be(words: list[str], streams: list[str], folder: str, environment: dict[str,
     for number, (stream, mode) in enumerate(zip(streams, "raa", strict=True)):
         with open(stream, mode) as file:
             os.dup2(file.fileno(), number)
-    sys.stdout.reconfigure(line_buffering=at_a_terminal)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     if locale.setlocale(locale.LC_CTYPE, "") == "C" and "LC_ALL" not in environment:
         # As Python does where nobody has said anything of a language.
         os.environ["LC_CTYPE"] = locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    # Bytes that are no text are only let through where the language may be another one than the data's.
+    errors = "surrogateescape" if locale.setlocale(locale.LC_CTYPE) in ("C", "POSIX", "C.UTF-8", "C.utf8") else "strict"
+    sys.stdin.reconfigure(errors=errors)
+    sys.stdout.reconfigure(errors=errors, line_buffering=at_a_terminal)
     time.tzset()
     random.seed()
     end_with(code_of(words, Path(folder)))

@@ -131,3 +131,11 @@ def test_every_page_that_names_the_version_of_spark_names_the_one_that_is_instal
     [version] = re.findall(r"pyspark>=([\d.]+),", " ".join(extras["spark"]))
     for page in ("README.md", "docs/how-to/spark-pipeline.md", "docs/how-to/spark-source.md"):
         assert re.findall(r"PySpark \(?([\d.]+) or newer", (ROOT / page).read_text()) == [version], page
+
+
+def test_a_run_of_the_tests_without_assertions_is_refused() -> None:
+    """It would be green whatever is wrong."""
+    command = [sys.executable, "-O", "-m", "pytest", "--collect-only", str(Path(__file__))]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "unset PYTHONOPTIMIZE" in ran.stderr
