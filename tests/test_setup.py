@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from file_names import NEEDS_MORE_THAN_ASCII
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -78,6 +80,7 @@ def test_an_environment_of_another_python_than_the_named_one_is_made_anew(
     assert makes_it_anew(f"PYTHON={sys.executable}") is is_made_anew
 
 
+@NEEDS_MORE_THAN_ASCII
 def test_the_environment_finds_the_sources_below_a_path_of_any_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from file_names import NEEDS_MORE_THAN_ASCII
 from semel.spark import python as module
 from semel.spark.python import python_for_spark
 from semel.spark.scripts import is_word
@@ -138,7 +139,7 @@ def test_a_pyspark_without_spark_ends_no_program(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not is_word(Path(gettempdir())), reason="no other place has a path that Spark takes")
-@pytest.mark.parametrize("name", ["with a space", "$HOME", "it's", "schön"])
+@pytest.mark.parametrize("name", ["with a space", "$HOME", "it's", pytest.param("schön", marks=NEEDS_MORE_THAN_ASCII)])
 def test_a_script_whose_path_a_shell_reads_otherwise_is_not_given_to_spark(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -151,7 +152,7 @@ def test_a_script_whose_path_a_shell_reads_otherwise_is_not_given_to_spark(
 
 
 @pytest.mark.parametrize("symlinks", [True, False], ids=["linked", "copied"])
-@pytest.mark.parametrize("name", ["with a space", "schön", "long" * 40])
+@pytest.mark.parametrize("name", ["with a space", pytest.param("schön", marks=NEEDS_MORE_THAN_ASCII), "long" * 40])
 def test_the_python_behind_the_script_may_have_any_path(
     name: str, symlinks: bool, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -46,7 +46,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_machine_that_can_run_the_broker_is_well(tmp_path: Path) -> None:
     said = semel_lines("doctor", "--data", str(tmp_path / "not" / "there" / "yet"))
     whats = [line[4:].split("  ")[0] for line in said]
-    assert whats[:5] == ["Python", "semel", "crc32c", "cramjam", "uvloop"]
+    assert whats[:6] == ["Python", "file names", "semel", "crc32c", "cramjam", "uvloop"]
     assert {"open files", "directory", "fdatasync", "PySpark", "pandas", "pyarrow", "Java"} <= set(whats)
     assert {"SQLAlchemy", "greenlet", "confluent-kafka", "deltalake", "psycopg", "PyMySQL", "PostgreSQL"} <= set(whats)
     assert [line for line in said if line.startswith("!!")] == []
@@ -191,3 +191,12 @@ def test_a_machine_that_does_not_know_the_loopback_is_told_the_line_to_add(
 
     monkeypatch.setattr("socket.gethostbyname", unknown)
     assert examined(capsys, tmp_path)[1]["localhost"].endswith("add the line 127.0.0.1 localhost to /etc/hosts")
+
+
+def test_a_language_in_which_files_cannot_be_named_is_named(tmp_path: Path) -> None:
+    command = [Path(sys.executable).with_name("semel"), "doctor", "--data", str(tmp_path)]
+    environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    [said] = [line for line in done.stdout.splitlines() if "file names" in line]
+    assert said.startswith("--  file names")
+    assert "unset PYTHONUTF8" in done.stdout

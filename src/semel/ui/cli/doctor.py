@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         return print_findings(store_findings(options.store))
     return print_findings(
         [
-            *(_python(), *_packages(), _open_files(), _localhost(), *_disk(Path(options.data))),
+            *(_python(), _language(), *_packages(), _open_files(), _localhost(), *_disk(Path(options.data))),
             *(_memory(), _temporary_files(), *_shared_memory(), *_application(), *_pipeline()),
         ]
     )
@@ -73,6 +73,14 @@ def _python() -> Finding:
     if sys.version_info < PYTHON_MIN:
         return Finding(Mark.BAD, "Python", state, f"semel needs {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later")
     return Finding(Mark.GOOD, "Python", state)
+
+
+def _language() -> Finding:
+    encoding = sys.getfilesystemencoding()
+    if encoding != "utf-8":
+        remedy = "no file can be named whose name has other characters: unset PYTHONUTF8, or set LC_ALL to C.UTF-8"
+        return Finding(Mark.WANTING, "file names", encoding, remedy)
+    return Finding(Mark.GOOD, "file names", encoding)
 
 
 def _packages() -> list[Finding]:
