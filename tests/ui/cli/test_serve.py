@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,8 +49,12 @@ def data(serve: Serve, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["a file", "an abstract name"])
 def test_the_service_manager_learns_when_it_serves_and_when_it_stops(name: str, tmp_path: Path) -> None:
     """`Type=notify` of systemd."""
-    address = str(tmp_path / "manager") if name == "a file" else f"@semel-{os.getpid()}-{tmp_path.name}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+    # The address of such a socket has 107 bytes at most, and TMPDIR may have as many.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as short,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+    ):
+        address = f"{short}/manager" if name == "a file" else f"@semel-{os.getpid()}-{tmp_path.name}"
         manager.settimeout(SECONDS_MAX)
         manager.bind(address.replace("@", "\0"))
         environment = {**os.environ, "NOTIFY_SOCKET": address}
