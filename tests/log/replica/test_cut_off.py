@@ -3,6 +3,7 @@ else. It waits for no answer of the store before that, and begins again by itsel
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -385,11 +386,13 @@ def test_who_resigns_stands_by_in_the_same_process_and_a_producer_goes_on(tmp_pa
     url = f"file://{tmp_path}/store"
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.settimeout(SECONDS_MAX)
-    manager.bind(str(tmp_path / "manager"))
+    # A name without a file, because TMPDIR may be longer than the address of such a socket.
+    address = f"semel-{os.getpid()}-{tmp_path.name}"
+    manager.bind(f"\0{address}")
     first, second = (
         ServedBroker(
             *(tmp_path / name, f"--store={url}", "--lease-seconds=1"),
-            environment={"NOTIFY_SOCKET": str(tmp_path / "manager")},
+            environment={"NOTIFY_SOCKET": f"@{address}"},
         )
         for name in ("first", "second")
     )
