@@ -1,15 +1,23 @@
 """Which right is missing: who may not do something on a cluster is told what to ask its owners for."""
 
+from collections.abc import Callable
+
 import numpy
 import pytest
 
 from asking import Asker
+from logged_in import MECHANISM, BrokerOfUsers
 from relayed_cluster import RelayedCluster
-from semel.client import LogClient, LogError, Slice, from_options
+from secured import PASSWORD, login
+from semel.client import LogClient, LogError, Slice, from_options, groups, users
+from semel.client.admin import sizes_of
 from semel.client.arrow import read_slice
 from semel.client.arrow.encoding import Columns, column_of, encoded
+from semel.client.cluster import Cluster
+from semel.client.errors import AuthenticationFailed
 from semel.client.places import TopicPartition
 from semel.client.transaction import Transaction
+from semel.log.core.access import Operation, ResourceType
 from semel.publish import CursorRefused, Publisher
 from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
@@ -116,3 +124,32 @@ def test_a_publisher_is_told_which_right_it_lacks(broker: FaultyBroker) -> None:
         cluster.coordinator_errors = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 9
         with pytest.raises(CursorRefused, match="needs the right Write on transactional id 'semel-publish-orders'"):
             Publisher(cluster.bootstrap, "orders").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("asked", "right"),
+    [
+        (users.users_of, "Describe on the cluster"),
+        (lambda cluster: users.set_password(cluster, "anna", PASSWORD, 4096, MECHANISM), "Alter on the cluster"),
+        (lambda cluster: sizes_of(cluster, [TopicPartition("payments", 0)]), "Describe on the cluster"),
+        (lambda cluster: members(cluster, "describe"), "Describe on group 'shop'"),
+        (lambda cluster: members(cluster, "delete"), "Delete on group 'shop'"),
+    ],
+)
+def test_an_administrator_is_told_which_right_is_missing(asked: Callable[[Cluster], object], right: str) -> None:
+    options = {f"kafka.{name}": value for name, value in login(MECHANISM.sasl_name, "app", PASSWORD).items()}
+    with BrokerOfUsers() as broker:
+        broker.add_user("app", PASSWORD)
+        broker.create_topic("payments")
+        broker.allow("app", (ResourceType.TOPIC, "payments", Operation.DESCRIBE))
+        settings = from_options({"kafka.bootstrap.servers": broker.bootstrap, **options})
+        with Cluster(settings) as cluster, pytest.raises(AuthenticationFailed, match=f"needs the right {right}"):
+            asked(cluster)
+
+
+def members(cluster: Cluster, work: str) -> None:
+    (broker,) = cluster.brokers()
+    if work == "delete":
+        groups.delete(cluster, broker, "shop")
+    else:
+        groups.members(cluster, broker, groups.Listed("shop", "classic", "Empty", broker))

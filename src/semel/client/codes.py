@@ -43,6 +43,7 @@ _FORBIDDEN: Final = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
     )
 )
 NOT_COORDINATED: Final = frozenset(
@@ -51,6 +52,7 @@ NOT_COORDINATED: Final = frozenset(
 _NEW_CLUSTER: Final = (
     ". On a new cluster look at transaction.state.log.replication.factor, which must not be more than there are brokers"
 )
+_ON_THE_CLUSTER: Final = " on the cluster"
 _FENCING: Final = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
 
@@ -81,8 +83,9 @@ def check_coordinator(what: str, code: int, message: str | None = None, *, right
 
 def refusal(what: str, code: int, message: str | None = None, *, right: str) -> LogError:
     """The error for a code that no retry will mend. `right` is the right that the request needs, in Kafka's words."""
-    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        right = "IdempotentWrite on the cluster"
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not right.endswith(_ON_THE_CLUSTER):
+        # A batch with a producer id is refused so.
+        right = f"IdempotentWrite{_ON_THE_CLUSTER}"
     if code in _FENCING:
         return Fenced(f"{what}: another producer has claimed our transactional id ({name_of(code)})")
     if code in _FORBIDDEN:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from semel.client import codes
 from semel.client.cluster import Cluster
-from semel.client.errors import LogError
+from semel.client.errors import LogError, RefusedByBroker
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.settings import Address
 from semel.client.topics import offsets_of
@@ -231,7 +231,7 @@ def commit(
     answer = cluster.ask(coordinator, api.OffsetCommitRequest(group_id=group, member_id="", topics=topics))
     for topic in answer.topics:
         for one in topic.partitions:
-            check(group, one.error_code, "Read")
+            _check_change(group, one.error_code, "Read")
 
 
 def set_starts(cluster: Cluster, coordinator: Address, group: str, starts: Mapping[TopicPartition, int]) -> None:
@@ -248,10 +248,16 @@ def set_starts(cluster: Cluster, coordinator: Address, group: str, starts: Mappi
         for name, of_topic in by_topic(starts).items()
     ]
     answer = cluster.ask(coordinator, api.AlterShareGroupOffsetsRequest(group_id=group, topics=topics))
-    check(group, answer.error_code, "Read")
+    _check_change(group, answer.error_code, "Read")
     for topic in answer.responses:
         for one in topic.partitions:
-            check(group, one.error_code, "Read")
+            _check_change(group, one.error_code, "Read")
+
+
+def delete(cluster: Cluster, coordinator: Address, group: str) -> None:
+    """Delete a group that has no members, and its offsets."""
+    (deleted,) = cluster.ask(coordinator, kafka.delete_groups.DeleteGroupsRequest(groups_names=[group])).results
+    _check_change(group, deleted.error_code, "Delete")
 
 
 def by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
@@ -308,6 +314,13 @@ def _parse_time(text: str) -> int:
         return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise LogError(f"{text!r} is neither earliest, latest, an offset nor a time: 2026-01-31T12:00:00Z is") from None
+
+
+def _check_change(group: str, code: int, operation: str) -> None:
+    """The same for a change, which a coordinator refuses as long as the group has members."""
+    if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
+        raise RefusedByBroker(f"group {group!r} has members: stop them first ({codes.name_of(code)})", code)
+    check(group, code, operation)
 
 
 def check(group: str, code: int, operation: str) -> None:

@@ -8,12 +8,11 @@ broker refuses that.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.client import groups
 from semel.client.cluster import GROUP, Cluster
-from semel.client.errors import RefusedByBroker
 from semel.client.groups import Committed, Listed, Member, Shared
 from semel.client.lag import Lag, Standing, lags
 from semel.client.places import TopicPartition
@@ -23,8 +22,6 @@ from semel.ui.cli.broker_door import add_door, door_in
 from semel.ui.cli.cluster import cluster_actions, cluster_at, coordinator_of
 from semel.ui.cli.display import NOTHING, is_confirmed, print_table, printable
 from semel.ui.cli.errors import Failure
-from semel.wire import kafka
-from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.ui.console.broker_door import BrokerDoor, InFlight
@@ -221,7 +218,7 @@ def _reset(cluster: Cluster, name: str, place: str, topics: list[str] | None, ex
     # A share group reads what open transactions hold back when they have ended.
     held = {} if is_shared else groups.held_back(cluster, before, target)
     if execute:
-        _set(groups.set_starts if is_shared else groups.commit, cluster, coordinator, name, target)
+        (groups.set_starts if is_shared else groups.commit)(cluster, coordinator, name, target)
     table = [("TOPIC", "PARTITION", "FROM", "TO")]
     for where, offset in target.items():
         one = before.get(where)
@@ -251,30 +248,11 @@ def _starts(cluster: Cluster, coordinator: Address, name: str) -> dict[TopicPart
     return {where: Committed(one.start, None) for where, one in groups.shared(cluster, coordinator, name).items()}
 
 
-def _set(
-    work: Callable[[Cluster, Address, str, dict[TopicPartition, int]], None],
-    cluster: Cluster,
-    coordinator: Address,
-    name: str,
-    target: dict[TopicPartition, int],
-) -> None:
-    try:
-        work(cluster, coordinator, name, target)
-    except RefusedByBroker as refused:
-        if refused.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP):
-            raise
-        raise Failure(f"group {name!r} has members; stop them first, or they would go on where they are") from None
-
-
 def _delete(cluster: Cluster, name: str, sure: bool) -> None:
     _group(cluster, name)
     question = f"Delete group {name}, and how far it has come?"
     if not sure and not is_confirmed(question, "deleting cannot be undone; say --yes"):
         print("kept")
         return
-    request = kafka.delete_groups.DeleteGroupsRequest(groups_names=[name])
-    (deleted,) = cluster.ask(coordinator_of(cluster, name, GROUP), request).results
-    if deleted.error_code == ErrorCode.NON_EMPTY_GROUP:
-        raise Failure(f"group {name!r} has members; stop them first")
-    groups.check(name, deleted.error_code, "Delete")
+    groups.delete(cluster, coordinator_of(cluster, name, GROUP), name)
     print(f"deleted {name}")
