@@ -10,6 +10,7 @@ from semel.log.core.access import (
     Permission,
     ResourceType,
     RuleFilter,
+    Verdict,
     checked,
 )
 from semel.log.core.entries import AccessRule, AccessRulesAdded
