@@ -80,9 +80,10 @@ test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipe
 
 test-browser: $(STAMP) $(BROWSER) ## Walk through the console in a Chromium: each page, axe, both themes, and on Apache Kafka
 	@PYTHONPATH=$(BROWSER) .venv/bin/python -m pytest -m 'slow or not slow' tests/ui/console/test_in_a_browser.py \
-		tests/ui/console/test_trial_in_a_browser.py tests/ui/console/test_steady_page.py tests/ui/console/test_walks.py $(ARGS)
+		tests/ui/console/test_trial_in_a_browser.py tests/ui/console/test_steady_page.py tests/ui/console/test_walks.py \
+		tests/ui/console/test_walk_of_changes.py $(ARGS)
 	@PYTHONPATH=$(BROWSER) .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest -m 'slow or not slow' \
-		tests/ui/console/test_walks.py $(ARGS)
+		tests/ui/console/test_walks.py tests/ui/console/test_walk_of_changes.py $(ARGS)
 
 pictures: $(STAMP) $(BROWSER) ## Take the pictures of the console in docs/pictures anew; needs a Chromium
 	@PYTHONPATH=tests:$(BROWSER) .venv/bin/python tools/console_pictures.py

@@ -8,7 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
+from console_changes import added
 from semel.client.settings import ClientSettings
 from semel.ui.console.server import Console, Contents
 
@@ -49,6 +51,16 @@ class Browser:
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
         return await self.send(self.head("POST", path, told) + body)
+
+    async def change(self, name: str, values: dict[str, Any], **given: str) -> Answer:
+        """Look at the plan of a change and agree to it, as a page does, or the refusal of the plan; `given` is what the
+        person types besides.
+        """
+        shown = await self.get(f"/plan/{name}?{urlencode(values)}")
+        if shown.status != 200:
+            return shown
+        token = (await self.get("/api/session")).told["change_token"]
+        return await self.post(f"/do/{name}", {**values, **added(shown.told), **given}, X_Semel_Change=token)
 
     async def enter(self) -> Answer:
         """Open the address that was printed last."""

@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _DOOR: Final = "tests/ui/console/test_door.py"
 _TOPICS: Final = "tests/ui/console/test_pages_of_topics.py"
 _PEOPLE: Final = "tests/ui/console/test_people.py"
+_CHANGES: Final = "tests/ui/console/test_changes_of_topics.py"
 _GROUPS: Final = "tests/ui/console/test_pages_of_groups.py"
 
 CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
@@ -19,7 +20,7 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     ),
     Bug(
         "the command beside a preview resets more than the preview shows",
-        "semel.ui.console.groups:reset_preview",
+        "semel.ui.console.groups:reset",
         "(f'--topic={topic}',) if topic else ()",
         "()",
         (_GROUPS, "-k", "becomes_a_script"),
@@ -251,16 +252,44 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
     Bug(
         "a transaction is aborted that another producer has begun meanwhile",
         "semel.ui.console.transactions:abort",
-        '(one.producer_id, one.producer_epoch) != (query.number("producer_id"), query.number("producer_epoch"))',
-        "False",
-        (_TOPICS, "-k", "goes_on"),
+        "seen=[one.producer_id, one.producer_epoch, one.began_at_ms]",
+        "seen=None",
+        (_TOPICS, "-k", "another_producer"),
     ),
     Bug(
-        "a group that has moved since the preview is set all the same",
-        "semel.ui.console.groups:reset",
-        "now != before",
+        "what has changed since it was shown is changed all the same",
+        "semel.ui.console.plans:carry_out",
+        'plan.title and query.text(MARK, "") != _mark(plan)',
         "False",
         (_GROUPS, "-k", "preview_has_shown"),
+    ),
+    Bug(
+        "a reset of a group sets other offsets than were shown",
+        "semel.ui.console.groups:reset",
+        "query.has(STEPS)",
+        "False",
+        (_GROUPS, "-k", "has_grown"),
+    ),
+    Bug(
+        "a topic is deleted by who has not typed its name",
+        "semel.ui.console.plans:carry_out",
+        'plan.typed is not None and query.text(TYPED, "", text_max=NAME_BYTES_MAX) != plan.typed',
+        "False",
+        (_CHANGES, "-k", "types_its_name"),
+    ),
+    Bug(
+        "a topic is deleted that was created again under the name that was shown",
+        "semel.ui.console.topics:delete",
+        "seen=[topic.id.hex, topic.partitions]",
+        "seen=None",
+        (_CHANGES, "-k", "another_person"),
+    ),
+    Bug(
+        "a change leaves no line",
+        "semel.ui.console.site:Site._take",
+        "self._tell(_audit_line(session, request, name, fields, outcome))",
+        "pass",
+        (_CHANGES, "-k", "leaves_a_line"),
     ),
     Bug(
         "a batch that was aborted counts for a lane",

@@ -12,7 +12,7 @@ from typing import Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
-from semel.client.errors import UnknownTopic
+from semel.client.errors import SettingsRefused, UnknownTopic
 from semel.client.patience import Moved
 from semel.client.places import TopicPartition
 from semel.wire import kafka
@@ -20,6 +20,8 @@ from semel.wire.errors import ErrorCode
 
 # The protocol's number for a topic, among the kinds of resources that have configurations.
 _TOPIC: Final = 2
+# The protocol's number for the source of a value that is set on the topic itself.
+SET_ON_TOPIC: Final = 1
 # The brokers choose the number.
 _BROKERS_CHOICE: Final = -1
 # What to do with a configuration.
@@ -27,9 +29,23 @@ _SET: Final = 0
 _DELETE: Final = 1
 
 
-def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: Mapping[str, str]) -> int:
+def configs_in(words: Iterable[str]) -> dict[str, str]:
+    """The configurations that a person has written as NAME=VALUE. Raises SettingsRefused."""
+    configs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise SettingsRefused(f"{word!r} is not a setting: write NAME=VALUE, such as retention.ms=60000")
+        configs[name] = value
+    return configs
+
+
+def create_topic(
+    cluster: Cluster, name: str, partitions: int | None, configs: Mapping[str, str], *, validate_only: bool = False
+) -> int:
     """Make a topic that does not exist. The brokers choose the replication, and the number of partitions if it is None.
-    Returns how many partitions it has; 0 if the brokers do not say.
+    Returns how many partitions it has; 0 if the brokers do not say. With `validate_only`, only have them say whether
+    they would.
     """
     api = kafka.create_topics
     wanted = api.CreatableTopic(
@@ -39,19 +55,21 @@ def create_topic(cluster: Cluster, name: str, partitions: int | None, configs: M
         assignments=(),
         configs=[api.CreatableTopicConfig(name=config, value=value) for config, value in configs.items()],
     )
-    answer = cluster.ask_controller(api.CreateTopicsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster)))
+    answer = cluster.ask_controller(
+        api.CreateTopicsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster), validate_only=validate_only)
+    )
     (created,) = answer.topics
     right = f"Create on topic {name!r}"
     _check(f"topic {name!r}", created.error_code, created.error_message, right=right)
     return max(created.num_partitions, partitions or 0)
 
 
-def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
+def grow_topic(cluster: Cluster, name: str, partitions: int, *, validate_only: bool = False) -> None:
     """Give a topic this many partitions, which must be more than it has."""
     api = kafka.create_partitions
     wanted = api.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     answer = cluster.ask_controller(
-        api.CreatePartitionsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster), validate_only=False)
+        api.CreatePartitionsRequest(topics=[wanted], timeout_ms=_timeout_ms(cluster), validate_only=validate_only)
     )
     (grown,) = answer.results
     _check(f"topic {name!r}", grown.error_code, grown.error_message, right=f"Alter on topic {name!r}")
@@ -82,7 +100,9 @@ def configs_of(
     return list(described.configs)
 
 
-def alter_configs(cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+def alter_configs(
+    cluster: Cluster, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
+) -> None:
     """Set configurations of topics; None resets one to the brokers' default. May be repeated."""
     api = kafka.incremental_alter_configs
     resources = [
@@ -96,7 +116,9 @@ def alter_configs(cluster: Cluster, changes: Mapping[str, Mapping[str, str | Non
         )
         for topic, configs in changes.items()
     ]
-    answer = cluster.ask_controller(api.IncrementalAlterConfigsRequest(resources=resources, validate_only=False))
+    answer = cluster.ask_controller(
+        api.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+    )
     for altered in answer.responses:
         name = altered.resource_name
         right = f"AlterConfigs on topic {name!r}"

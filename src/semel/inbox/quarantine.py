@@ -239,7 +239,7 @@ def open_events(
 def retry(connection: Connection, numbers: Sequence[int]) -> None:
     """Mark the events as due; the loop of the consumer retries them in the order in which they were put aside."""
     for number in numbers:
-        if _open_event(connection, number).message is None:
+        if open_event(connection, number).message is None:
             raise Unsettled(
                 f"{number} has no message that a loop could take: it was claimed outside of one; deal with it, then "
                 "drop it"
@@ -251,7 +251,7 @@ def drop(connection: Connection, numbers: Sequence[int], *, first_version: int, 
     """Drop the events, which are then never retried. A dropped version counts as accepted, so that the versions after
     it can be retried."""
     for number in numbers:
-        event = _open_event(connection, number)
+        event = open_event(connection, number)
         version = event.version
         if version is not None and not _is_passed(
             claim_version(connection, event.consumer, version, first_version, now_ms)
@@ -270,7 +270,8 @@ def _is_passed(outcome: Outcome) -> bool:
     return outcome in (Outcome.ACCEPTED, Outcome.DUPLICATE)
 
 
-def _open_event(connection: Connection, number: int) -> QuarantinedEvent:
+def open_event(connection: Connection, number: int) -> QuarantinedEvent:
+    """The event with this number, if it waits for a person or for the loop; otherwise Unsettled."""
     event = event_of(connection, number)
     if event is None or event.state not in OPEN:
         raise Unsettled(f"there is no {number} in the quarantine" + ("" if event is None else f" now: {event.state}"))

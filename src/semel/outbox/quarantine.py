@@ -33,8 +33,11 @@ class RefusedMessage(NamedTuple):
 
 
 @told_remedy()
-def refused_messages(connection: Connection, count_max: int | None = None) -> list[RefusedMessage]:
-    """The refused messages in the order in which they were added: all, or the first `count_max`."""
+def refused_messages(
+    connection: Connection, count_max: int | None = None, number: int | None = None
+) -> list[RefusedMessage]:
+    """The refused messages in the order in which they were added: all, the first `count_max`, or the one with this
+    number."""
     other = messages.alias()
     behind = (
         select(func.count())
@@ -52,6 +55,8 @@ def refused_messages(connection: Connection, count_max: int | None = None) -> li
         .order_by(messages.c.number)
         .limit(count_max)
     )
+    if number is not None:
+        statement = statement.where(quarantine.c.number == number)
     rows: Sequence[Any] = connection.execute(statement).all()
     return [RefusedMessage(number, shown_text(topic), *rest) for number, topic, *rest in rows]
 

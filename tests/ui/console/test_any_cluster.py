@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 
@@ -10,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from browsing import settings_of
+from console_changes import agreed, planned
 from eventually import eventually
 from semel.client import admin
 from semel.client.cluster import Cluster
@@ -97,8 +97,7 @@ def test_each_page_says_what_the_clients_have_done(bootstrap: str, any_cluster: 
     reads = groups.one_group(any_cluster, asked(group=f"reads-{topic}"))
     assert (reads["lag"], reads["lag_is_exact"]) == (0, True)
 
-    change = {"id": name, "producer_id": found["producer_id"], "producer_epoch": found["producer_epoch"]}
-    assert "is aborted" in transactions.abort(any_cluster, asked(**change))
+    assert "is aborted" in agreed(transactions.abort, any_cluster, id=name)
     assert eventually(lambda: topics.one_topic(any_cluster, asked(topic=topic))["partitions"][0]["stable"] == 6)
     assert transactions.open_transactions(any_cluster, asked(find=name))["transactions"] == []
 
@@ -124,8 +123,8 @@ def test_a_group_is_shown_with_its_members_and_set_elsewhere(
     assert one["partitions"][0]["member"] == one["members"][0]["id"]
     consumer.close()
     assert eventually(lambda: groups.one_group(any_cluster, asked(group=name))["member_count"] == 0)
-    steps = groups.reset_preview(any_cluster, asked(group=name, to="latest"))["steps"]
-    assert steps == [[topic, 0, 1, 3]]
-    groups.reset(any_cluster, asked(group=name, steps=json.dumps(steps)))
+    plan = planned(groups.reset, any_cluster, group=name, to="latest")
+    assert plan["rows"] == [(f"{topic}-0", 1, 3, "2 offsets are skipped")]
+    agreed(groups.reset, any_cluster, plan, group=name, to="latest")
     (listed,) = groups.every_group(any_cluster, asked(find=name))["groups"]
     assert (listed["lag"], listed["state"]) == (0, "Empty")

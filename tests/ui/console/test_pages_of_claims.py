@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine, insert, text, update
 from sqlalchemy.exc import OperationalError
 
 from browsing import Browser, browse
+from console_changes import agreed, planned
 from postgres_under_test import lent_database
 from semel import outbox, schema
 from semel.database import engine_of
@@ -24,6 +25,7 @@ from semel.ui.console import claims
 from semel.ui.console.claims import Databases
 from semel.ui.console.http import PageRefused, as_json
 from semel.ui.console.query import Query
+from semel.ui.console.sources import PLANNERS
 
 HOSTILE = "<script>alert(1)</script>"
 NOWHERE = "127.0.0.1:1"
@@ -79,16 +81,32 @@ def test_a_list_that_is_cut_comes_with_the_number_of_all(url: str, monkeypatch: 
 def test_a_message_is_tried_again_or_dropped_once(url: str) -> None:
     filled(url).dispose()
     databases = Databases([url])
-    assert "tried again" in databases.outbox_retry(asked(database=0, message=1))
+    assert "tried again" in settle(databases, "outbox_retry")
     with pytest.raises(PageRefused, match="there is no 1 in the quarantine"):
-        databases.outbox_drop(asked(database=0, message=1))
-    assert "handled" in databases.inbox_drop(asked(database=0, message=1))
-    with pytest.raises(PageRefused):
-        databases.inbox_retry(asked(database=0, message=1))
-    with pytest.raises(PageRefused):
-        databases.inbox_drop(asked(database=1, message=1))
+        settle(databases, "outbox_drop")
+    assert "handled" in settle(databases, "inbox_drop")
+    with pytest.raises(PageRefused, match="there is no 1 in the quarantine now: dropped"):
+        settle(databases, "inbox_retry")
+    with pytest.raises(PageRefused, match="database is"):
+        settle(databases, "inbox_drop", database=1)
     shown = one(url)
     assert (shown["outbox"]["quarantined"], shown["outbox"]["waiting"], shown["inbox"]["aside"]) == (0, 2, [])
+
+
+def settle(databases: Databases, how: str, database: int = 0) -> str:
+    return agreed(PLANNERS[how].ask, databases, database=database, message=1)
+
+
+def test_a_message_that_was_refused_for_another_reason_meanwhile_is_not_dropped(url: str) -> None:
+    engine = filled(url)
+    databases, drop = Databases([url]), PLANNERS["outbox_drop"].ask
+    shown = planned(drop, databases, database=0, message=1)
+    with engine.begin() as connection:
+        connection.execute(update(quarantine).values(reason="MESSAGE_TOO_LARGE", refused_at_ms=8))
+    with pytest.raises(PageRefused, match="look again"):
+        agreed(drop, databases, shown, database=0, message=1)
+    assert one(url)["outbox"]["waiting"] == 2
+    engine.dispose()
 
 
 def test_a_database_without_tables_says_so(url: str) -> None:
@@ -97,7 +115,7 @@ def test_a_database_without_tables_says_so(url: str) -> None:
     shown = one(url)
     assert (shown["error"], shown["has_tables"], shown["outbox"], shown["inbox"]) == (None, False, None, None)
     with pytest.raises(PageRefused) as refused:
-        Databases([url]).outbox_drop(asked(database=0, message=1))
+        settle(Databases([url]), "outbox_drop")
     assert "\n" not in str(refused.value)
 
 
@@ -170,9 +188,7 @@ def test_the_page_is_asked_and_changed_as_any_other(tmp_path: Path) -> None:
         told = (await browser.get("/api/session")).told
         assert told["has_databases"]
         assert (await browser.get("/api/claims")).told["databases"][0]["outbox"]["quarantined"] == 1
-        change = {"database": 0, "message": "1"}
-        done = await browser.post("/do/outbox_drop", change, X_Semel_Change=told["change_token"])
-        assert done.status == 200
+        assert (await browser.change("outbox_drop", {"database": 0, "message": "1"})).status == 200
         assert (await browser.get("/api/claims")).told["databases"][0]["outbox"]["waiting"] == 1
 
     browse(NOWHERE, story, databases=Databases([url]), allow_changes=True)

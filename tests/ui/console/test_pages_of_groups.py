@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from asking import Asker
 from browsing import Browser, browse, settings_of
+from console_changes import agreed, planned
 from producing import deliver, idempotent_producer
 from relayed_cluster import RelayedCluster
 from semel.client import admin, lag
 from semel.client.cluster import GROUP, Cluster
-from semel.client.errors import LogError
+from semel.client.errors import LogError, RefusedByBroker
 from semel.client.groups import Listed
 from semel.client.places import TopicPartition as TopicPlace
 from semel.log.broker.limits import Limits
@@ -174,13 +174,10 @@ def test_a_group_is_opened_and_reset_whatever_the_length_of_its_name(name: str) 
 
     async def story(browser: Browser) -> None:
         await browser.enter()
-        token = (await browser.get("/api/session")).told["change_token"]
-        at = "?" + urlencode({"group": name, "to": "earliest"})
+        at = "?" + urlencode({"group": name})
         assert (await browser.get(f"/group{at}")).status == 200
         assert (await browser.get(f"/api/group{at}")).told["name"] == name
-        steps = json.dumps((await browser.get(f"/api/reset_preview{at}")).told["steps"])
-        done = await browser.post("/do/reset", {"group": name, "steps": steps}, X_Semel_Change=token)
-        assert done.status == 200
+        assert (await browser.change("reset", {"group": name, "to": "earliest"})).status == 200
         assert (await browser.get(f"/api/group{at}")).told["lag"] == 1
         longer = await browser.get("/api/group?" + urlencode({"group": name + "éé"}))
         assert (longer.status, "32767" in longer.told["error"]) == (400, True)
@@ -216,24 +213,41 @@ def test_a_group_whose_topic_was_deleted_is_shown_without_it(broker: FaultyBroke
     assert groups.one_group(cluster, asked(group="billing"))["lag"] == 1
 
 
-def preview(cluster: Cluster, **values: object) -> list[list[Any]]:
-    steps: list[list[Any]] = groups.reset_preview(cluster, asked(group="billing", **values))["steps"]
-    return steps
+def preview(cluster: Cluster, **values: object) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = planned(groups.reset, cluster, group="billing", **values)["rows"]
+    return rows
 
 
 def test_a_reset_does_what_its_preview_has_shown(broker: FaultyBroker, cluster: Cluster) -> None:
     broker.create_topic("payments", 2)
     broker.seed("payments", "0", "1", "2")
     commit(broker, "billing", "payments", p0=3)
-    assert preview(cluster, to="latest") == [["payments", 0, 3, 3]]
-    assert preview(cluster, to="1", topic="payments") == [["payments", 0, 3, 1], ["payments", 1, None, 0]]
-    assert preview(cluster, to="2100-01-01T00:00:00Z") == [["payments", 0, 3, 3]]
-    steps = preview(cluster, to="earliest")
-    assert steps == [["payments", 0, 3, 0]]
-    assert "is set" in groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
+    assert preview(cluster, to="latest") == [("payments-0", 3, 3, "stays")]
+    assert preview(cluster, to="1", topic="payments") == [
+        ("payments-0", 3, 1, "2 offsets are read again"),
+        ("payments-1", "nothing", 0, "begins there"),
+    ]
+    assert preview(cluster, to="2100-01-01T00:00:00Z") == [("payments-0", 3, 3, "stays")]
+    wish = {"group": "billing", "to": "earliest"}
+    shown = planned(groups.reset, cluster, **wish)
+    assert shown["rows"] == [("payments-0", 3, 0, "3 offsets are read again")]
+    assert "is set" in agreed(groups.reset, cluster, shown, **wish)
     assert groups.every_group(cluster, asked())["groups"][0]["lag"] == 3
-    with pytest.raises(PageRefused, match="has moved"):
-        groups.reset(cluster, asked(group="billing", steps=json.dumps(steps)))
+    with pytest.raises(PageRefused, match="look again"):
+        agreed(groups.reset, cluster, shown, **wish)
+
+
+def test_a_reset_sets_the_offsets_that_were_shown_although_the_partition_has_grown(
+    broker: FaultyBroker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments")
+    broker.seed("payments", "0", "1")
+    commit(broker, "billing", "payments", p0=0)
+    shown = planned(groups.reset, cluster, group="billing", to="latest")
+    broker.seed("payments", "2")
+    agreed(groups.reset, cluster, shown, group="billing", to="latest")
+    (place,) = groups.one_group(cluster, asked(group="billing"))["partitions"]
+    assert (place["committed"], place["lag"]) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -253,11 +267,14 @@ def test_a_preview_says_how_many_offsets_it_skips_that_an_open_transaction_holds
     broker.seed("payments", "waits")
     if committed_at is not None:
         commit(broker, "billing", "payments", p0=committed_at)
-    told = groups.reset_preview(cluster, asked(group="billing", to=to, topic="payments"))
+    told = planned(groups.reset, cluster, group="billing", to=to, topic="payments")
     if to == "latest":
-        assert told["steps"] == [["payments", 0, committed_at, 5]]
-    held = [{"topic": "payments", "partition": 0, "stable": 3, "skipped": skipped}]
-    assert told["held"] == ([] if skipped is None else held)
+        assert told["rows"][0][:3] == ("payments-0", "nothing" if committed_at is None else committed_at, 5)
+    if skipped is None:
+        assert told["warns"] == []
+    else:
+        (warning,) = told["warns"]
+        assert f": {skipped} in payments-0 from offset 3 on." in warning
 
 
 @pytest.mark.parametrize("group", ["billing", "x; touch owned", "$(touch owned)", "--to=latest", "it's"])
@@ -271,7 +288,7 @@ def test_the_command_beside_a_preview_does_the_same_and_no_name_becomes_a_script
     commit(broker, group, "other", p0=0)
     broker.seed("payments", "0", "1", "2")
     broker.seed("other", "0")
-    told = groups.reset_preview(cluster, asked(group=group, to="latest", topic="payments"))
+    told = planned(groups.reset, cluster, group=group, to="latest", topic="payments")
     # Of the shell, only how it takes words apart.
     shell = f"set -- {told['command']}; shift; printf '%s\\0' \"$@\""
     words = subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, check=True, text=True).stdout
@@ -280,7 +297,7 @@ def test_the_command_beside_a_preview_does_the_same_and_no_name_becomes_a_script
     with pytest.raises(SystemExit) as ended:
         main([verb, noun, f"--bootstrap={broker.bootstrap}", *rest])
     assert ended.value.code in (0, None)
-    assert told["steps"] == [["payments", 0, 0, 3]]
+    assert told["rows"] == [("payments-0", 0, 3, "3 offsets are skipped")]
     now = groups.one_group(cluster, asked(group=group))["partitions"]
     assert [(one["topic"], one["committed"]) for one in now] == [("other", 0), ("payments", 3)]
 
@@ -297,9 +314,8 @@ def test_a_group_with_members_is_not_moved(broker: FaultyBroker, cluster: Cluste
     (member,) = one["members"]
     assert (member["client"], member["partitions"], one["state"]) == (HOSTILE, 1, "Stable")
     assert one["partitions"][0]["member"] == member["id"]
-    steps = json.dumps(preview(cluster, to="earliest"))
-    with pytest.raises(PageRefused, match="has members"):
-        groups.reset(cluster, asked(group="billing", steps=steps))
+    with pytest.raises(RefusedByBroker, match="has members"):
+        agreed(groups.reset, cluster, group="billing", to="earliest")
     consumer.close()
 
 
@@ -313,25 +329,25 @@ def test_a_place_that_is_none_is_one_line(broker: FaultyBroker, cluster: Cluster
 @pytest.mark.parametrize(
     "steps",
     [
-        "",
         "[]",
         "{}",
         "1",
         "[[1]]",
-        '[["payments", 0, 0, -1]]',
-        '[["payments", "x", 0, 0]]',
-        '[["payments", 0, 0, 1e999]]',
-        '[["payments", 0, 0, 1e30]]',
-        '[["payments", 99999999999, null, 0]]',
-        '[["payments", -1, null, 0]]',
-        '[["\\ud800", 0, null, 0]]',
-        '[[["payments"], 0, null, 0]]',
-        '[["payments", true, null, 0]]',
+        '[["payments", 0, -1]]',
+        '[["payments", "x", 0]]',
+        '[["payments", 0, 1e999]]',
+        '[["payments", 0, 1e30]]',
+        '[["payments", 0, null]]',
+        '[["payments", 99999999999, 0]]',
+        '[["payments", -1, 0]]',
+        '[["\\ud800", 0, 0]]',
+        '[[["payments"], 0, 0]]',
+        '[["payments", true, 0]]',
     ],
 )
-def test_steps_that_no_preview_gave_are_refused(cluster: Cluster, steps: str) -> None:
+def test_steps_that_no_plan_gave_are_refused(cluster: Cluster, steps: str) -> None:
     with pytest.raises(PageRefused):
-        groups.reset(cluster, asked(group="billing", steps=steps))
+        planned(groups.reset, cluster, group="billing", to="earliest", steps=steps)
 
 
 def test_producers_are_shown_with_the_number_that_is_accepted_next(

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from asking import Asker
+from console_changes import agreed, planned
 from eventually import eventually
 from semel.client.cluster import Cluster
 from semel.client.errors import OffsetOutOfRange, UnknownTopic
@@ -292,15 +293,26 @@ def test_a_stuck_transaction_is_ended_and_the_reader_goes_on(
     stuck.send("payments", "lost")
     broker.seed("payments", "waits")
     assert committed(ask, "payments") == []
-    producer_id, producer_epoch = stuck.identity
-    wanted = {"id": "stuck", "producer_id": producer_id}
-    with pytest.raises(PageRefused, match="another producer"):
-        transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch + 1))
-    done = transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
-    assert "is aborted" in done
+    assert "is aborted" in agreed(transactions.abort, cluster, id="stuck")
     assert committed(ask, "payments") == ["waits"]
     with pytest.raises(PageRefused, match="nothing is open"):
-        transactions.abort(cluster, asked(**wanted, producer_epoch=producer_epoch))
+        agreed(transactions.abort, cluster, id="stuck")
+
+
+def test_a_transaction_of_another_producer_is_not_the_one_that_was_shown(
+    broker: FaultyBroker, ask: Asker, cluster: Cluster
+) -> None:
+    broker.create_topic("payments")
+    for _ in range(2):
+        shown = None if _ == 0 else planned(transactions.abort, cluster, id="stuck")
+        other = TransactionalProducer(ask, "stuck")
+        other.claim()
+        other.add("payments")
+        other.send("payments", "kept")
+    with pytest.raises(PageRefused, match="look again"):
+        agreed(transactions.abort, cluster, shown, id="stuck")
+    assert other.end() == 0
+    assert committed(ask, "payments") == ["kept"]
 
 
 def test_an_aborted_record_names_the_marker_that_aborted_it(broker: FaultyBroker, ask: Asker, cluster: Cluster) -> None:

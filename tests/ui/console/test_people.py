@@ -64,7 +64,7 @@ def test_a_person_logs_in_and_only_looks_unless_the_file_says_more(file: Path) -
         assert await login(browser, "writer") == 200
         told = (await browser.get("/api/session")).told
         assert (told["person"], told["allows_changes"]) == ("writer", True)
-        change = {"id": "a", "producer_id": 0, "producer_epoch": 0}
+        change = {"id": "a"}
         assert (await browser.post("/do/abort", change, X_Semel_Change=told["change_token"])).status == 502
         # Who is taken out of the file is let in no longer, and who may no longer change things does not.
         take_right(file, "writer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_without_a_session_a_browser_gets_the_shell_and_nothing_of_the_cluster()
         for path in ("/", "/topics", "/records?topic=a", "/nowhere/at/all"):
             shell = await browser.get(path)
             assert (shell.status, shell.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        for path in ("/api/session", "/api/topics", "/api/nowhere", "/events/topics"):
+        for path in ("/api/session", "/api/topics", "/api/nowhere", "/events/topics", "/plan/abort?id=a", "/plan/x"):
             assert (await browser.get(path)).status == 403
         assert (await browser.post("/do/abort", {"id": "a"})).status == 403
 
@@ -109,6 +110,9 @@ def test_what_makes_no_sense_is_one_line(semel_broker: FaultyBroker) -> None:
             ("/api/topic?topic=" + "a" * 2000, 400),
             ("/api/records?topic=nowhere", 502),
             ("/events/nowhere", 404),
+            ("/plan/nowhere", 404),
+            ("/plan/abort", 400),
+            ("/plan/abort?id=nobody", 400),
         ):
             refused = await browser.get(path)
             assert refused.status == status, path
@@ -134,15 +138,21 @@ def test_a_stuck_transaction_is_aborted_from_the_page_where_changes_are_allowed(
     async def story(browser: Browser) -> None:
         await browser.enter()
         (shown,) = (await browser.get("/api/transactions")).told["transactions"]
-        change = {name: shown[name] for name in ("id", "producer_id", "producer_epoch")}
+        change = {"id": shown["id"]}
         token = (await browser.get("/api/session")).told["change_token"]
         assert (await browser.post("/do/abort", change)).status == 403
         for body in (b"[]", b"{", b'{"id": {}}', b"\xff", b'{"id": true}', b'{"id": "\\ud800"}'):
             assert (await browser.post("/do/abort", body, X_Semel_Change=token)).status == 400
         assert (await browser.post("/do/nowhere", change, X_Semel_Change=token)).status == 404
         assert (await browser.post("/api/topics", change, X_Semel_Change=token)).status == 405
-        done = await browser.post("/do/abort", change, X_Semel_Change=token)
+        unseen = await browser.post("/do/abort", change, X_Semel_Change=token)
+        assert (unseen.status, "look again" in unseen.told["error"]) == (400, True)
+        done = await browser.change("abort", change)
         assert (done.status, "aborted" in done.told["done"]) == (200, True)
+        refused, line = browser.lines[-2:]
+        assert "a browser that was let in from 127.0.0.1: abort(id='stuck'): refused: something has changed" in refused
+        assert line.endswith(f": abort(id='stuck'): {done.told['done']}")
+        assert datetime.fromisoformat(line.split()[0]).tzinfo is not None
 
     browse(broker.bootstrap, story, allow_changes=True)
     assert committed(ask, "payments") == ["waits"]
@@ -158,7 +168,9 @@ def test_a_console_that_only_reads_changes_nothing_whatever_it_is_sent(broker: F
     async def story(browser: Browser) -> None:
         await browser.enter()
         token = (await browser.get("/api/session")).told["change_token"]
-        change = {"id": "stuck", "producer_id": stuck.identity[0], "producer_epoch": stuck.identity[1]}
+        plan = (await browser.get("/plan/abort?id=stuck")).told
+        change = {"id": "stuck", "mark": plan["mark"]}
+        assert plan["command"] == "semel transactions abort stuck"
         refused = await browser.post("/do/abort", change, X_Semel_Change=token)
         assert (refused.status, "--allow-changes" in refused.told["error"]) == (403, True)
 

@@ -9,6 +9,7 @@ import pytest
 
 from browsing import Browser, browse
 from committed_records import committed_values
+from console_changes import agreed
 from producing import deliver, idempotent_producer
 from semel.ui.console.broker_door import BrokerDoor
 from semel.ui.console.http import PageRefused
@@ -33,8 +34,7 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
 def test_what_a_switch_does_is_counted_and_a_lost_ack_is_a_duplicate_that_is_not_stored(trial: Trial) -> None:
     async def story(browser: Browser) -> None:
         await browser.enter()
-        token = (await browser.get("/api/session")).told["change_token"]
-        done = await browser.post("/do/strike", {"fault": "drop_ack"}, X_Semel_Change=token)
+        done = await browser.change("strike", {"fault": "drop_ack"})
         assert done.told == {"done": "The next acknowledgement of a batch is lost."}
         producer = idempotent_producer(Clients(trial))
         assert len(deliver(producer, "payments", [b"one", b"two"])) == 2
@@ -44,7 +44,7 @@ def test_what_a_switch_does_is_counted_and_a_lost_ack_is_a_duplicate_that_is_not
         await answers.aclose()
         assert told["counts"]["accepted"] in (1, 2), "both may have gone in one batch"
         assert {one["fault"]: one["struck"] for one in told["trial"]["faults"]}["drop_ack"] == 1
-        killed = await browser.post("/do/kill", {}, X_Semel_Change=token)
+        killed = await browser.change("kill", {})
         assert "kill -9" in killed.told["done"]
         assert (await browser.get("/api/chaos")).told["trial"]["kills"] == 1
         assert len(deliver(producer, "payments", [b"three"])) == 1
@@ -64,9 +64,9 @@ def test_the_switches_are_changes_and_refused_where_nothing_may_be_changed(trial
     for query in ({"fault": "dribble"}, {"fault": "x"}, {"fault": "cut", "times": "0"}):
         with pytest.raises(PageRefused):
             trial.strike(Query(query))
-    assert trial.lose(Query({"percent": "7"})) == "7 % of all acknowledgements are lost."
+    assert agreed(Trial.lose, trial, percent=7) == "7 % of all acknowledgements are lost."
     assert trial.status()["trial"]["percent"] == 7
-    assert trial.calm(Query({})) == "Nothing more goes wrong."
+    assert agreed(Trial.calm, trial) == "Nothing more goes wrong."
     assert trial.status()["trial"]["percent"] == 0
 
 

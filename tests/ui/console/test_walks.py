@@ -67,7 +67,7 @@ def visit(page: Page, path: str) -> None:
 
 
 def is_previewed(page: Page) -> bool:
-    with page.expect_response(lambda answer: "/api/reset_preview" in answer.url) as previewed:
+    with page.expect_response(lambda answer: "/plan/reset" in answer.url) as previewed:
         page.get_by_role("button", name="Show what it would do").click()
     return previewed.value.ok
 

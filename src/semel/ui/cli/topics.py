@@ -10,14 +10,10 @@ from semel.client.places import EARLIEST, Topic, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, stable_and_ends, topic_of
 from semel.ui.cli.cluster import cluster_actions, cluster_at
 from semel.ui.cli.display import counted, is_confirmed, print_table, printable, time_shown
-from semel.ui.cli.errors import Failure
 from semel.ui.cli.subcommands import positive
 
 EXAMPLE: Final = """  semel topics create payments --partitions 3 --config retention.ms=86400000
   semel topics describe payments"""
-
-# Kafka's number for the source of a value that is set on the topic itself.
-_SET_ON_TOPIC: Final = 1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +71,7 @@ def _edges(cluster: Cluster, topic: Topic) -> _Edges:
 
 
 def _create(cluster: Cluster, name: str, partitions: int | None, settings: list[str]) -> None:
-    configs = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise Failure(f"{setting!r} is not a setting: write NAME=VALUE, such as retention.ms=60000")
-        configs[key] = value
-    count = admin.create_topic(cluster, name, partitions, configs)
+    count = admin.create_topic(cluster, name, partitions, admin.configs_in(settings))
     print(f"created {name}" + (f" with {counted(count, 'partition')}" if count > 0 else ""))
 
 
@@ -91,7 +81,7 @@ def _describe(cluster: Cluster, name: str) -> None:
     # 22 characters, like an id in Kafka's own tools.
     print(f"topic {name}  id {base64.urlsafe_b64encode(topic.id.bytes).decode().rstrip('=')}")
     for config in admin.configs_of(cluster, name, None):
-        if config.config_source == _SET_ON_TOPIC:
+        if config.config_source == admin.SET_ON_TOPIC:
             print(printable(f"  {config.name}={config.value}"))
     for where in partitions_of(topic):
         stable, last = edges.stable[where], edges.last[where]

@@ -6,9 +6,9 @@ out. Lists are limited; the counts beside them include all rows.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, FromClause, column, event, func, inspect, select, table
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
@@ -29,6 +29,7 @@ from semel.outbox.quarantine import RefusedMessage
 from semel.outbox.tables import messages
 from semel.ui.console.applications import Applications
 from semel.ui.console.http import PageRefused
+from semel.ui.console.plans import Plan
 from semel.ui.console.query import Query
 from semel.ui.console.records import field
 from semel.watch.gauges import ASIDE, IN_FLIGHT, figures
@@ -81,30 +82,22 @@ class Databases:
         except (SQLAlchemyError, PageRefused) as error:
             return {**shown, "error": one_line(error) if isinstance(error, SQLAlchemyError) else str(error)}
 
-    def outbox_retry(self, query: Query) -> str:
-        with self._changed(query) as connection:
-            outbox_quarantine.retry(connection, [query.number("message")])
-        return f"Message {query.number('message')} waits to be tried again."
+    def settle(self, how: str, query: Query) -> Plan:
+        """What is done with a message that was put aside."""
+        way, number = _WAYS[how], query.number("message")
 
-    def outbox_drop(self, query: Query) -> str:
-        with self._changed(query) as connection:
-            outbox_quarantine.drop(connection, [query.number("message")])
-        return f"Message {query.number('message')} is deleted; what waited for it goes on."
+        def do() -> str:
+            with self._asked(self._engines, query) as connection:
+                way.work(connection, number)
+            return f"Message {number} {way.done}."
 
-    def inbox_retry(self, query: Query) -> str:
-        with self._changed(query) as connection:
-            inbox_quarantine.retry(connection, [query.number("message")])
-        return f"The loop of the consumer tries message {query.number('message')} again, before new ones."
-
-    def inbox_drop(self, query: Query) -> str:
-        first_version = query.number("first_version", 1)
-        with self._changed(query) as connection:
-            inbox_quarantine.drop(connection, [query.number("message")], first_version=first_version, now_ms=now_ms())
-        return f"Message {query.number('message')} is never tried again; its event counts as handled."
+        with self._asked(self._readers, query) as connection:
+            reason, *seen = way.look(connection, number)
+        return Plan(do, f"{way.verb} message {number}?", way.verb, says=(reason, way.effect), seen=[reason, *seen])
 
     @contextlib.contextmanager
-    def _changed(self, query: Query) -> Iterator[Connection]:
-        engine = self._engines[query.number("database", most=len(self._engines) - 1)]
+    def _asked(self, engines: Sequence[Engine], query: Query) -> Iterator[Connection]:
+        engine = engines[query.number("database", most=len(self._engines) - 1)]
         try:
             _refuse_missing_file(engine)
             with engine.begin() as connection:
@@ -113,6 +106,59 @@ class Databases:
             raise PageRefused(400, str(error)) from None
         except SQLAlchemyError as error:
             raise PageRefused(502, f"the database: {one_line(error)}") from None
+
+
+def _look_at_refused(connection: Connection, number: int) -> list[Any]:
+    for one in outbox_quarantine.refused_messages(connection, number=number):
+        return [one.reason, one.topic, one.refused_at_ms]
+    raise UnsettledOutbox(f"there is no {number} in the quarantine")
+
+
+def _look_at_aside(connection: Connection, number: int) -> list[Any]:
+    one = inbox_quarantine.open_event(connection, number)
+    return [one.reason, one.subject, one.state, one.attempts]
+
+
+class _Way(NamedTuple):
+    """What a person can do with a message that was put aside."""
+
+    look: Callable[[Connection, int], list[Any]]
+    work: Callable[[Connection, int], None]
+    verb: str
+    effect: str
+    done: str
+
+
+_WAYS: Final[Mapping[str, _Way]] = {
+    "outbox_retry": _Way(
+        _look_at_refused,
+        lambda connection, number: outbox_quarantine.retry(connection, [number]),
+        "Retry",
+        "The relay tries it again, before the messages that wait for it.",
+        "waits to be tried again",
+    ),
+    "outbox_drop": _Way(
+        _look_at_refused,
+        lambda connection, number: outbox_quarantine.drop(connection, [number]),
+        "Drop",
+        "It is deleted and never gets into the log. The messages that wait for it go on. This cannot be undone.",
+        "is deleted; what waited for it goes on",
+    ),
+    "inbox_retry": _Way(
+        _look_at_aside,
+        lambda connection, number: inbox_quarantine.retry(connection, [number]),
+        "Retry",
+        "The loop of the consumer takes it again, before new events.",
+        "is tried again by the loop of the consumer, before new ones",
+    ),
+    "inbox_drop": _Way(
+        _look_at_aside,
+        lambda connection, number: inbox_quarantine.drop(connection, [number], first_version=1, now_ms=now_ms()),
+        "Drop",
+        "It is never tried again, and its event counts as handled. This cannot be undone.",
+        "is never tried again; its event counts as handled",
+    ),
+}
 
 
 def _engine(url: str) -> Engine:

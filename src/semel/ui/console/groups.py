@@ -3,14 +3,14 @@
 A page counts lag in records, up to the last stable offset: what a reader of committed records could have read by now.
 What an open transaction holds back is shown separately, because no consumer can read it yet.
 
-A reset has two steps. The first one only shows the new offsets. The second one sends exactly these, and is refused if
-the group has moved meanwhile. "Latest" is the end of a partition, as in Kafka's own tool, also where an open
-transaction holds records back. The preview says how many of these the group would skip.
+A reset sets exactly the offsets that its plan has shown, and is refused if the group has moved meanwhile. "Latest" is
+the end of a partition, as in Kafka's own tool, also where an open transaction holds records back. The plan says how
+many of these the group would skip.
 """
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from semel.client import groups
@@ -20,12 +20,13 @@ from semel.client.groups import Listed, Member
 from semel.client.lag import Lag, Standing, lags, total
 from semel.client.places import EARLIEST, LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of, partitions_of, topic_of
+from semel.ui.cli.display import counted
 from semel.ui.console.broker_door import BrokerDoor, InFlight, NotTold
 from semel.ui.console.commands import command
 from semel.ui.console.http import PageRefused
+from semel.ui.console.plans import Plan
 from semel.ui.console.query import Query
 from semel.ui.console.topics import led
-from semel.wire.errors import ErrorCode
 
 # The size of a page, which asks for the offsets of each group that it shows.
 GROUPS_MAX: Final = 50
@@ -34,6 +35,8 @@ ROWS_MAX: Final = 100
 RESET_MAX: Final = 500
 PARTITION_MAX: Final = (1 << 31) - 1
 OFFSET_MAX: Final = (1 << 63) - 1
+# The field with the offsets of a plan.
+STEPS: Final = "steps"
 
 Answer = dict[str, Any]
 
@@ -215,63 +218,81 @@ def _group(cluster: Cluster, name: str) -> Listed:
     return group
 
 
-def reset_preview(cluster: Cluster, query: Query) -> Answer:
-    """What a reset of a group would change: for each partition, the offset before and after."""
-    name = query.name("group")
-    committed = groups.committed(cluster, cluster.coordinator(name, GROUP), name)
-    topic = query.text("topic", "").strip()
+def reset(cluster: Cluster, query: Query) -> Plan:
+    """Set a group to other offsets."""
+    name, topic, to = query.name("group"), query.text("topic", "").strip(), query.text("to").strip()
+    coordinator = cluster.coordinator(name, GROUP)
+    committed = groups.committed(cluster, coordinator, name)
+    if query.has(STEPS):
+        targets = _steps(query.text(STEPS, text_max=RESET_MAX * 400))
+    else:
+        targets = groups.target(cluster, _to_reset(cluster, topic, committed), to)
+    before = {where: committed[where].offset if where in committed else None for where in targets}
+    only = (f"--topic={topic}",) if topic else ()
+
+    def do() -> str:
+        groups.commit(cluster, coordinator, name, targets)
+        return f"Group {name} is set to these offsets."
+
+    return Plan(
+        do,
+        title=f"Set group {name} to {to}?",
+        button="Do it",
+        warns=_held_back(groups.held_back(cluster, committed, targets)),
+        columns=("Partition", "From", "To", "So"),
+        rows=[
+            (str(where), "nothing" if before[where] is None else before[where], offset, _effect(before[where], offset))
+            for where, offset in sorted(targets.items())
+        ],
+        says=("The group must have no members.",),
+        pinned={STEPS: json.dumps([[one.topic, one.partition, offset] for one, offset in targets.items()])},
+        command=command("groups", "reset", f"--to={to}", *only, "--execute", name=name),
+    )
+
+
+def _to_reset(cluster: Cluster, topic: str, committed: Iterable[TopicPartition]) -> list[TopicPartition]:
     partitions = partitions_of(topic_of(cluster, topic)) if topic else list(_present(cluster, committed))
     if not partitions:
         raise PageRefused(400, "the group has committed nothing: name a topic in which it is to begin")
     if len(partitions) > RESET_MAX:
         raise PageRefused(400, f"a page resets at most {RESET_MAX} partitions: use `semel groups reset`")
-    to = query.text("to").strip()
-    targets = groups.target(cluster, partitions, to)
-    only = (f"--topic={topic}",) if topic else ()
-    return {
-        "group": name,
-        # Does the same, for a person who may change nothing from the page.
-        "command": command("groups", "reset", f"--to={to}", *only, "--execute", name=name),
-        "steps": [
-            [where.topic, where.partition, committed[where].offset if where in committed else None, offset]
-            for where, offset in sorted(targets.items())
-        ],
-        "held": [
-            {"topic": where.topic, "partition": where.partition, "stable": stable, "skipped": skipped}
-            for where, (stable, skipped) in groups.held_back(cluster, committed, targets).items()
-        ],
-    }
+    return partitions
 
 
-def reset(cluster: Cluster, query: Query) -> str:
-    """Set a group to the offsets that a preview has shown, if it still is where the preview saw it."""
-    name = query.name("group")
-    steps = _steps(query.text("steps", text_max=RESET_MAX * 400))
-    coordinator = cluster.coordinator(name, GROUP)
-    committed = groups.committed(cluster, coordinator, name)
-    for where, (before, _) in steps.items():
-        now = committed[where].offset if where in committed else None
-        if now != before:
-            raise PageRefused(400, f"the group has moved in {where} since the preview: look again")
-    try:
-        groups.commit(cluster, coordinator, name, {where: offset for where, (_, offset) in steps.items()})
-    except RefusedByBroker as refused:
-        if refused.code != ErrorCode.UNKNOWN_MEMBER_ID:
-            raise
-        raise PageRefused(400, "the group has members: stop them first, or they would go on where they are") from None
-    return f"Group {name} is set to these offsets."
+def _held_back(held: Mapping[TopicPartition, tuple[int, int]]) -> list[str]:
+    """A warning about the records that nobody can read yet, and that the group would never read."""
+    if not held:
+        return []
+    what = counted(
+        sum(skipped for _, skipped in held.values()),
+        "offset that an open transaction holds back",
+        "offsets that open transactions hold back",
+    )
+    places = ", ".join(f"{skipped} in {where} from offset {stable} on" for where, (stable, skipped) in held.items())
+    return [
+        f"This skips {what}: {places}. If such a transaction is committed later, the group does not read its records. "
+        "To keep them, end the transaction first (the page of transactions shows it), or set the group to the offset "
+        "that is named here."
+    ]
 
 
-def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
-    refused = PageRefused(400, "steps are those of a preview")
+def _effect(before: int | None, after: int) -> str:
+    if before is None:
+        return "begins there"
+    if before == after:
+        return "stays"
+    return f"{counted(abs(after - before), 'offset is', 'offsets are')} {'skipped' if after > before else 'read again'}"
+
+
+def _steps(text: str) -> dict[TopicPartition, int]:
+    """The offsets that a plan has shown, and that the page sends back."""
+    refused = PageRefused(400, "steps are those of a plan")
     try:
         rows = json.loads(text)
         steps = {}
-        for topic, partition, before, offset in rows:
-            steps[TopicPartition(_encodable(topic), _whole(partition, PARTITION_MAX))] = (
-                None if before is None else _whole(before, OFFSET_MAX),
-                _whole(offset, OFFSET_MAX),
-            )
+        for topic, partition, offset in rows:
+            where = TopicPartition(_encodable(topic), _whole(partition, PARTITION_MAX))
+            steps[where] = _whole(offset, OFFSET_MAX)
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise refused from None
     if not 0 < len(steps) <= RESET_MAX:
@@ -280,11 +301,9 @@ def _steps(text: str) -> dict[TopicPartition, tuple[int | None, int]]:
 
 
 def _whole(value: Any, most: int) -> int:
-    """A whole number as a page has it: one that a browser would round travels as text. ValueError for anything else."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-    if type(number) is not int or not 0 <= number <= most:
+    if type(value) is not int or not 0 <= value <= most:
         raise ValueError("no such number")
-    return number
+    return value
 
 
 def _encodable(name: Any) -> str:

@@ -61,6 +61,8 @@ class Request:
     # By names in lower case.
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    # The address that the browser connects from.
+    peer: str = "unknown"
 
 
 @dataclass(frozen=True)

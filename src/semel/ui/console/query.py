@@ -1,6 +1,6 @@
 """The query of a URL and the types of its parameters. An invalid value is refused with the name of its parameter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from semel.ui.console.http import PageRefused
@@ -19,6 +19,10 @@ class Query:
 
     def __str__(self) -> str:
         return repr(sorted(self._values.items()))
+
+    def without(self, names: Collection[str]) -> dict[str, str]:
+        """The parameters except these."""
+        return {name: value for name, value in self._values.items() if name not in names}
 
     def text(self, name: str, default: str | None = None, *, text_max: int = TEXT_MAX) -> str:
         value = self._values.get(name, default)

@@ -8,7 +8,7 @@ traceback.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from semel import __version__
@@ -211,7 +211,7 @@ class Console:
 
     def _enter(self, writer: asyncio.StreamWriter) -> None:
         """Give a connection its place; another one may be closed for it. PageRefused if there is no place."""
-        host, *_ = writer.get_extra_info("peername") or ("unknown",)
+        host = _peer_of(writer)
         is_let_in, leaver = self._places.admit(writer, host, (THIS_MACHINE,) if is_loopback(host) else ())
         if leaver is not None:
             leaver.transport.abort()
@@ -229,6 +229,7 @@ class Console:
                 return None
             if writer in self._places:
                 self._places.note_heard(writer)
+            request = replace(request, peer=_peer_of(writer))
             answer = await in_time(self._site.answer(request), self._deadline_seconds, _AGAIN)
             if isinstance(answer, Stream) and self._streams >= STREAMS_MAX:
                 raise PageRefused(503, f"{STREAMS_MAX} pages are live already: close some of them")
@@ -239,6 +240,11 @@ class Console:
             raise
         except Exception as error:
             return refusal(mistake(error))
+
+
+def _peer_of(writer: asyncio.StreamWriter) -> str:
+    host, *_ = writer.get_extra_info("peername") or ("unknown",)
+    return str(host)
 
 
 async def _stream(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,7 +5,8 @@
     /api/QUESTION?...     an answer as it is now, as JSON
     /events/QUESTION?...  the same answer, and again whenever it changes
     /file/FILE?...        a file to keep
-    /do/CHANGE            a change, by POST
+    /plan/CHANGE?...      what a change would do now, as JSON
+    /do/CHANGE            the change, by POST
     /login, /logout       if people log in, by POST
     anything else         the shell, in which the browser shows the page of that path
 
@@ -20,6 +21,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,8 +31,9 @@ from semel.ui.console.decisions import DecisionFeed
 from semel.ui.console.door import Door, Session
 from semel.ui.console.http import PageRefused, Request, Response, as_json, in_time, json_response
 from semel.ui.console.live import Live
+from semel.ui.console.plans import ADDED
 from semel.ui.console.query import Query
-from semel.ui.console.sources import CHANGES, FILES, QUESTIONS, Question, Sources
+from semel.ui.console.sources import CHANGES, FILES, PLANS, QUESTIONS, Question, Sources
 from semel.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -121,6 +124,9 @@ class Site:
         if area == "events":
             self._door.session_of(request)
             return self._while_let_in(request, self._stream(name, Query(request.query)))
+        if area == "plan":
+            self._door.session_of(request)
+            return json_response(await self._ask(PLANS, name, Query(request.query)))
         if area == "file":
             return self._file(name, request)
         return _asset(_SHELL)
@@ -243,10 +249,16 @@ class Site:
         if area != "do":
             raise PageRefused(405, "changes are sent to /do/...")
         fields = Query(_fields(request.body))
-        done = await self._ask(CHANGES, name, fields)
-        who = "a browser that was let in" if session.person is None else session.person.name
-        self._tell(f"changed by {who}: {done}")
-        return json_response({"done": done})
+        # Also if nobody waits for the answer any more.
+        outcome = "nobody knows whether it was done: there was no answer in time"
+        try:
+            outcome = await self._ask(CHANGES, name, fields)
+        except Exception as error:
+            outcome = f"{'refused' if isinstance(error, PageRefused) else 'failed'}: {error}"
+            raise
+        finally:
+            self._tell(_audit_line(session, request, name, fields, outcome))
+        return json_response({"done": outcome})
 
     async def _ask(self, table: Mapping[str, Question], name: str, query: Query) -> Any:
         _check_known(name, table)
@@ -254,6 +266,13 @@ class Site:
             return await self._sources.ask(table[name], query)
         except (LogError, ProtocolError) as error:
             raise PageRefused(502, str(error)) from None
+
+
+def _audit_line(session: Session, request: Request, name: str, fields: Query, outcome: str) -> str:
+    """When somebody has changed what, from where, and how that ended."""
+    who = "a browser that was let in" if session.person is None else session.person.name
+    asked = ", ".join(f"{field}={value!r}" for field, value in fields.without(ADDED).items())
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {who} from {request.peer}: {name}({asked}): {outcome}"
 
 
 def _with_cookie(cookie: str) -> Response:

@@ -1,10 +1,11 @@
 """The questions of the console, and whom it asks: the cluster, databases, kept audits, a store, a trial.
 
-A question must never change anything: changes have their own table. If the console was started without a source, its
-questions are refused with the option that names it.
+A question must never change anything: changes have their own table, with the function that makes the plan of each. If
+the console was started without a source, its questions are refused with the option that names it.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from semel.client.cluster import Cluster
@@ -12,6 +13,7 @@ from semel.ui.console import groups, overview, pipelines, producers, records, to
 from semel.ui.console.askers import Askers
 from semel.ui.console.http import PageRefused
 from semel.ui.console.live import PAUSE_FACTOR
+from semel.ui.console.plans import carry_out, show
 from semel.ui.console.query import Query
 
 CLUSTER: Final = "cluster"
@@ -29,7 +31,7 @@ _MISSING: Final = {
 
 
 class Question(NamedTuple):
-    """A question or a change: its source, and its function."""
+    """A question, a plan or a change: its source, and its function."""
 
     source: str
     ask: Callable[[Any, Query], Any]
@@ -39,6 +41,10 @@ class Question(NamedTuple):
 
 def _of_cluster(ask: Callable[[Cluster, Query], Any]) -> Question:
     return Question(CLUSTER, lambda view, query: ask(view.cluster, query))
+
+
+def _of_databases(name: str) -> Question:
+    return Question(DATABASES, lambda databases, query: databases.settle(name, query))
 
 
 QUESTIONS: Final[Mapping[str, Question]] = {
@@ -51,7 +57,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "producers": Question(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
     "groups": _of_cluster(groups.every_group),
     "group": Question(CLUSTER, lambda view, query: groups.one_group(view.cluster, query, view.door)),
-    "reset_preview": _of_cluster(groups.reset_preview),
     "pipelines": _of_cluster(pipelines.every_sink),
     "claims": Question(DATABASES, lambda databases, query: databases.every(query)),
     "audits": Question(AUDITS, lambda audits, query: audits.every(query)),
@@ -60,18 +65,22 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 }
 # Answers that are files: a name, and its bytes.
 FILES: Final[Mapping[str, Question]] = {"record": _of_cluster(records.file_of_record)}
-CHANGES: Final[Mapping[str, Question]] = {
+# Each change by the function that makes its plan.
+PLANNERS: Final[Mapping[str, Question]] = {
     "abort": _of_cluster(transactions.abort),
+    "create_topic": _of_cluster(topics.create),
+    "grow_topic": _of_cluster(topics.grow),
+    "configure_topic": _of_cluster(topics.configure),
+    "delete_topic": _of_cluster(topics.delete),
     "reset": _of_cluster(groups.reset),
-    "outbox_retry": Question(DATABASES, lambda databases, query: databases.outbox_retry(query)),
-    "outbox_drop": Question(DATABASES, lambda databases, query: databases.outbox_drop(query)),
-    "inbox_retry": Question(DATABASES, lambda databases, query: databases.inbox_retry(query)),
-    "inbox_drop": Question(DATABASES, lambda databases, query: databases.inbox_drop(query)),
+    **{name: _of_databases(name) for name in ("outbox_retry", "outbox_drop", "inbox_retry", "inbox_drop")},
     "strike": Question(TRIAL, lambda trial, query: trial.strike(query)),
     "lose": Question(TRIAL, lambda trial, query: trial.lose(query)),
     "calm": Question(TRIAL, lambda trial, query: trial.calm(query)),
     "kill": Question(TRIAL, lambda trial, query: trial.kill(query)),
 }
+PLANS: Final = {name: Question(one.source, partial(show, one.ask)) for name, one in PLANNERS.items()}
+CHANGES: Final = {name: Question(one.source, partial(carry_out, one.ask)) for name, one in PLANNERS.items()}
 
 
 class Sources:

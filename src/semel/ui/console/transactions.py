@@ -10,14 +10,16 @@ from typing import Any, Final
 
 from semel.client import admin, transactional_ids
 from semel.client.cluster import TRANSACTION, Cluster
-from semel.client.errors import AuthenticationFailed, LogError
+from semel.client.errors import AuthenticationFailed
 from semel.client.lag import Standing, lags
 from semel.client.places import LATEST, Isolation, TopicPartition
 from semel.client.topics import offsets_of
 from semel.client.transactional_ids import OPEN, Described
+from semel.ui.cli.display import counted
 from semel.ui.console.commands import command
 from semel.ui.console.groups import committed_of, lag_shown, members_of, some_of_list
 from semel.ui.console.http import PageRefused
+from semel.ui.console.plans import Plan
 from semel.ui.console.query import Query
 from semel.ui.console.topics import led
 
@@ -142,21 +144,33 @@ def _place(
     }
 
 
-def abort(cluster: Cluster, query: Query) -> str:
-    """Abort the open transaction of an id, if it still belongs to the producer that the page showed."""
+def abort(cluster: Cluster, query: Query) -> Plan:
+    """Abort the open transaction of an id."""
     name = query.name("id")
     coordinator = cluster.coordinator(name, TRANSACTION)
     described = transactional_ids.described(cluster, coordinator, [name])
     if not described or described[0].state != OPEN:
         raise PageRefused(400, f"nothing is open under {name!r} any more")
     one = described[0]
-    if (one.producer_id, one.producer_epoch) != (query.number("producer_id"), query.number("producer_epoch")):
-        raise PageRefused(400, f"another producer has {name!r} now: look again before you abort its transaction")
-    try:
+
+    def do() -> str:
         claimed = transactional_ids.claim(cluster, name)
-    except LogError as error:
-        raise PageRefused(502, f"nobody knows whether the transaction was aborted: {error}") from None
-    return (
-        f"The transaction of {name} is aborted. Producer {one.producer_id} is fenced in epoch {one.producer_epoch}; "
-        f"the id goes on with producer {claimed.producer_id} in epoch {claimed.producer_epoch}."
+        return (
+            f"The transaction of {name} is aborted. Producer {one.producer_id} is fenced in epoch "
+            f"{one.producer_epoch}; the id goes on with producer {claimed.producer_id} in epoch "
+            f"{claimed.producer_epoch}."
+        )
+
+    return Plan(
+        do,
+        title=f"Abort the transaction of {name}?",
+        button="Abort it",
+        says=(
+            f"Producer {one.producer_id} is fenced in epoch {one.producer_epoch}: if it still lives, its next request "
+            "is refused.",
+            f"What it wrote in this transaction, in {counted(len(one.partitions), 'partition')}, is never seen by "
+            "readers of committed records. This cannot be undone.",
+        ),
+        seen=[one.producer_id, one.producer_epoch, one.began_at_ms],
+        command=command("transactions", "abort", name=name),
     )

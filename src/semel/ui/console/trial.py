@@ -15,6 +15,7 @@ from semel.chaos.proxy import ChaosProxy
 from semel.testing.ports import free_port
 from semel.testing.served import ServedBroker, ServeFailed
 from semel.ui.console.http import PageRefused
+from semel.ui.console.plans import Plan
 from semel.ui.console.query import Query
 
 # The faults with a switch: the words of the switch, and those about its effect.
@@ -89,32 +90,48 @@ class Trial:
             }
         }
 
-    def strike(self, query: Query) -> str:
+    def strike(self, query: Query) -> Plan:
         """Let a fault strike the next messages that it can strike."""
         try:
             fault = Fault(query.text("fault"))
             said = FAULTS[fault][1]
         except (ValueError, KeyError):
             raise PageRefused(400, f"fault is one of {', '.join(one.value for one in FAULTS)}") from None
-        self._plan.arm(fault, query.number("times", 1, least=1, most=TIMES_MAX))
-        return said
+        times = query.number("times", 1, least=1, most=TIMES_MAX)
 
-    def lose(self, query: Query) -> str:
+        def do() -> str:
+            self._plan.arm(fault, times)
+            return said
+
+        return Plan(do)
+
+    def lose(self, query: Query) -> Plan:
         """Lose a share of all acknowledgements from now on."""
-        self._percent = query.number("percent", most=PERCENT_MAX)
-        self._plan.odds = {Fault.DROP_ACK: self._percent / 100} if self._percent else {}
-        return (
-            f"{self._percent} % of all acknowledgements are lost." if self._percent else "No acknowledgement is lost."
-        )
+        percent = query.number("percent", most=PERCENT_MAX)
 
-    def calm(self, query: Query) -> str:
+        def do() -> str:
+            self._percent = percent
+            self._plan.odds = {Fault.DROP_ACK: percent / 100} if percent else {}
+            return f"{percent} % of all acknowledgements are lost." if percent else "No acknowledgement is lost."
+
+        return Plan(do)
+
+    def calm(self, query: Query) -> Plan:
         """End all faults."""
-        self._percent = 0
-        self._plan.calm()
-        return "Nothing more goes wrong."
 
-    def kill(self, query: Query) -> str:
+        def do() -> str:
+            self._percent = 0
+            self._plan.calm()
+            return "Nothing more goes wrong."
+
+        return Plan(do)
+
+    def kill(self, query: Query) -> Plan:
         """Kill the broker with `kill -9`, and start it again on the same data."""
+        said = "The process of the broker gets a kill -9, and is started again on its data. Clients lose connections."
+        return Plan(self._kill, title="Kill the broker?", button="Kill it", says=(said,))
+
+    def _kill(self) -> str:
         if not self._changing.acquire(blocking=False):
             raise PageRefused(400, "the broker is being started already")
         try:

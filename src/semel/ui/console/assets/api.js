@@ -16,8 +16,8 @@ export async function session() {
   return told;
 }
 
-export async function get(question, query) {
-  return answered(await reached(fetch(`/api/${question}?${new URLSearchParams(query)}`)));
+export async function get(question, query, area = "api") {
+  return answered(await reached(fetch(`/${area}/${question}?${new URLSearchParams(query)}`)));
 }
 
 export async function change(name, values) {

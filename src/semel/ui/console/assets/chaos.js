@@ -1,6 +1,6 @@
 // A trial: switches for faults between clients and the console's own broker, and the broker's decisions.
 
-import { facts, h, input, number, tile, tiles, verdicts } from "./elements.js";
+import { facts, form, h, input, number, tile, tiles, verdicts } from "./elements.js";
 
 export const path = "/chaos";
 export const name = "Chaos";
@@ -37,24 +37,13 @@ export function view(answer, query, tools) {
   ];
 }
 
-function switches(trial, { at_once, change, allowsChanges }) {
+function switches(trial, { change, allowsChanges }) {
   if (!allowsChanges) return h("p", {}, "You may only look.");
-  const strike = (one) => h("button", { type: "button", onclick: () => at_once("strike", { fault: one.fault, times: 1 }) }, one.switch);
-  const text = ["The process of the broker gets a kill -9, and is started again on its data. Clients lose their connections."];
-  const lose = async (event) => {
-    event.preventDefault();
-    const { percent } = Object.fromEntries(new FormData(event.target));
-    await at_once("lose", { percent });
-  };
+  const strike = (one) => h("button", { type: "button", onclick: () => change("strike", { fault: one.fault }) }, one.switch);
   return [
-    h("div", { class: "switches", role: "group", "aria-label": "Faults that strike once" }, trial.faults.map(strike), h("button", { type: "button", class: "danger", onclick: () => change("kill", {}, "Kill the broker?", text, "Kill it") }, "Kill the broker ...")),
-    h(
-      "form",
-      { class: "filter", onsubmit: lose },
-      input("Lose so many of all ACKs, in percent", "percent", trial.percent, { type: "number", min: 0, max: 50, required: true }),
-      h("button", {}, "Lose them"),
-      h("button", { type: "button", onclick: () => at_once("calm", {}) }, "Let nothing go wrong"),
-    ),
+    h("div", { class: "switches", role: "group", "aria-label": "Faults that strike once" }, trial.faults.map(strike), h("button", { type: "button", class: "danger", onclick: () => change("kill", {}) }, "Kill the broker ...")),
+    form((values) => change("lose", values), input("Lose so many of all ACKs, in percent", "percent", trial.percent, { type: "number", min: 0, max: 50, required: true }), "Lose them"),
+    h("p", {}, h("button", { type: "button", onclick: () => change("calm", {}) }, "Let nothing go wrong")),
     trial.percent ? h("p", { class: "held" }, `${trial.percent} % of all ACKs are lost now.`) : null,
   ];
 }

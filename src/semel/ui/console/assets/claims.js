@@ -136,20 +136,11 @@ function sinks(found, count) {
   return [h("h3", {}, "Spark sinks into tables"), table(`The last batch that each sink has${part(rows, count)}`, columns, rows)];
 }
 
-const SAID = {
-  outbox_retry: "The relay tries it again, before the messages that wait for it.",
-  outbox_drop: "It is deleted and never gets into the log. The messages that wait for it go on. This cannot be undone.",
-  inbox_retry: "The loop of the consumer takes it again, before new events.",
-  inbox_drop: "It is never tried again, and its event counts as handled. This cannot be undone.",
-};
-
 function buttons(one, message, table, { allowsChanges, change }) {
   if (!allowsChanges) return h("code", {}, `semel ${table} quarantine`);
   return ["retry", "drop"].map((verb) => {
-    const action = `${table}_${verb}`;
     const label = verb === "retry" ? "Retry" : "Drop";
-    const values = { database: one.number, message: String(message.number) };
-    const ask = () => change(action, values, `${label} message ${message.number}?`, [`${message.reason}`, SAID[action]], label);
-    return [h("button", { type: "button", class: verb === "drop" ? "danger" : null, onclick: ask, "aria-label": `${label} message ${message.number}` }, `${label} ...`), " "];
+    const onclick = () => change(`${table}_${verb}`, { database: one.number, message: String(message.number) });
+    return [h("button", { type: "button", class: verb === "drop" ? "danger" : null, onclick, "aria-label": `${label} message ${message.number}` }, `${label} ...`), " "];
   });
 }

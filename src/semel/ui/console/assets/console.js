@@ -1,7 +1,8 @@
 // Shows the page of the address, and keeps it up to date: first one answer, then each change.
 
 import { change, Failed, follow, get, login, logout, session } from "./api.js";
-import { h, input, link, morph } from "./elements.js";
+import { form, h, input, link, morph } from "./elements.js";
+import { ask } from "./plan.js";
 import * as audit from "./audit.js";
 import * as audits from "./audits.js";
 import * as chaos from "./chaos.js";
@@ -118,7 +119,7 @@ class Shown {
 
   draw() {
     if (this.hasEnded) return;
-    const tools = { go, tell, about, change: this.change, at_once: this.atOnce, allowsChanges: about.allows_changes, now: Date.now() };
+    const tools = { go, about, change: this.change, allowsChanges: about.allows_changes, now: Date.now() };
     let content;
     try {
       content = this.page.view(this.answer, this.query, tools);
@@ -132,38 +133,28 @@ class Shown {
     morph(main, h("main", {}, heading(this.page.title(this.query)), content, words(this.page.words)));
   }
 
-  // Shows what a change would do, does it if the person agrees, and shows the result.
-  change = (name, values, title, text, button) => {
-    const done = async (dialog) => {
-      dialog.close();
-      await this.atOnce(name, values);
-    };
-    const dialog = h(
-      "dialog",
-      { "aria-label": title },
-      h("h2", {}, title),
-      text.map((part) => h("div", { class: "said" }, part)),
-      h(
-        "p",
-        {},
-        button ? [h("button", { type: "button", class: "danger", onclick: () => done(dialog) }, button), " "] : null,
-        h("button", { type: "button", onclick: () => dialog.close() }, button ? "Leave it as it is" : "Close"),
-      ),
-    );
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
-  };
-
-  // Does a change without asking, for changes that are easy to undo.
-  atOnce = async (name, values) => {
+  // Shows what a change would do now, does it if the person agrees, and shows the result.
+  change = async (name, values) => {
     try {
-      tell((await change(name, values)).done);
-      this.take(await get(this.question, this.query));
+      const plan = await get(name, values, "plan");
+      const agreed = (added) => this.carryOut(name, { ...values, ...added }, plan.then);
+      if (plan.title) ask(plan, about.allows_changes, agreed);
+      else await agreed({});
     } catch (error) {
       tell(error.message, "bad");
     }
   };
+
+  async carryOut(name, values, then) {
+    try {
+      const { done } = await change(name, values);
+      if (then) go(then);
+      tell(done);
+      if (!then) this.take(await get(this.question, this.query));
+    } catch (error) {
+      tell(error.message, "bad");
+    }
+  }
 
   end() {
     this.hasEnded = true;
@@ -268,9 +259,7 @@ document.getElementById("theme").onclick = () => {
 };
 
 function showLogin() {
-  const submit = async (event) => {
-    event.preventDefault();
-    const { user, password } = Object.fromEntries(new FormData(event.target));
+  const submit = async ({ user, password }) => {
     try {
       await login(user, password);
     } catch (error) {
@@ -281,14 +270,11 @@ function showLogin() {
     tell("");
     await begin();
   };
-  const form = h(
-    "form",
-    { class: "login", onsubmit: submit },
+  const fields = [
     input("Name", "user", "", { required: true, autocomplete: "username" }),
     input("Password", "password", "", { required: true, type: "password", autocomplete: "current-password" }),
-    h("p", {}, h("button", {}, "Log in")),
-  );
-  morph(main, h("main", {}, heading("Log in"), form));
+  ];
+  morph(main, h("main", {}, heading("Log in"), form(submit, fields, "Log in", { class: "login" })));
   main.querySelector("input").focus();
 }
 

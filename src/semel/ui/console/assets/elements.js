@@ -184,12 +184,16 @@ export function verdicts(history) {
 
 // A form whose fields become the query of an address, so that a search can be sent as a link.
 export function filter(go, path, kept, fields, button = "Show") {
-  const submit = (event) => {
+  return form((values) => go(address(path, { ...kept, ...values })), fields, button, { class: "filter", role: "search" });
+}
+
+// A form that calls `submit` with its values.
+export function form(submit, fields, button, attributes = { class: "filter" }) {
+  const onsubmit = (event) => {
     event.preventDefault();
-    const values = Object.fromEntries(new FormData(event.target));
-    go(address(path, { ...kept, ...values }));
+    return submit(Object.fromEntries(new FormData(event.target)));
   };
-  return h("form", { class: "filter", role: "search", onsubmit: submit }, fields, h("button", {}, button));
+  return h("form", { ...attributes, onsubmit }, fields, h("button", {}, button));
 }
 
 export function input(label, name, value, more = {}) {

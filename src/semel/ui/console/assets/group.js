@@ -1,7 +1,6 @@
 // One consumer group: its members, its offset in each partition, and a reset of offsets.
 
-import { get } from "./api.js";
-import { counted, facts, h, input, lagOf, link, number, pager, table } from "./elements.js";
+import { counted, facts, form, h, input, lagOf, link, number, pager, table } from "./elements.js";
 
 export const path = "/group";
 export const under = "/groups";
@@ -82,56 +81,10 @@ function members(answer) {
   return table(`Members${more}`, [["Member", "name"], ["Client id", "name"], ["Host"], ["Instance", "name"], ["Partitions", "number"]], rows);
 }
 
-function resetting(answer, tools) {
-  const submit = async (event) => {
-    event.preventDefault();
-    const values = Object.fromEntries(new FormData(event.target));
-    await preview(answer, values, tools);
-  };
-  return h(
-    "form",
-    { class: "filter", onsubmit: submit },
+function resetting(answer, { change }) {
+  const fields = [
     input("To earliest, latest, an offset, or a time", "to", "earliest", { required: true }),
     input("Only this topic (all the group knows)", "topic", ""),
-    h("button", {}, "Show what it would do"),
-  );
-}
-
-async function preview(answer, values, { allowsChanges, change, tell }) {
-  let told;
-  try {
-    told = await get("reset_preview", { group: answer.name, ...values });
-  } catch (error) {
-    tell(error.message, "bad");
-    return;
-  }
-  const rows = told.steps.map(([topic, partition, from, to]) => [`${topic}-${partition}`, from === null ? "nothing" : number(from), number(to), effect(from, to)]);
-  const text = [
-    ...heldBack(told.held),
-    table("What it would do", [["Partition", "name"], ["From", "number"], ["To", "number"], ["So"]], rows),
-    allowsChanges
-      ? "The group must have no members. It is refused if the group moves meanwhile."
-      : ["This console only reads. ", h("code", {}, told.command), " does it."],
   ];
-  const steps = JSON.stringify(told.steps);
-  change("reset", { group: answer.name, steps }, `Set group ${answer.name} to ${values.to}`, text, allowsChanges ? "Do it" : null);
-}
-
-// A warning about the records that nobody can read yet, and that the group would never read.
-function heldBack(held) {
-  if (held.length === 0) return [];
-  const sum = held.reduce((total, one) => total + BigInt(one.skipped), 0n);
-  const what = counted(sum, "offset that an open transaction holds back", "offsets that open transactions hold back");
-  const places = held.map((one) => `${one.skipped} in ${one.topic}-${one.partition} from offset ${one.stable} on`).join(", ");
-  return [
-    h("p", { class: "held" }, `This skips ${what}: ${places}. If such a transaction is committed later, the group does not read its records.`),
-    "To keep them, end the transaction first (the page of transactions shows it), or set the group to the offset that is named here.",
-  ];
-}
-
-function effect(from, to) {
-  if (from === null) return "begins there";
-  const by = Number(to) - Number(from);
-  if (by === 0) return "stays";
-  return by < 0 ? `${counted(-by, "offset is", "offsets are")} read again` : `${counted(by, "offset is", "offsets are")} skipped`;
+  return form((values) => change("reset", { group: answer.name, ...values }), fields, "Show what it would do");
 }

@@ -1,6 +1,6 @@
 // One topic: its partitions and its settings.
 
-import { bytes, facts, h, link, number, pager, table } from "./elements.js";
+import { bytes, facts, form, h, input, link, number, pager, table } from "./elements.js";
 
 export const path = "/topic";
 export const under = "/topics";
@@ -14,7 +14,7 @@ export const words = [
   ["held back", "How many offsets lie between the last stable offset and the end: written, but not shown to readers of committed records until a transaction ends."],
 ];
 
-export function view(answer, query) {
+export function view(answer, query, tools) {
   const columns = [["Partition", "number"], ["Begin", "number"], ["Last stable", "number"], ["End", "number"], ["Held back", "number"], ["Size", "number"], ["Leader", "name"]];
   const rows = answer.partitions.map((one) => [
     link("/records", { topic: answer.name, partition: one.partition }, one.partition),
@@ -31,6 +31,16 @@ export function view(answer, query) {
     pager(path, query, answer.page, answer.pages),
     h("h2", {}, "Settings"),
     settings(answer.settings),
+    tools.allowsChanges ? [h("h2", {}, "Change it"), changing(answer, tools.change)] : null,
+  ];
+}
+
+function changing({ name, count }, change) {
+  const setting = [input("Setting", "setting", "", { required: true }), input("Value (empty: the brokers’ default)", "value", "")];
+  return [
+    form((values) => change("configure_topic", { topic: name, ...values }), setting, "Set ..."),
+    form((values) => change("grow_topic", { topic: name, ...values }), input("How many partitions", "partitions", count, { type: "number", min: 1, required: true }), "Add partitions ..."),
+    h("p", {}, h("button", { type: "button", class: "danger", onclick: () => change("delete_topic", { topic: name }) }, "Delete the topic ...")),
   ];
 }
 

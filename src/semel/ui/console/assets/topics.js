@@ -1,6 +1,6 @@
 // The list of topics.
 
-import { bytes, check, counted, filter, h, input, link, number, pager, table } from "./elements.js";
+import { bytes, check, counted, filter, form, h, input, link, number, pager, table } from "./elements.js";
 
 export const path = "/topics";
 export const name = "Topics";
@@ -14,7 +14,7 @@ export const words = [
   ["led", "How many of the partitions have a leader now. One without a leader can be neither read nor written."],
 ];
 
-export function view(answer, query, { go }) {
+export function view(answer, query, { go, change, allowsChanges }) {
   const fields = [
     input("Find in names", "find", query.find, { type: "search" }),
     check("with the brokers' own topics", "internal", Boolean(query.internal)),
@@ -30,7 +30,17 @@ export function view(answer, query, { go }) {
     filter(go, path, {}, fields, "Find"),
     answer.count === 0 ? empty(query) : table(found, [["Topic", "name"], ["Partitions", "number"], ["Offsets", "number"], ["Size", "number"]], rows),
     pager(path, query, answer.page, answer.pages),
+    allowsChanges ? [h("h2", {}, "Create a topic"), creating(change)] : null,
   ];
+}
+
+function creating(change) {
+  const fields = [
+    input("Name of the new topic", "topic", "", { required: true }),
+    input("Partitions (the brokers’ default)", "partitions", "", { type: "number", min: 1 }),
+    input("Settings, such as retention.ms=60000", "settings", ""),
+  ];
+  return form((values) => change("create_topic", values), fields, "Create ...");
 }
 
 function empty(query) {

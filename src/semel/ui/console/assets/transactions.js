@@ -81,11 +81,5 @@ function waits(one) {
 
 function ending(one, { allowsChanges, change }) {
   if (!allowsChanges) return ["A person ends it with ", h("code", {}, one.command), "."];
-  const values = { id: one.id, producer_id: String(one.producer_id), producer_epoch: String(one.producer_epoch) };
-  const text = [
-    `Producer ${one.producer_id} is fenced in epoch ${one.producer_epoch}: if it still lives, its next request is refused.`,
-    `What it wrote in this transaction, in ${counted(one.partition_count, "partition")}, is never seen by readers of committed records. This cannot be undone.`,
-  ];
-  const ask = () => change("abort", values, `Abort the transaction of ${one.id}?`, text, "Abort it");
-  return h("button", { type: "button", class: "danger", onclick: ask }, "Abort ...");
+  return h("button", { type: "button", class: "danger", onclick: () => change("abort", { id: one.id }) }, "Abort ...");
 }
