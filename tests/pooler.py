@@ -5,6 +5,7 @@ It has two sessions, which it hands out in turn, so that whatever belongs to a s
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -41,8 +42,8 @@ def pooler(direct: str, directory: Path, *settings: str) -> Iterator[str]:
         "server_round_robin = 1",
         "logfile =",
         "pidfile =",
-        # It does not run as root.
-        "user = postgres",
+        # It does not run as root, and nobody else may give it another user.
+        *(("user = postgres",) if os.geteuid() == 0 else ()),
         *settings,
     )
     file = directory / "pgbouncer.ini"
