@@ -7,13 +7,17 @@ here. No error may contain a password.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from typing import Final
 
 from semel.client import codes
 from semel.client.cluster import Cluster
 from semel.wire import kafka
 from semel.wire.errors import ErrorCode
+from semel.wire.kafka import alter_user_scram_credentials as _api
 from semel.wire.scram import SALT_BYTES, Mechanism, salted
+
+# How often a password is hashed where nobody says otherwise.
+ITERATIONS_DEFAULT: Final = 8_192
 
 
 def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
@@ -29,35 +33,25 @@ def users_of(cluster: Cluster) -> dict[str, dict[Mechanism, int]]:
 
 
 def set_password(cluster: Cluster, user: str, password: str, iterations: int, *mechanisms: Mechanism) -> None:
-    """Set a user's password for these mechanisms."""
-    upsertions = []
+    """Set a user's password for these mechanisms, one after the other: Apache Kafka refuses two in one request."""
     for mechanism in mechanisms:
         salt = secrets.token_bytes(SALT_BYTES)
         key = salted(mechanism, password, salt, iterations)
-        upsertions.append(
-            kafka.alter_user_scram_credentials.ScramCredentialUpsertion(
-                name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=key
-            )
+        wish = _api.ScramCredentialUpsertion(
+            name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=key
         )
-    _alter(cluster, user, (), upsertions)
+        _alter(cluster, user, _api.AlterUserScramCredentialsRequest(deletions=(), upsertions=[wish]))
 
 
 def remove_user(cluster: Cluster, user: str, *mechanisms: Mechanism) -> None:
     """No longer let a user log in with these mechanisms."""
-    deletion = kafka.alter_user_scram_credentials.ScramCredentialDeletion
-    _alter(cluster, user, [deletion(name=user, mechanism=mechanism) for mechanism in mechanisms], ())
+    for mechanism in mechanisms:
+        wish = _api.ScramCredentialDeletion(name=user, mechanism=mechanism)
+        _alter(cluster, user, _api.AlterUserScramCredentialsRequest(deletions=[wish], upsertions=()))
 
 
-def _alter(
-    cluster: Cluster,
-    user: str,
-    deletions: Sequence[kafka.alter_user_scram_credentials.ScramCredentialDeletion],
-    upsertions: Sequence[kafka.alter_user_scram_credentials.ScramCredentialUpsertion],
-) -> None:
-    answer = cluster.ask_controller(
-        kafka.alter_user_scram_credentials.AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
-    )
-    for result in answer.results:
+def _alter(cluster: Cluster, user: str, request: _api.AlterUserScramCredentialsRequest) -> None:
+    for result in cluster.ask_controller(request).results:
         _check(f"user {user!r}", result.error_code, result.error_message, "Alter on the cluster")
 
 
