@@ -34,13 +34,17 @@ TRANSACTION: Final = 1
 class Cluster:
     """Use it in a `with` block, or close it. It holds one connection to each broker that it talks to."""
 
-    def __init__(self, settings: ClientSettings, *, address_is_new: bool = False) -> None:
+    def __init__(
+        self, settings: ClientSettings, *, address_is_new: bool = False, brokers: list[Address] | None = None
+    ) -> None:
         """`address_is_new` says that this is the first attempt to reach these addresses: until one has answered, a
-        refused connection means that they are wrong, and not that the brokers are away for a moment."""
+        refused connection means that they are wrong, and not that the brokers are away for a moment. Clusters of
+        several threads may share `brokers`, where each notes the brokers that there are: what one has learned, all
+        know when the bootstrap servers are gone."""
         self.settings = settings
         self._may_be_wrong = address_is_new
         self._connections: dict[Address, Connection] = {}
-        self._brokers: list[Address] = []
+        self._brokers: list[Address] = [] if brokers is None else brokers
         self._controller: Address | None = None
         self._topics: dict[str, Topic] = {}
         # For each known topic, the leaders by partition.
@@ -145,7 +149,7 @@ class Cluster:
     def brokers(self) -> list[Address]:
         """Every broker of the cluster."""
         self._describe([])
-        return self._brokers
+        return list(self._brokers)
 
     def coordinator(self, name: str, kind: int) -> Address:
         """The coordinator of a group or a transactional id."""
@@ -272,7 +276,7 @@ class Cluster:
         """Request the metadata of these topics, or of all; remembers their ids and the leaders of their partitions."""
         answer = self._ask_metadata(names, may_make=may_make)
         addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-        self._brokers = list(dict.fromkeys(addresses.values()))
+        self._brokers[:] = dict.fromkeys(addresses.values())
         self._controller = addresses.get(answer.controller_id)
         topics = {}
         for topic in answer.topics:

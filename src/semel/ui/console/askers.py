@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from semel.client.cluster import Cluster
-from semel.client.settings import ClientSettings
+from semel.client.settings import Address, ClientSettings
 from semel.ui.console.broker_door import BrokerDoor
 
 R = TypeVar("R")
@@ -99,4 +99,5 @@ def cluster_askers(settings: ClientSettings, door: BrokerDoor | None = None) -> 
         request_timeout_ms=min(settings.request_timeout_ms, ANSWER_MS_MAX),
         fetch_wait_ms_max=0,
     )
-    return Askers(lambda: View(Cluster(own), door))
+    brokers: list[Address] = []
+    return Askers(lambda: View(Cluster(own, brokers=brokers), door))
