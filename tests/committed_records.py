@@ -26,6 +26,21 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1, **configs: str) 
         pass
 
 
+def commit_offsets(bootstrap: str, group: str, *places: TopicPartition) -> None:
+    """Commit offsets of a group without members; a cluster that was just started has no coordinator for a moment."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+
+    def is_committed() -> bool:
+        try:
+            reader.commit(offsets=list(places), asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
+    assert eventually(is_committed)
+    reader.close()
+
+
 def wait_for_markers(admin: AdminClient, partitions: list[TopicPartition]) -> None:
     """Until no transaction is open: Kafka answers a commit before its marker is in the log."""
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from asking import Asker
 from browsing import Browser, browse, settings_of
 from console_changes import agreed, planned
+from eventually import eventually
 from producing import deliver, idempotent_producer
 from relayed_cluster import RelayedCluster
 from semel.client import admin, lag
@@ -364,3 +365,41 @@ def test_producers_are_shown_with_the_number_that_is_accepted_next(
     assert shown == {(None, True), (HOSTILE, False)}
     assert sum(one["next_sequence"] for one in answer["producers"]) == 4
     assert all(one["next_sequence"] == one["last_sequence"] + 1 for one in answer["producers"])
+
+
+def test_a_group_is_deleted_by_who_types_its_name_unless_it_has_gone_on(broker: FaultyBroker, cluster: Cluster) -> None:
+    broker.create_topic("payments")
+    broker.seed("payments", "0", "1")
+    commit(broker, "billing", "payments", p0=1)
+    old = planned(groups.delete, cluster, group="billing")
+    assert old["typed"] == "billing"
+    commit(broker, "billing", "payments", p0=2)
+    with pytest.raises(PageRefused, match="look again"):
+        agreed(groups.delete, cluster, old, group="billing")
+    now = planned(groups.delete, cluster, group="billing")
+    now = planned(groups.delete, cluster, group="billing")
+    with pytest.raises(PageRefused, match="type billing to confirm"):
+        agreed(groups.delete, cluster, {**now, "typed": ""}, group="billing")
+    assert agreed(groups.delete, cluster, group="billing") == "Group billing is deleted."
+    assert groups.every_group(cluster, asked())["count"] == 0
+    with pytest.raises(LogError, match="there is no group"):
+        planned(groups.delete, cluster, group="billing")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_gets_a_member_after_its_plan_is_not_deleted(
+    broker: FaultyBroker, cluster: Cluster, protocol: str
+) -> None:
+    broker.create_topic("payments")
+    commit(broker, "billing", "payments", p0=0)
+    plan = planned(groups.delete, cluster, group="billing")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "group.protocol": protocol}
+    consumer = Consumer({**settings, "log_level": 0})
+    consumer.subscribe(["payments"])
+    assert eventually(lambda: consumer.poll(0.1) is None and consumer.assignment() != [])
+    for shown in (plan, None):
+        with pytest.raises(PageRefused, match="has members: stop them first"):
+            agreed(groups.delete, cluster, shown, group="billing")
+    consumer.close()
+    (place,) = groups.one_group(cluster, asked(group="billing"))["partitions"]
+    assert place["committed"] == 0

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from committed_records import make_topic
+from committed_records import commit_offsets, make_topic
 from eventually import SECONDS_MAX, eventually
 from semel.chaos.plan import Fault, FaultPlan
 from semel.chaos.proxy import ChaosProxy
@@ -80,15 +80,6 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> list[int]:
     return [answers[one].result(60).offset for one in sorted(places, key=lambda one: one.partition)]
 
 
-def is_committed(reader: Consumer, topic: str) -> bool:
-    """Whether the offsets of the group are committed; a cluster that was just started has no coordinator yet."""
-    try:
-        reader.commit(offsets=[TopicPartition(topic, n, n + 1) for n in range(PARTITIONS)], asynchronous=False)
-    except KafkaException:
-        return False
-    return True
-
-
 def sent_under_faults(bootstrap: str, network: ChaosProxy, topic: str) -> Producer:
     """Batches of an idempotent producer, a transaction that was aborted, one that is committed, and one that is open;
     answers the producer of the last one."""
@@ -149,9 +140,7 @@ def test_each_page_says_what_the_wire_says_while_the_network_fails(
 
     # A group, and what it lags behind.
     group = f"reads-{topic}"
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
-    assert eventually(lambda: is_committed(reader, topic)), "the group has a coordinator after a moment"
-    reader.close()
+    commit_offsets(bootstrap, group, *(TopicPartition(topic, n, n + 1) for n in range(PARTITIONS)))
     # In records: without the aborted one, and the two markers.
     lag = [str(stable[n] - n - 1 - (3 if n == 0 else 0)) for n in range(PARTITIONS)]
     visit(page, f"/group?group={group}")

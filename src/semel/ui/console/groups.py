@@ -1,4 +1,4 @@
-"""Consumer groups: a page of their list with their lag, one group with its members and offsets, and a reset of offsets.
+"""Consumer groups: a page of their list with their lag, one group with its members and offsets, and plans of changes.
 
 A page counts lag in records, up to the last stable offset: what a reader of committed records could have read by now.
 What an open transaction holds back is shown separately, because no consumer can read it yet.
@@ -247,6 +247,32 @@ def reset(cluster: Cluster, query: Query) -> Plan:
         says=("The group must have no members.",),
         pinned={STEPS: json.dumps([[one.topic, one.partition, offset] for one, offset in targets.items()])},
         command=command("groups", "reset", f"--to={to}", *only, "--execute", name=name),
+    )
+
+
+def delete(cluster: Cluster, query: Query) -> Plan:
+    """Delete a group, and its offsets."""
+    group = _group(cluster, query.name("group"))
+    if members_of(cluster, group):
+        raise PageRefused(400, f"group {group.name!r} has members: stop them first")
+    committed = committed_of(cluster, group) or {}
+
+    def do() -> str:
+        groups.delete(cluster, group.coordinator, group.name)
+        return f"Group {group.name} is deleted."
+
+    return Plan(
+        do,
+        title=f"Delete group {group.name}?",
+        button="Delete it",
+        warns=(
+            f"How far it has come in {counted(len(committed), 'partition')} is forgotten: a consumer that comes back "
+            "begins where its auto.offset.reset says. This cannot be undone.",
+        ),
+        seen=[group.kind, sorted((str(where), offset) for where, offset in committed.items())],
+        typed=group.name,
+        command=command("groups", "delete", name=group.name),
+        then="/groups",
     )
 
 

@@ -73,6 +73,7 @@ PLANNERS: Final[Mapping[str, Question]] = {
     "configure_topic": _of_cluster(topics.configure),
     "delete_topic": _of_cluster(topics.delete),
     "reset": _of_cluster(groups.reset),
+    "delete_group": _of_cluster(groups.delete),
     **{name: _of_databases(name) for name in ("outbox_retry", "outbox_drop", "inbox_retry", "inbox_drop")},
     "strike": Question(TRIAL, lambda trial, query: trial.strike(query)),
     "lose": Question(TRIAL, lambda trial, query: trial.lose(query)),

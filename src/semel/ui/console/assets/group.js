@@ -19,13 +19,14 @@ export const words = [
 ];
 
 export function view(answer, query, tools) {
+  const deleting = tools.allowsChanges ? h("p", {}, h("button", { type: "button", class: "danger", onclick: () => tools.change("delete_group", { group: answer.name }) }, "Delete the group ...")) : null;
   if (!answer.is_known) {
     return [
       facts(["protocol", answer.kind], ["state", answer.state ?? "not known"], ["coordinator", answer.coordinator]),
       h("p", { class: "empty" }, `The console shows the members and the offsets of groups with the protocols classic and consumer. For this one, use the tools of Apache Kafka: `, h("code", {}, `kafka-${answer.kind}-groups.sh`), "."),
     ];
   }
-  if (answer.is_shared) return shared(answer, query);
+  if (answer.is_shared) return [...shared(answer, query), deleting];
   const columns = [["Partition", "name"], ["Begin", "number"], ["Committed", "number"], ["Last stable", "number"], ["Lag", "number"], ["Held back", "number"], ["Member", "name"]];
   const rows = answer.partitions.map((one) => [
     link("/records", { topic: one.topic, partition: one.partition, from: one.committed ?? "latest" }, `${one.topic}-${one.partition}`),
@@ -45,6 +46,7 @@ export function view(answer, query, tools) {
     pager(path, query, answer.page, answer.pages),
     h("h2", {}, "Set it to other offsets"),
     resetting(answer, tools),
+    deleting,
   ];
 }
 
