@@ -7,6 +7,7 @@ from saboteurs.planting import Bug
 _DOOR: Final = "tests/ui/console/test_door.py"
 _TOPICS: Final = "tests/ui/console/test_pages_of_topics.py"
 _PEOPLE: Final = "tests/ui/console/test_people.py"
+_ACCESS: Final = "tests/ui/console/test_changes_of_access.py"
 _CHANGES: Final = "tests/ui/console/test_changes_of_topics.py"
 _GROUPS: Final = "tests/ui/console/test_pages_of_groups.py"
 
@@ -283,6 +284,41 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         "seen=[topic.id.hex, topic.partitions]",
         "seen=None",
         (_CHANGES, "-k", "another_person"),
+    ),
+    Bug(
+        "a group is deleted that has gone on since it was shown",
+        "semel.ui.console.groups:delete",
+        "seen=[group.kind, sorted(((str(where), offset) for where, offset in committed.items()))]",
+        "seen=None",
+        (_GROUPS, "-k", "types_its_name"),
+    ),
+    Bug(
+        "a rule is removed by who has not seen what another person added",
+        "semel.ui.console.access:_plan",
+        "seen=before",
+        "seen=None",
+        (_ACCESS, "-k", "another_person"),
+    ),
+    Bug(
+        "the plan of a rule says what it changes from the rules as they are",
+        "semel.ui.console.access:_plan",
+        "verdict_by(after, rule)",
+        "verdict_by(before, rule)",
+        (_ACCESS, "-k", "what_they_change"),
+    ),
+    Bug(
+        "a password is in the line about its change",
+        "semel.ui.console.site:_audit_line",
+        "fields.without(ADDED)",
+        "fields.without(())",
+        (_ACCESS, "-k", "another_password"),
+    ),
+    Bug(
+        "a thread of the console does not know the brokers that another one has learned",
+        "semel.ui.console.askers:cluster_askers",
+        "Cluster(own, brokers=brokers)",
+        "Cluster(own)",
+        ("tests/ui/console/test_over_a_takeover.py", "-k", "lost"),
     ),
     Bug(
         "a change leaves no line",

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import Engine
 
+from console_changes import agreed
 from logged_in import MECHANISM, BrokerOfUsers
 from secured import PASSWORD, login
 from semel import inbox, outbox
@@ -28,6 +29,7 @@ from semel.spark.lanes import progress
 from semel.spark.lanes.lane import LaneFailed, LaneWriter
 from semel.spark.lanes.protocol import LaneClaim
 from semel.ui.cli.rights import PIECES, rights_of
+from semel.ui.console import access, groups, topics, transactions
 from semel.ui.console.query import Query
 from semel.ui.console.sources import CLUSTER, QUESTIONS
 from semel_command import semel, semel_failure, semel_lines
@@ -118,6 +120,29 @@ def look_at_pages(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
                 assert question.ask(view, Query({"topic": "orders", "group": "billing", "from": "earliest"}))
 
 
+def change_from_pages(broker: BrokerOfUsers, engine: Engine, number: int) -> None:
+    """Each change of a page, once."""
+    consumer = Consumer({"bootstrap.servers": broker.open, "group.id": "billing", "log_level": 0})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+    consumer.close()
+    producer = Producer({"bootstrap.servers": broker.open, "transactional.id": "stuck", "log_level": 0})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("orders", b"an order")
+    assert producer.flush(60) == 0
+    rule = {"principal": "User:anna", "operations": "read", "resource": "topic:orders"}
+    with Cluster(from_options(of_spark(broker))) as cluster:
+        agreed(topics.create, cluster, topic="new")
+        agreed(topics.grow, cluster, topic="new", partitions=2)
+        agreed(topics.configure, cluster, topic="new", setting="retention.ms", value=60000)
+        agreed(topics.delete, cluster, topic="new")
+        agreed(groups.reset, cluster, group="billing", to="earliest")
+        agreed(groups.delete, cluster, group="billing")
+        agreed(transactions.abort, cluster, id="stuck")
+        agreed(access.add_rule, cluster, **rule)
+        agreed(access.remove_rule, cluster, **rule)
+
+
 TOPIC, NAME = ("--topic", "orders"), ("--name", "shop")
 WORK: dict[str, tuple[Work, tuple[str, ...]]] = {
     "publisher": (publish, (*TOPIC, *NAME)),
@@ -127,6 +152,7 @@ WORK: dict[str, tuple[Work, tuple[str, ...]]] = {
     "source": (read_in_spark, TOPIC),
     "sink": (write_in_spark, (*TOPIC, *NAME)),
     "console": (look_at_pages, ()),
+    "console-changes": (change_from_pages, ()),
 }
 
 
@@ -210,8 +236,8 @@ def test_a_source_that_shows_how_far_it_is_needs_its_group() -> None:
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_name_that_is_missing_is_asked_for(piece: str) -> None:
-    """Except by the console, which looks at everything."""
-    if piece == "console":
+    """Except by the console, which looks at everything, and changes everything."""
+    if piece in ("console", "console-changes"):
         assert len(semel_lines("acls", "for", piece, f"User:{USER}")) == len(PIECES[piece].rights)
     else:
         assert semel_failure("acls", "for", piece, f"User:{USER}") == f"the rules for {piece} need --topic"

@@ -9,12 +9,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from browsing import settings_of
+from committed_records import commit_offsets
 from console_changes import agreed, planned
 from eventually import eventually
 from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.errors import LogError
-from semel.ui.console import groups, producers, records, topics, transactions
+from semel.ui.console import access, groups, producers, records, topics, transactions
+from semel.ui.console.http import PageRefused
 from semel.ui.console.query import Query
 
 
@@ -65,9 +67,7 @@ def test_each_page_says_what_the_clients_have_done(bootstrap: str, any_cluster: 
     stuck.produce(topic, "open")
     assert stuck.flush(60) == 0
 
-    reader = Consumer({**settings, "group.id": f"reads-{topic}"})
-    reader.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
-    reader.close()
+    commit_offsets(bootstrap, f"reads-{topic}", TopicPartition(topic, 0, 3))
 
     (listed,) = topics.every_topic(any_cluster, asked(find=topic))["topics"]
     # Each end of a transaction takes an offset.
@@ -128,3 +128,50 @@ def test_a_group_is_shown_with_its_members_and_set_elsewhere(
     agreed(groups.reset, any_cluster, plan, group=name, to="latest")
     (listed,) = groups.every_group(any_cluster, asked(find=name))["groups"]
     assert (listed["lag"], listed["state"]) == (0, "Empty")
+
+
+def test_topics_and_groups_are_changed_and_deleted(bootstrap: str, any_cluster: Cluster, topic: str) -> None:
+    new = f"new-{topic}"
+    wish = {"topic": new, "partitions": 2, "settings": "retention.ms=60000"}
+    agreed(topics.create, any_cluster, **wish)
+    assert eventually(lambda: new in any_cluster.every_topic())
+    with pytest.raises(LogError, match=new):
+        planned(topics.create, any_cluster, **wish)
+    with pytest.raises(LogError, match=r"retention\.ms"):
+        planned(topics.configure, any_cluster, topic=new, setting="retention.ms", value="soon")
+    old = planned(topics.delete, any_cluster, topic=new)
+    plan = planned(topics.configure, any_cluster, topic=new, setting="retention.ms", value="70000")
+    assert plan["rows"] == [("retention.ms", "60000", "70000")]
+    agreed(topics.configure, any_cluster, plan, topic=new, setting="retention.ms", value="70000")
+    agreed(topics.grow, any_cluster, topic=new, partitions=3)
+    assert eventually(lambda: any_cluster.topics([new])[new].partitions == 3)
+    with pytest.raises(PageRefused, match="look again"):
+        agreed(topics.delete, any_cluster, old, topic=new)
+    agreed(topics.delete, any_cluster, topic=new)
+    assert eventually(lambda: new not in any_cluster.every_topic())
+
+    name = f"reads-{topic}"
+    commit_offsets(bootstrap, name, TopicPartition(topic, 0, 0))
+    agreed(groups.delete, any_cluster, group=name)
+    assert eventually(lambda: groups.every_group(any_cluster, asked(find=name))["count"] == 0)
+
+
+def test_users_are_added_and_removed(any_cluster: Cluster) -> None:
+    user = f"user-{uuid.uuid4()}"
+    plan = planned(access.set_password, any_cluster, user=user)
+    agreed(access.set_password, any_cluster, plan, user=user, password="a secret")
+    assert eventually(lambda: access.everybody(any_cluster, asked(find=user))["users"]["count"] == 1)
+    agreed(access.remove_user, any_cluster, user=user)
+    assert eventually(lambda: access.everybody(any_cluster, asked(find=user))["users"]["count"] == 0)
+
+
+def test_rules_are_added_and_removed_where_they_are_in_force(any_cluster: Cluster) -> None:
+    rule = {"principal": f"User:{uuid.uuid4()}", "operations": "read describe", "resource": "topic:orders"}
+    told = access.everybody(any_cluster, asked(find=rule["principal"]))["rules"]
+    if "error" in told:
+        assert "SECURITY_DISABLED" in told["error"], "Apache Kafka without an authorizer has no rules"
+        return
+    agreed(access.add_rule, any_cluster, **rule)
+    assert eventually(lambda: access.everybody(any_cluster, asked(find=rule["principal"]))["rules"]["count"] == 2)
+    agreed(access.remove_rule, any_cluster, **rule)
+    assert eventually(lambda: access.everybody(any_cluster, asked(find=rule["principal"]))["rules"]["count"] == 0)

@@ -50,6 +50,7 @@ PAGES: Final = (
     "/decisions",
     "/groups",
     "/group?group=billing",
+    "/access",
     "/claims",
     "/pipelines",
     "/audits",

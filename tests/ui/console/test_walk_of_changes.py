@@ -7,14 +7,19 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from browsing import settings_of
-from console_pages import visit
+from committed_records import commit_offsets, make_topic
+from console_pages import troubles, visit
 from eventually import SECONDS_MAX, eventually
-from semel.client import admin
+from logged_in import BrokerOfUsers
+from secured import PASSWORD
+from semel.client import admin, groups, users
 from semel.client.cluster import Cluster
 from semel_command import serving
 
@@ -32,6 +37,12 @@ def any_cluster(bootstrap: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def page(chromium: Browser, bootstrap: str) -> Iterator[Page]:
+    with opened(chromium, bootstrap) as page:
+        yield page
+
+
+@contextmanager
+def opened(chromium: Browser, bootstrap: str) -> Iterator[Page]:
     """A page of a console that may change things; errors of its scripts fail the test."""
     errors: list[str] = []
     with serving("console", "--listen=127.0.0.1:0", f"--bootstrap={bootstrap}", "--allow-changes") as console:
@@ -102,3 +113,48 @@ def test_what_cannot_be_done_is_one_line_and_no_question(page: Page, any_cluster
     page.get_by_role("button", name="Create ...").click()
     page.locator("#notice.bad").filter(has_text="no/name").wait_for()
     assert page.get_by_role("dialog").count() == 0
+
+
+def test_a_group_is_deleted(page: Page, bootstrap: str, any_cluster: Cluster) -> None:
+    topic, group = f"walk-{uuid.uuid4()}", f"reads-{uuid.uuid4()}"
+    make_topic(bootstrap, topic, 1)
+    commit_offsets(bootstrap, group, TopicPartition(topic, 0, 0))
+    visit(page, f"/group?group={group}")
+    dialog = asked(page, "Delete the group ...")
+    dialog.get_by_label(f"Type {group} to confirm it").fill(group)
+    agree(page, dialog, "Delete it", f"Group {group} is deleted.")
+    page.get_by_role("heading", name="Consumer groups").wait_for()
+    assert eventually(lambda: group not in groups.listed(any_cluster))
+
+
+def test_a_user_is_added_and_removed(page: Page, any_cluster: Cluster, axe: str) -> None:
+    user = f"anna-{uuid.uuid4()}"
+    visit(page, "/access")
+    dialog = asked(page, "Add the user ...", Name_of_a_user=user)
+    assert seen_by_axe(page, axe) == []
+    dialog.get_by_label("Password").fill("a secret that nobody guesses")
+    agree(page, dialog, "Add the user", f"User {user} can log in with this password.")
+    page.get_by_role("row").filter(has_text=user).wait_for()
+    dialog = asked(page, f"Remove {user}")
+    dialog.get_by_label(f"Type {user} to confirm it").fill(user)
+    agree(page, dialog, "Remove the user", f"User {user} is removed.")
+    assert eventually(lambda: user not in users.users_of(any_cluster))
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_rule_is_added_and_removed(chromium: Browser, axe: str, width: int) -> None:
+    """On a broker of semel whose rules are in force; Apache Kafka has some only with an authorizer."""
+    said = "allow User:app read topic:orders from any host"
+    with BrokerOfUsers() as broker, opened(chromium, broker.open) as page:
+        page.set_viewport_size({"width": width, "height": 800})
+        broker.add_user("app", PASSWORD)
+        visit(page, "/access")
+        dialog = asked(page, "Add the rule ...", Principal="User:app", Operations="read", Resource="topic:orders")
+        assert dialog.get_by_role("row").last.locator("th, td").all_inner_texts() == [said, "denied", "allowed"]
+        agree(page, dialog, "Add it", f"Added: {said}.")
+        page.get_by_role("row").filter(has_text="topic:orders").wait_for()
+        assert troubles(page, "/access", axe, width) == []
+        dialog = asked(page, "Remove allow User:app read topic:orders")
+        assert seen_by_axe(page, axe) == []
+        agree(page, dialog, "Remove it", f"Removed: {said}.")
+        page.get_by_role("row").filter(has_text="topic:orders").wait_for(state="detached")

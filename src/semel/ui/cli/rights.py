@@ -69,6 +69,15 @@ PIECES: Final[Mapping[str, Piece]] = {
             Right(("describe", "describe-configs"), "cluster"),
         ),
     ),
+    # Besides those of a console, with --allow-changes.
+    "console-changes": Piece(
+        (
+            Right(("read", "create", "alter", "alter-configs", "delete"), "topic:*"),
+            Right(("read", "delete"), "group:*"),
+            Right(("write",), "transactional-id:*"),
+            Right(("alter",), "cluster"),
+        ),
+    ),
 }
 
 

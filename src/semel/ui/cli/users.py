@@ -30,7 +30,6 @@ EXAMPLE: Final = """  semel users add admin --data ./data < password.txt
   semel users list"""
 
 _MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
-_ITERATIONS_DEFAULT: Final = 8_192
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add.add_argument(
         "--iterations",
         type=positive,
-        default=_ITERATIONS_DEFAULT,
+        default=client.ITERATIONS_DEFAULT,
         metavar="N",
-        help=f"how often the password is hashed, {ITERATIONS_MIN} to {ITERATIONS_MAX} ({_ITERATIONS_DEFAULT})",
+        help=f"how often the password is hashed, {ITERATIONS_MIN} to {ITERATIONS_MAX} ({client.ITERATIONS_DEFAULT})",
     )
     action("remove", "remove a user; open connections of the user stay open")
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from semel.client.cluster import Cluster
-from semel.ui.console import groups, overview, pipelines, producers, records, topics, transactions
+from semel.ui.console import access, groups, overview, pipelines, producers, records, topics, transactions
 from semel.ui.console.askers import Askers
 from semel.ui.console.http import PageRefused
 from semel.ui.console.live import PAUSE_FACTOR
@@ -57,6 +57,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "producers": Question(CLUSTER, lambda view, query: producers.of_topic(view.cluster, query, view.door)),
     "groups": _of_cluster(groups.every_group),
     "group": Question(CLUSTER, lambda view, query: groups.one_group(view.cluster, query, view.door)),
+    "access": _of_cluster(access.everybody),
     "pipelines": _of_cluster(pipelines.every_sink),
     "claims": Question(DATABASES, lambda databases, query: databases.every(query)),
     "audits": Question(AUDITS, lambda audits, query: audits.every(query)),
@@ -74,6 +75,10 @@ PLANNERS: Final[Mapping[str, Question]] = {
     "delete_topic": _of_cluster(topics.delete),
     "reset": _of_cluster(groups.reset),
     "delete_group": _of_cluster(groups.delete),
+    "add_rule": _of_cluster(access.add_rule),
+    "remove_rule": _of_cluster(access.remove_rule),
+    "set_password": _of_cluster(access.set_password),
+    "remove_user": _of_cluster(access.remove_user),
     **{name: _of_databases(name) for name in ("outbox_retry", "outbox_drop", "inbox_retry", "inbox_drop")},
     "strike": Question(TRIAL, lambda trial, query: trial.strike(query)),
     "lose": Question(TRIAL, lambda trial, query: trial.lose(query)),

@@ -3,6 +3,7 @@
 import { change, Failed, follow, get, login, logout, session } from "./api.js";
 import { form, h, input, link, morph } from "./elements.js";
 import { ask } from "./plan.js";
+import * as access from "./access.js";
 import * as audit from "./audit.js";
 import * as audits from "./audits.js";
 import * as chaos from "./chaos.js";
@@ -23,7 +24,7 @@ import * as transactions from "./transactions.js";
 // with a `name` are in the menu.
 const MENU = [
   ["As it happens", [overview, decisions, transactions, producers]],
-  ["The cluster", [topics, groups, standbys]],
+  ["The cluster", [topics, groups, access, standbys]],
   ["The application", [claims, pipelines]],
   ["The proof", [audits, chaos]],
 ];
