@@ -79,23 +79,23 @@ class _Rows:
         return pa.StringArray.from_buffers(self._count, pa.py_buffer(ends), pa.py_buffer(name * self._count))
 
     def partition(self) -> Any:
-        return _numbers(TYPES["partition"], np.full(self._count, self._wanted.partition))
+        return numbers(TYPES["partition"], np.full(self._count, self._wanted.partition))
 
     def offset(self) -> Any:
-        return _numbers(TYPES["offset"], self._cut(self._layout.offsets))
+        return numbers(TYPES["offset"], self._cut(self._layout.offsets))
 
     def timestamp(self) -> Any:
         times_ms = self._of_batch("base_timestamp") + self._cut(self._layout.timestamp_deltas)
         if any(header.has_append_time for header in self._layout.headers):
             times_ms = np.where(self._of_batch("has_append_time"), self._of_batch("max_timestamp"), times_ms)
         if -_TIME_MS_MAX <= int(times_ms.min()) <= int(times_ms.max()) <= _TIME_MS_MAX:
-            return _numbers(TYPES["timestamp"], times_ms * _MICROSECONDS_PER_MS)
+            return numbers(TYPES["timestamp"], times_ms * _MICROSECONDS_PER_MS)
         # Producers may write any number. A record whose time no timestamp can hold is a record without a time.
         can_be_held = (times_ms >= -_TIME_MS_MAX) & (times_ms <= _TIME_MS_MAX)
-        return _numbers(TYPES["timestamp"], np.where(can_be_held, times_ms, 0) * _MICROSECONDS_PER_MS, can_be_held)
+        return numbers(TYPES["timestamp"], np.where(can_be_held, times_ms, 0) * _MICROSECONDS_PER_MS, can_be_held)
 
     def timestamp_type(self) -> Any:
-        return _numbers(TYPES["timestampType"], self._of_batch("has_append_time"))
+        return numbers(TYPES["timestampType"], self._of_batch("has_append_time"))
 
     def producer_id(self) -> Any:
         return self._claim("producer_id", self._of_batch("producer_id"))
@@ -104,30 +104,30 @@ class _Rows:
         return self._claim("producer_epoch", self._of_batch("producer_epoch"))
 
     def sequence(self) -> Any:
-        numbers = (self._of_batch("base_sequence") + self._cut(self._layout.offset_deltas)) & _SEQUENCE_MASK
-        return self._claim("sequence", numbers)
+        sequences = (self._of_batch("base_sequence") + self._cut(self._layout.offset_deltas)) & _SEQUENCE_MASK
+        return self._claim("sequence", sequences)
 
     def headers(self) -> Any:
         layout = self._layout
         firsts = np.concatenate(([0], np.cumsum(self._cut(layout.header_counts))))
         names, values = _headers(layout, self._cut(layout.header_starts), self._cut(layout.ends), firsts)
-        entries = [_text(layout.octets, names), _binary(layout.octets, values)]
+        entries = [_text(layout.octets, names), binary(layout.octets, values)]
         structs = pa.StructArray.from_arrays(entries, fields=list(_HEADER))
-        return pa.ListArray.from_arrays(_numbers(pa.int32(), firsts), structs, type=TYPES["headers"])
+        return pa.ListArray.from_arrays(numbers(pa.int32(), firsts), structs, type=TYPES["headers"])
 
-    def _cut(self, numbers: Integers) -> Integers:
-        return numbers[self._places]
+    def _cut(self, column: Integers) -> Integers:
+        return column[self._places]
 
     def _of_batch(self, field: str) -> Integers:
         return self._cut(self._layout.of_batch([getattr(header, field) for header in self._layout.headers]))
 
     def _bytes(self, fields: Fields) -> Any:
-        return _binary(self._layout.octets, Fields(self._cut(fields.starts), self._cut(fields.lengths)))
+        return binary(self._layout.octets, Fields(self._cut(fields.starts), self._cut(fields.lengths)))
 
-    def _claim(self, name: str, numbers: Integers) -> Any:
+    def _claim(self, name: str, claims: Integers) -> Any:
         """A number that only a record of an idempotent producer has."""
         is_numbered = (self._of_batch("producer_id") >= 0) & (self._of_batch("base_sequence") >= 0)
-        return _numbers(TYPES[name], numbers, is_numbered)
+        return numbers(TYPES[name], claims, is_numbered)
 
 
 _COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
@@ -145,15 +145,15 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Any]]] = {
 }
 
 
-def _numbers(kind: Any, numbers: Integers, is_valid: NDArray[np.bool_] | None = None) -> Any:
+def numbers(kind: Any, plain: Integers, is_valid: NDArray[np.bool_] | None = None) -> Any:
     """An array of these numbers. `pa.array` would import pandas, and every worker would wait half a second for that."""
-    plain = np.ascontiguousarray(numbers, dtype=np.int32 if kind.bit_width == 32 else np.int64)
+    plain = np.ascontiguousarray(plain, dtype=np.int32 if kind.bit_width == 32 else np.int64)
     bitmap = None if is_valid is None or bool(is_valid.all()) else np.packbits(is_valid, bitorder="little")
     buffers = [None if bitmap is None else pa.py_buffer(bitmap), pa.py_buffer(plain)]
     return pa.Array.from_buffers(kind, len(plain), buffers)
 
 
-def _binary(octets: Octets, fields: Fields) -> Any:
+def binary(octets: Octets, fields: Fields) -> Any:
     """The fields, one after the other in the buffer, as an array of their own."""
     count = len(fields.starts)
     is_there = fields.lengths >= 0
@@ -164,12 +164,12 @@ def _binary(octets: Octets, fields: Fields) -> Any:
     places[1::2] = fields.starts + np.maximum(fields.lengths, 0)
     buffers = [None, pa.py_buffer(places), pa.py_buffer(octets)]
     with_gaps = pa.BinaryArray.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    return with_gaps.take(_numbers(pa.int32(), np.arange(0, 2 * count, 2), is_there))
+    return with_gaps.take(numbers(pa.int32(), np.arange(0, 2 * count, 2), is_there))
 
 
 def _text(octets: Octets, fields: Fields) -> Any:
     """The same as text; bytes that are not UTF-8 become replacement characters, as in Java."""
-    encoded = _binary(octets, fields)
+    encoded = binary(octets, fields)
     try:
         return encoded.cast(pa.string())
     except pa.ArrowInvalid:

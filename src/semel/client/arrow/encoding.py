@@ -184,6 +184,12 @@ def _framed(count: int, *fields: "_Varints") -> Any:
     return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(octets)])
 
 
+def varints(numbers: Integers) -> Any:
+    """A column with the bytes of each number."""
+    encoded = _framed(len(numbers), _Varints(numbers))
+    return pa.repeat(encoded, len(numbers)) if isinstance(encoded, pa.Scalar) else encoded
+
+
 class _Varints:
     """Numbers encoded as in records, and how many bytes each takes; `alike` are those bytes if all numbers are the
     same.
