@@ -13,6 +13,9 @@ BROWSER := build/browser
 # What tests the alert rules: a program of Prometheus, which Go builds.
 PROMETHEUS := v0.313.5
 PROMTOOL := build/promtool/promtool
+# The schema registry that tests run on semel.
+APICURIO := 3.3.3
+REGISTRY := build/apicurio
 # Tests that are compiled, and an archive of the classes that Spark loads: the first run would make them otherwise.
 READY := build/ready-for-tests
 
@@ -31,7 +34,7 @@ ifneq ($(and $(PYTHON),$(call version,$(PYTHON))),$(and $(PYTHON),$(call version
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue sink-kills crash soak map messages lock clean
+.PHONY: help setup demo example test verify strangers saboteurs mutants test-java test-go test-alarms test-registry test-kafka test-browser pictures console-cost verdicts lint types bench reliability sim failover damage damaged-stores takeovers cut-off queue sink-kills crash soak map messages lock clean
 
 help: ## List the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -73,6 +76,14 @@ $(PROMTOOL):
 	@echo "semel: building promtool of Prometheus $(PROMETHEUS)"
 	@source=$$(go mod download -json github.com/prometheus/prometheus@$(PROMETHEUS) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
 		GOWORK=off go build -C "$$source" -o "$(CURDIR)/$(PROMTOOL)" ./cmd/promtool
+
+test-registry: $(STAMP) $(REGISTRY) ## Read and write values of a schema registry: Apicurio, with its schemas in a topic of semel
+	@.venv/bin/python -m pytest tests/spark/registry $(ARGS)
+
+$(REGISTRY):
+	@echo "semel: fetching Apicurio $(APICURIO)"
+	@rm -rf $@.part && mkdir -p $@.part && cd $@.part && curl -fsSL https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/$(APICURIO)/apicurio-registry-app-$(APICURIO)-all.tar.gz | tar xz
+	@mv $@.part $@
 
 test-kafka: $(STAMP) ## Run the tests of real clients, publisher, inbox and pipeline against Apache Kafka: are they right?
 	@SEMEL_TEST_JAVA=1 .venv/bin/python -m bench.on_kafka .venv/bin/python -m pytest tests/clients tests/java \

@@ -52,6 +52,7 @@ def make(target: str, **variables: str) -> tuple[str, ...]:
 PARTS: Final = (
     Part("logins of Go's clients", make("test-go")),
     Part("each alarm of Prometheus", make("test-alarms")),
+    Part("values of a schema registry, which runs on semel", make("test-registry")),
     Part("Java clients and Kafka's console tools", make("test-java")),
     Part("the payment service under load", make("example")),
     Part("the console in a browser", make("test-browser")),

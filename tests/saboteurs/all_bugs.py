@@ -24,6 +24,7 @@ from saboteurs.proof_bugs import PROOF_BUGS
 from saboteurs.publish_bugs import PUBLISH_BUGS
 from saboteurs.quota_bugs import QUOTA_BUGS
 from saboteurs.record_bugs import RECORD_BUGS
+from saboteurs.registry_bugs import REGISTRY_BUGS
 from saboteurs.replica_bugs import REPLICA_BUGS
 from saboteurs.resignation_bugs import RESIGNATION_BUGS
 from saboteurs.schema_bugs import SCHEMA_BUGS
@@ -52,6 +53,7 @@ ALL_BUGS: Final[tuple[Bug, ...]] = (
     *STEP_BUGS,
     *STORE_BUGS,
     *RESIGNATION_BUGS,
+    *REGISTRY_BUGS,
     *REPLICA_BUGS,
     *SQL_SINK_BUGS,
     *STANDBY_BUGS,

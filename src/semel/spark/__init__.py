@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from semel.spark.errors import error_of
     from semel.spark.lanes.assignment import lanes
     from semel.spark.lanes.log_sink import log_sink
+    from semel.spark.registry import from_registry, to_registry
     from semel.spark.session import session
     from semel.spark.tables.delta_sink import delta_sink
     from semel.spark.tables.fan_out import fan_out
@@ -33,12 +34,14 @@ __all__ = [
     "delta_sink",
     "error_of",
     "fan_out",
+    "from_registry",
     "iceberg_sink",
     "lanes",
     "log_sink",
     "quarantined",
     "session",
     "sql_sink",
+    "to_registry",
 ]
 
 # The module of each name. A module is imported when its name is used, because every process that Spark starts to plan
@@ -51,12 +54,14 @@ _HOMES: Final = {
     "delta_sink": "semel.spark.tables.delta_sink",
     "error_of": "semel.spark.errors",
     "fan_out": "semel.spark.tables.fan_out",
+    "from_registry": "semel.spark.registry",
     "iceberg_sink": "semel.spark.tables.iceberg_sink",
     "lanes": "semel.spark.lanes.assignment",
     "log_sink": "semel.spark.lanes.log_sink",
     "quarantined": "semel.spark.dedup",
     "session": "semel.spark.session",
     "sql_sink": "semel.spark.tables.sql_sink",
+    "to_registry": "semel.spark.registry",
 }
 
 

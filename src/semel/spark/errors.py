@@ -21,6 +21,8 @@ _RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*: (.+)$", re.MULTILINE)
 _PASSED_ON: Final = re.compile(r" perform \w+: [\w.]+: (.+)")
 _STREAM_FAILED: Final = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _SQL_STATE: Final = re.compile(r"( SQLSTATE: \w+)+\s*$")
+# A sentence of semel that Spark's own `raise_error` says.
+_SAID_BY_SPARK: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+)")
 # What follows describes the query, and not the error.
 _QUERY: Final = "\n=== Streaming Query ==="
 
@@ -32,7 +34,9 @@ def error_of(error: BaseException) -> str:
     first line of the text.
     """
     text = str(error).partition(_QUERY)[0]
-    if _TRACEBACK in text and (raised := _RAISED.search(text.rpartition(_TRACEBACK)[2])):
+    if said := _SAID_BY_SPARK.search(text):
+        sentence = said[1]
+    elif _TRACEBACK in text and (raised := _RAISED.search(text.rpartition(_TRACEBACK)[2])):
         sentence = raised[1]
     elif passed_on := _PASSED_ON.search(text):
         sentence = passed_on[1]
