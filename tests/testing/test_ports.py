@@ -1,5 +1,6 @@
 """What `free_port` is promised to give out: a port that stays free until the program is up that is to have it."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def test_a_port_on_which_somebody_listens_is_not_given_out() -> None:
     with socket.create_server(("127.0.0.1", free_port())) as server:
         port = server.getsockname()[1]
         while ports._held:
-            ports._held.popleft().close()
+            os.close(ports._held.popleft())
         found = subprocess.run([sys.executable, "-c", ASK.format(port, port + 1)], capture_output=True, text=True)
         assert "is free" in found.stderr
 

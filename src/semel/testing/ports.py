@@ -5,6 +5,7 @@ The system gives out ports from another range, to programs that take port 0 and 
 free a moment ago would be somebody else's by the time the program is up; with hundreds of tests at a time that happens.
 """
 
+import os
 import random
 import socket
 from collections import deque
@@ -18,9 +19,9 @@ _TRIES: Final = 1_000
 _HELD_MAX: Final = 64
 
 _choice: Final = random.SystemRandom()
-# UDP sockets with the numbers that this process has been given: they disturb no program that listens for TCP, and tell
-# this function in other processes that the number is taken. The oldest are given back first.
-_held: Final[deque[socket.socket]] = deque()
+# The descriptors of UDP sockets with the numbers that this process has been given: they disturb no program that listens
+# for TCP, and tell this function in other processes that the number is taken. The oldest are given back first.
+_held: Final[deque[int]] = deque()
 
 
 def free_port() -> int:
@@ -35,8 +36,8 @@ def free_port() -> int:
         except OSError:
             number.close()
             continue
-        _held.append(number)
+        _held.append(number.detach())
         if len(_held) > _HELD_MAX:
-            _held.popleft().close()
+            os.close(_held.popleft())
         return port
     raise OSError(f"none of {_TRIES} ports from {_PORTS.start} to {_PORTS.stop - 1} is free")

@@ -36,7 +36,8 @@ from semel_command import semel, semel_failure, semel_lines
 
 USER = "app"
 Work = Callable[[BrokerOfUsers, Engine, int], None]
-SETTINGS = login(MECHANISM.sasl_name, USER, PASSWORD)
+# In small letters: librdkafka does not know the others in a language in which an i is no small I.
+SETTINGS = login(MECHANISM.sasl_name, USER, PASSWORD, "sasl_plaintext")
 
 
 @pytest.fixture
