@@ -13,8 +13,10 @@ import inspect
 import logging
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,7 @@ from failures import Failures
 from fast_spark import java_made_before
 from left_running import left_running, running
 from semel.ui.cli.process import memory_bytes, raise_open_files
-from shares import BySize, in_order, niceness_of, too_small, workers_at_once
+from shares import BySize, in_order, niceness_of, too_small, unfit, workers_at_once
 
 if TYPE_CHECKING:
     from asking import Asker
@@ -129,7 +131,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySize:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     memory, (_, open_files) = memory_bytes(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    if lacking := too_small(memory, open_files):
+    temporary = Path(tempfile.gettempdir())
+    may_run = not os.statvfs(temporary).f_flag & getattr(os, "ST_NOEXEC", 0)
+    free = shutil.disk_usage(temporary).free
+    if lacking := too_small(memory, open_files) or unfit(temporary, free, runs_programs=may_run):
         raise pytest.UsageError(lacking)
     raise_open_files()
     return workers_at_once(len(os.sched_getaffinity(0)), memory)

@@ -8,6 +8,7 @@ the longest of them go before the others where there are not enough cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -20,6 +21,7 @@ BYTES_PER_WORKER: Final = 1_000_000_000
 # One worker, and Spark beside it.
 MEMORY_BYTES_MIN: Final = 3_000_000_000
 OPEN_FILES_MIN: Final = 1024
+TEMPORARY_BYTES_MIN: Final = 1_000_000_000
 # In the order in which they begin. What begins with one of the words of a line makes one share.
 LARGE_SHARES: Final[tuple[tuple[str, ...], ...]] = (
     ("tests/spark/tables/", "tests/spark/dedup/"),
@@ -48,6 +50,16 @@ def too_small(memory_bytes: int, open_files: int) -> str | None:
     if open_files < OPEN_FILES_MIN:
         remedy = "raise the hard limit, ulimit -Hn"
         return f"the tests need {OPEN_FILES_MIN} open files, and {open_files} are allowed: {remedy}"
+    return None
+
+
+def unfit(temporary: Path, free_bytes: int, *, runs_programs: bool) -> str | None:
+    """What the place of temporary files lacks. Spark's native libraries are loaded from there."""
+    if not runs_programs:
+        return f"no program may be run in {temporary} (noexec): set TMPDIR to another directory"
+    if free_bytes < TEMPORARY_BYTES_MIN:
+        needed = f"the tests need {TEMPORARY_BYTES_MIN / 1e9:.0f} GB in {temporary}"
+        return f"{needed}, and {free_bytes / 1e9:.1f} GB are free: set TMPDIR to another directory"
     return None
 
 

@@ -1,8 +1,10 @@
 """How many tests run side by side: a large machine is no reason to run out of memory, and a small one is told so."""
 
+from pathlib import Path
+
 import pytest
 
-from shares import niceness_of, too_small, workers_at_once
+from shares import niceness_of, too_small, unfit, workers_at_once
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,14 @@ def test_a_machine_that_is_too_small_is_told_what_it_lacks(gigabytes: int, open_
     """And does not fail at whatever test comes first."""
     assert said in (too_small(int(gigabytes * 1e9), open_files) or "")
     assert too_small(4_000_000_000, 1024) is None
+
+
+def test_a_place_of_temporary_files_that_will_not_do_is_named_with_the_remedy() -> None:
+    """Else Spark says so in a hundred tests, in its own words."""
+    place = Path("/small")
+    assert "no program may be run in /small (noexec): set TMPDIR" in str(unfit(place, 10**10, runs_programs=False))
+    assert "need 1 GB in /small, and 0.2 GB are free: set TMPDIR" in str(unfit(place, 2 * 10**8, runs_programs=True))
+    assert unfit(place, 10**9, runs_programs=True) is None
 
 
 def test_the_longest_shares_do_not_wait_for_the_others() -> None:

@@ -250,8 +250,8 @@ MACHINES: Final = (
     Machine("place", "a second clone, tested at the same time", SERVERS, beside=Clone("semel-beside")),
     prepared("place", "a clone that cannot be written", "mount --bind -o ro . .", "tests/ui/cli/test_doctor.py"),
     Machine("machine", "one core", SERVERS, under=("taskset", "-c", "0"), needs=needs("taskset")),
-    prepared("machine", "/tmp is mounted noexec", "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp"),
-    prepared("machine", "/tmp has 200 MB", "mount -t tmpfs -o size=200m,mode=1777 tmpfs /tmp", SPARK),
+    prepared("machine", "/tmp is mounted noexec", "mount -t tmpfs -o noexec,mode=1777 tmpfs /tmp", refusal="noexec"),
+    prepared("machine", "/tmp has 200 MB", "mount -t tmpfs -o size=200m,mode=1777 tmpfs /tmp", refusal="need 1 GB"),
     prepared("machine", "/dev/shm has 64 MB", "mount -t tmpfs -o size=64m,mode=1777 tmpfs /dev/shm"),
     prepared("machine", "/dev/shm cannot be written", "mount -t tmpfs -o ro tmpfs /dev/shm"),
     Machine(
