@@ -321,6 +321,13 @@ CONSOLE_BUGS: Final[tuple[Bug, ...]] = (
         ("tests/ui/console/test_over_a_takeover.py", "-k", "lost"),
     ),
     Bug(
+        "a change whose answer was lost is called refused",
+        "semel.ui.console.plans:carry_out",
+        "(RefusedByBroker, AuthenticationFailed, UnknownTopic)",
+        "LogError",
+        (_CHANGES, "-k", "answer_is_lost"),
+    ),
+    Bug(
         "a change leaves no line",
         "semel.ui.console.site:Site._take",
         "self._tell(_audit_line(session, request, name, fields, outcome))",

@@ -199,8 +199,25 @@ def test_a_change_goes_through_the_door_and_leaves_a_line(broker: FaultyBroker) 
         who = "a browser that was let in from 127.0.0.1: "
         assert said == [
             f"{who}create_topic(topic='payments'): Topic payments is created.",
-            f"{who}delete_topic(topic='payments'): refused: nothing was done: type payments to confirm it",
+            f"{who}delete_topic(topic='payments'): error: nothing was done: type payments to confirm it",
             f"{who}delete_topic(topic='payments'): Topic payments is deleted.",
         ]
 
     browse(broker.bootstrap, story, allow_changes=True)
+
+
+def test_a_change_whose_answer_is_lost_is_not_called_refused(broker: FaultyBroker) -> None:
+    """It may have been made; whoever looks again sees that."""
+    broker.create_topic("payments")
+
+    async def story(browser: Browser) -> None:
+        await browser.enter()
+        broker.drop_acks(api="DeleteTopics")
+        lost = await browser.change("delete_topic", {"topic": "payments"})
+        assert (lost.status, "nobody knows whether it was done" in lost.told["error"]) == (502, True)
+        assert browser.lines[-1].endswith(f": error: {lost.told['error']}")
+        again = await browser.change("delete_topic", {"topic": "payments"})
+        assert "there is no topic 'payments'" in again.told["error"]
+
+    browse(broker.bootstrap, story, allow_changes=True)
+    assert broker.topics() == []

@@ -150,7 +150,7 @@ def test_a_stuck_transaction_is_aborted_from_the_page_where_changes_are_allowed(
         done = await browser.change("abort", change)
         assert (done.status, "aborted" in done.told["done"]) == (200, True)
         refused, line = browser.lines[-2:]
-        assert "a browser that was let in from 127.0.0.1: abort(id='stuck'): refused: something has changed" in refused
+        assert "a browser that was let in from 127.0.0.1: abort(id='stuck'): error: something has changed" in refused
         assert line.endswith(f": abort(id='stuck'): {done.told['done']}")
         assert datetime.fromisoformat(line.split()[0]).tzinfo is not None
 
@@ -241,6 +241,10 @@ def test_a_cluster_that_does_not_answer_in_time_is_one_line() -> None:
         await browser.enter()
         late = await browser.get("/api/topics")
         assert (late.status, late.told["error"]) == (504, "there is no answer after 0.2 s: try again")
+        token = (await browser.get("/api/session")).told["change_token"]
+        assert (await browser.post("/do/delete_topic", {"topic": "a"}, X_Semel_Change=token)).status == 504
+        said = "error: nobody knows whether it was done; look before you try again"
+        assert browser.lines[-1].endswith(f": delete_topic(topic='a'): {said}")
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        browse("{}:{}".format(*silent.getsockname()), story, deadline_seconds=0.2)
+        browse("{}:{}".format(*silent.getsockname()), story, deadline_seconds=0.2, allow_changes=True)

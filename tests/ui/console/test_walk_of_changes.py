@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,7 @@ from secured import PASSWORD
 from semel.client import admin, groups, users
 from semel.client.cluster import Cluster
 from semel_command import serving
+from takeover_pair import Pair
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -158,3 +160,22 @@ def test_a_rule_is_added_and_removed(chromium: Browser, axe: str, width: int) ->
         assert seen_by_axe(page, axe) == []
         agree(page, dialog, "Remove it", f"Removed: {said}.")
         page.get_by_role("row").filter(has_text="topic:orders").wait_for(state="detached")
+
+
+def test_an_administrator_goes_on_after_a_takeover(chromium: Browser, tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    try:
+        with opened(chromium, pair.bootstrap) as page:
+            visit(page, "/topics")
+            dialog = asked(page, "Create ...", Name_of_the_new_topic="before")
+            agree(page, dialog, "Create it", "Topic before is created.")
+            pair.take_over("kill")
+            dialog = asked(page, "Add partitions ...", How_many_partitions="2")
+            agree(page, dialog, "Add them", "Topic before has 2 partitions.")
+            page.get_by_role("row").filter(has_text=pair.active.bootstrap).first.wait_for()
+            dialog = asked(page, "Delete the topic ...")
+            dialog.get_by_label("Type before to confirm it").fill("before")
+            agree(page, dialog, "Delete it", "Topic before is deleted.")
+            page.get_by_text("There is no topic yet.").wait_for()
+    finally:
+        pair.end()

@@ -53,6 +53,9 @@ PART_SECONDS_MAX: Final = 12.0
 
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
+# A thread cannot be stopped: what it has begun it may still do.
+_UNKNOWN: Final = "nobody knows whether it was done; look before you try again"
+
 _LOG: Final = logging.getLogger("semel.console")
 
 _ASSET_NAME: Final = re.compile(rf"[a-z]+\.({'|'.join(_TYPES)})")
@@ -250,11 +253,11 @@ class Site:
             raise PageRefused(405, "changes are sent to /do/...")
         fields = Query(_fields(request.body))
         # Also if nobody waits for the answer any more.
-        outcome = "nobody knows whether it was done: there was no answer in time"
+        outcome = f"error: {_UNKNOWN}"
         try:
-            outcome = await self._ask(CHANGES, name, fields)
+            outcome = await in_time(self._ask(CHANGES, name, fields), ANSWER_SECONDS_MAX, f": {_UNKNOWN}")
         except Exception as error:
-            outcome = f"{'refused' if isinstance(error, PageRefused) else 'failed'}: {error}"
+            outcome = f"error: {error}"
             raise
         finally:
             self._tell(_audit_line(session, request, name, fields, outcome))
