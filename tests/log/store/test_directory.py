@@ -164,3 +164,15 @@ def test_an_object_whose_folder_is_an_object_is_refused(tmp_path: Path) -> None:
         store.create("floor/0", b"zero")
     with pytest.raises(Missing):
         store.get("floor/0")
+
+
+@pytest.mark.parametrize("what", ["a directory", "a dead link"])
+def test_what_is_no_object_in_the_place_of_one_is_refused_in_one_line(tmp_path: Path, what: str) -> None:
+    """Who reads the lease there finds none, and who creates one is told that there is one: a start took for ever."""
+    place = tmp_path / "lease"
+    place.mkdir() if what == "a directory" else place.symlink_to(tmp_path / "nowhere")
+    store = DirectoryStore(tmp_path)
+    with pytest.raises(Missing):
+        store.get("lease")
+    with pytest.raises(StoreRefused, match=f"^{re.escape(str(place))}: not a file, .*: remove it$"):
+        store.create("lease", b"mine")

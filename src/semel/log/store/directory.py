@@ -84,6 +84,9 @@ class DirectoryStore:
             try:
                 self._link(new, path)
             except FileExistsError:
+                if path.is_dir() or (path.is_symlink() and not path.exists()):
+                    # A caller that reads it finds nothing, and would try again for ever.
+                    raise StoreRefused(f"{path}: not a file, but a directory or a dead link: remove it") from None
                 # The object that the caller reads there next must be as durable as a created one.
                 self._sync_folder(path.parent)
                 raise Exists(f"{key} exists in {self.describe()}") from None
