@@ -23,7 +23,7 @@ from semel.log.replica.lease import LEASE_KEY, read_lease
 from semel.log.replica.membership import read_cluster_id
 from semel.log.replica.record import UNREADABLE, decode_record, encode_record
 from semel.log.replica.restore import check_replaced, read_checkpoint
-from semel.log.replica.slot import JOURNAL, decode, key_of, slot_of
+from semel.log.replica.slot import JOURNAL, decode, digest_of, key_of, slot_of
 from semel.log.replica.uploads import CHECKPOINTS, CREATED_AT_ONCE
 from semel.log.replica.writer import answered, answered_soon, create_surely, few_at_once, listed
 from semel.log.store import FORMAT_KEY, Changed, Missing, Store
@@ -150,6 +150,9 @@ class _Copy:
             mine, theirs = await _found(self._source, key), await _found(self._target, key)
             if mine == theirs:
                 self._slots_there.add(key)
+            elif theirs is None or not _is_slot(slots[key], theirs):
+                # The target has lost it.
+                return
             elif slots[key] >= (await answered(lambda: read_floor(self._source)))[0].deleted_below:
                 raise diverged
 
@@ -171,10 +174,10 @@ class _Copy:
         await few_at_once(partial(self._copy_object, floor), lacking, CREATED_AT_ONCE)
 
     async def _copy_pieces(self, floor: Floor) -> None:
-        there = await listed(self._target, CHECKPOINTS)
-        for key, size, _ in floor.pieces:
+        for key, size, digest in floor.pieces:
             self.size_bytes += size
-            if key not in there:
+            there = await _found(self._target, key)
+            if there is None or digest_of([there]).hex() != digest:
                 await self._put(key, (await answered(partial(self._source.get, key))).body)
 
     async def _copy_object(self, floor: Floor, item: tuple[str, list[tuple[str, Extent]]]) -> None:
@@ -190,7 +193,12 @@ class _Copy:
 
     async def _put(self, key: str, body: bytes) -> None:
         if not await create_surely(self._target, key, body):
-            raise self._busy()
+            there = await answered(lambda: self._target.get(key))
+            slot = slot_of(key)
+            if slot is not None and _is_slot(slot, there.body):
+                raise self._busy()
+            # The target has lost a part of it.
+            await self._set(key, body, there.version)
         self.copied_bytes += len(body)
         self._show(self.copied_bytes)
 
@@ -253,6 +261,15 @@ async def _moment_of(backup: Store) -> int:
         return 0 if body is None else int(decode_record(MOMENT_KEY, body)["moment_ms"])
     except UNREADABLE as error:
         raise BrokenHistory(f"{backup.describe()}: the object {MOMENT_KEY!r} is damaged: {error}") from None
+
+
+def _is_slot(slot: int, body: bytes) -> bool:
+    """Whether this is a slot as some broker has written it."""
+    try:
+        decode(slot, body)
+    except BrokenHistory:
+        return False
+    return True
 
 
 async def _found(store: Store, key: str) -> bytes | None:
